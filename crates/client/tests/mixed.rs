@@ -469,3 +469,54 @@ async fn commits_are_not_seen_by_all_while_a_site_is_cut_off() {
     cluster.inject(Fault::Heal {}).await.unwrap();
     seen_since(cut.latest).await;
 }
+
+/// A transaction that is given up has what it has read certified; what is causal, or was given up by the server, has not.
+#[tokio::test]
+async fn what_a_transaction_has_read_is_certified() {
+    let script = &[
+        ("HELLO 3", "%0"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-7"),
+        ("INCRBY b:k 1", ":1"),
+        ("SOLERA.ABORT CERTIFY", "+OK"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-8"),
+        ("INCRBY b:k 2", ":2"),
+        ("SOLERA.ABORT CERTIFY", "-ABORTED conflict on 'b:k'; nothing was changed"),
+        ("SOLERA.TOKEN", "$1\r\nt"),
+        ("SOLERA.BEGIN CAUSAL", "+OK"),
+        ("INCRBY b:k 3", ":3"),
+        ("SOLERA.ABORT", "+OK"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-9"),
+        ("INCRBY b:k 4", "-ERR increment or decrement would overflow"),
+        ("SOLERA.ABORT", "+OK"),
+        ("SOLERA.BEGIN STRONG", "+OK"),
+        ("SOLERA.TXID", "$3\r\n1-10"),
+        ("INCRBY b:k 5", ":5"),
+        ("SOLERA.ABORT CERTIFY", BREAKS),
+    ];
+    let mut session = session(script).await;
+    for (by, strong, certified) in [
+        (1, true, Ok(())),
+        (2, true, Err(StoreError::Conflict)),
+        (3, false, Ok(())),
+        (
+            4,
+            true,
+            Err(StoreError::Refused(
+                "the transaction has ended with the operation that was refused".to_owned(),
+            )),
+        ),
+    ] {
+        session.begin(&Begin { strong, ..Begin::default() }).await.unwrap();
+        assert_eq!(session.perform(&add(by)).await.is_err(), by == 4);
+        assert_eq!(session.certify().await, certified, "{by}");
+    }
+    session.begin(&Begin { strong: true, ..Begin::default() }).await.unwrap();
+    session.perform(&add(5)).await.unwrap();
+    // Nothing was to be written, so that nothing is in doubt.
+    let broken = session.certify().await;
+    assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
+}

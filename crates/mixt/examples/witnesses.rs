@@ -96,6 +96,10 @@ impl Connection for Line {
         self.count().commit(writes)
     }
 
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.count().certify()
+    }
+
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.count().abort()
     }

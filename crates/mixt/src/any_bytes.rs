@@ -95,6 +95,7 @@ fn reply(request: &Request) -> Result<Reply, StoreError> {
         }
         Request::Perform(_) | Request::Custom(_) => return Err(StoreError::Missing),
         Request::Commit(_) => Reply::Committed,
+        Request::Certify => Reply::Certified,
         Request::Execute(_) => return Err(StoreError::Unavailable("no worker".to_owned())),
         Request::Sees(_) => Reply::Sees(true),
         Request::Permits(_) => Reply::Permits(None),

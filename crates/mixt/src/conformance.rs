@@ -32,6 +32,7 @@ pub async fn all(database: &dyn Database, space: &str) {
         transactions_are_atomic(database, space).await;
     }
     names_are_kept(database, space).await;
+    what_is_certified_has_no_effect(database, space).await;
     if level == Level::Linearizable {
         transactions_are_serializable(database, space).await;
     }
@@ -270,6 +271,34 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         let listed = other.connection.list(&list).await.expect("it can be listed");
         assert_eq!(listed.iter().map(|key| &**key).collect::<Vec<_>>(), found, "{list:?}");
     }
+}
+
+/// A transaction that is given up after certification has no effect in a space whose transactions are atomic, and the session
+/// goes on.
+///
+/// # Panics
+/// If it has, or does not.
+pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &str) {
+    let mut session = Session::new(database, space).await;
+    let is_atomic = database.level(space).is_some_and(|level| level.at_least(Level::Causal));
+    for (op, args) in [(ObjectOp::Get, vec![]), (ObjectOp::Put, vec![Value::Int(1)])] {
+        session.begin().await;
+        assert_eq!(session.get("certified").await, Value::NONE);
+        session.ask("certified", REGISTER, op, &args).await.expect("nobody else is there");
+        assert_eq!(session.connection.certify().await, Ok(()), "{op:?}");
+        // What has done nothing, or is over with its only operation, has nothing to certify.
+        session.begin().await;
+        assert_eq!(session.connection.certify().await, Ok(()));
+        session.begin_once().await;
+        let found = session.get("certified").await;
+        assert!(found == Value::NONE || !is_atomic, "{op:?}");
+        assert_eq!(session.connection.certify().await, Ok(()), "{op:?}");
+    }
+    let closed = session.connection.certify().await;
+    assert!(matches!(closed, Err(StoreError::Refused(_))), "{closed:?}");
+    session.begin().await;
+    session.done("certified", REGISTER, ObjectOp::Put, &[Value::Int(2)]).await;
+    session.commit(&[]).await.expect("nobody else is there");
 }
 
 /// Of two transactions each of which reads what the other writes, one fails.

@@ -624,6 +624,7 @@ impl Coordinator {
                 let why = self.without_answer(&failure.kind);
                 self.fail(why.unwrap_or(Why::Program(failure)))
             }
+            GroupEnd::Uncertified(failure, error) => self.uncertified(failure, database, error),
             // People can change that. Until they have, the transaction waits for it.
             GroupEnd::Denied(reason) => {
                 let why = Why::Denied { database, phase: Some(run.phase()), reason };
@@ -640,7 +641,8 @@ impl Coordinator {
 
     /// What a phase that took too long has waited for, if that was a database which did not answer and not the program.
     fn without_answer(&mut self, kind: &FailureKind) -> Option<Why> {
-        let away = |why: &Why| matches!(why, Why::Unavailable { .. });
+        let away =
+            |why: &Why| matches!(why, Why::Unavailable { .. }) || why.is_uncertified_for_now();
         let took_too_long = matches!(kind, FailureKind::Time { .. });
         self.trouble.take().filter(|why| took_too_long && away(why))
     }

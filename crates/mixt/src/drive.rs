@@ -174,6 +174,7 @@ impl Taken<'_> {
             Request::Commit(writes) => connection.commit(writes).await.map(|()| Reply::Committed),
             Request::Execute(shipment) => connection.execute(shipment).await.map(Reply::Executed),
             Request::Sees(commits) => connection.sees(commits).await.map(Reply::Sees),
+            Request::Certify => connection.certify().await.map(|()| Reply::Certified),
             Request::Abort => connection.abort().await.map(|()| Reply::Done),
             // Who acts as itself does what it does.
             Request::Permits(_) => Ok(Reply::Permits(None)),
@@ -268,6 +269,10 @@ mod tests {
             &'a mut self,
             _writes: &'a [NameWrite],
         ) -> BoxFuture<'a, Result<(), StoreError>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
             Box::pin(std::future::ready(Ok(())))
         }
 

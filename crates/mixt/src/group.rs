@@ -38,6 +38,8 @@ pub enum Request {
     Sees(Commits),
     /// Whether the user may do this, as far as the database can tell before it is done.
     Permits(Vec<Access>),
+    /// Gives the open transaction up, and certifies what it has read.
+    Certify,
     /// Gives the open transaction up.
     Abort,
 }
@@ -62,6 +64,8 @@ pub enum Reply {
     Answered(Answer),
     /// It has committed.
     Committed,
+    /// What it had read is certified.
+    Certified,
     /// Whether it is seen.
     Sees(bool),
     /// The transaction is given up, or it was waited as long as was asked.
@@ -128,8 +132,8 @@ enum At {
     Called,
     Ready,
     Committing,
-    /// Whether the failure follows from what is so.
-    Confirming(Failure),
+    /// The program has failed on what it has read, which is being certified.
+    Certifying(Failure),
     Ending(Box<GroupEnd>),
     Over,
 }
@@ -155,6 +159,8 @@ pub(crate) enum GroupEnd {
     Unavailable(String),
     Unknown(String),
     Failed(Failure),
+    /// It failed on what it had read, which the database has not certified, and why.
+    Uncertified(Failure, StoreError),
     Refused(String),
     /// A right is missing, or it takes no writes.
     Denied(String),
@@ -246,13 +252,14 @@ impl GroupRun {
             (At::Called, Some(reply)) => self.called(reply),
             (At::Committing, Some(Ok(Reply::Committed))) => GroupStep::Ended(GroupEnd::Committed),
             (At::Ending(end), Some(_)) => GroupStep::Ended(*end),
-            (At::Confirming(failure), Some(confirmed)) => GroupStep::Ended(match confirmed {
+            (At::Certifying(failure), Some(certified)) => GroupStep::Ended(match certified {
+                Ok(_) => GroupEnd::Failed(failure),
                 Err(StoreError::Conflict) => GroupEnd::Conflict,
                 // Nothing was to be written.
-                Err(StoreError::Unavailable(reason) | StoreError::OutcomeUnknown(reason)) => {
-                    GroupEnd::Unavailable(reason)
+                Err(StoreError::OutcomeUnknown(reason)) => {
+                    GroupEnd::Uncertified(failure, StoreError::Unavailable(reason))
                 }
-                _ => GroupEnd::Failed(failure),
+                Err(error) => GroupEnd::Uncertified(failure, error),
             }),
             (At::Begun | At::Committing, Some(Err(error))) => GroupStep::Ended(of_error(error)),
             (at, reply) => unreachable!("{reply:?} is no answer to what was asked ({at:?})"),
@@ -343,7 +350,7 @@ impl GroupRun {
                 self.run = Some(run);
                 self.step(step)
             }
-            Err(failure) => self.end(GroupEnd::Failed(failure)),
+            Err(failure) => self.fail(failure),
         }
     }
 
@@ -429,15 +436,14 @@ impl GroupRun {
         GroupStep::Ask(Request::Commit(writes))
     }
 
-    /// The program has failed. What was read in a strong transaction may be old until it commits, and what follows from
-    /// it: if nothing was changed, it is committed to find out.
+    /// The program has failed. What a strong transaction has read may be old until it is certified, and the failure may
+    /// follow from it.
     fn fail(&mut self, failure: Failure) -> GroupStep {
-        let changes = |done: &Done| done.call.mutates();
-        if !self.group().strong || self.calls.is_empty() || self.calls.iter().any(changes) {
+        if !self.group().strong || self.calls.is_empty() {
             return self.end(GroupEnd::Failed(failure));
         }
-        self.at = At::Confirming(failure);
-        GroupStep::Ask(Request::Commit(Vec::new()))
+        self.at = At::Certifying(failure);
+        GroupStep::Ask(Request::Certify)
     }
 
     /// Whether a phase asks for an operation, as it could go on to do for ever.

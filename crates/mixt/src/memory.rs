@@ -255,14 +255,13 @@ impl Session {
         let own: Vec<_> = open.writes.iter().filter(|write| Key::of(write) == key).collect();
         let value = if call.op.mutates() {
             if own.is_empty() {
-                cell::check(cell, &[call])?;
+                // Why it is refused is something that it reads.
+                cell::check(cell, &[call]).inspect_err(|_| note(&mut open.reads, level, &key))?;
             }
             open.writes.push(call.clone());
             Some(solera_program::value::Value::Unit)
         } else {
-            if matches!(level, Level::Linearizable | Level::Por) {
-                open.reads.insert(key);
-            }
+            note(&mut open.reads, level, &key);
             if own.is_empty() {
                 cell::read(cell, call)?
             } else {
@@ -279,10 +278,8 @@ impl Session {
             return Err(StoreError::Refused("no transaction is open".to_owned()));
         };
         let mut history = self.shared.history();
+        history.certify(&open)?;
         let changed = |key: &Key, since: u64| history.last_change(key) > since;
-        if open.reads.iter().any(|key| changed(key, open.snapshots[0])) {
-            return Err(StoreError::Conflict);
-        }
         // What merges does not know of what commits meanwhile.
         let seen = |space: &str| match self.shared.level(space) {
             Ok(Level::Linearizable | Level::Por | Level::PcPsi) => u64::MAX,
@@ -319,6 +316,13 @@ impl Session {
         }
         self.seen = history.version;
         Ok(())
+    }
+
+    fn certify(&mut self) -> Result<(), StoreError> {
+        match self.close() {
+            Some(open) => self.shared.history().certify(&open),
+            None => Err(StoreError::Refused("no transaction is open".to_owned())),
+        }
     }
 
     fn sees(&mut self, until_ms: u64) -> bool {
@@ -373,6 +377,13 @@ impl Open {
     }
 }
 
+/// Notes that a key of a space of this level was read, if certification is about it.
+fn note(reads: &mut BTreeSet<Key>, level: Level, key: &Key) {
+    if matches!(level, Level::Linearizable | Level::Por) {
+        reads.insert(key.clone());
+    }
+}
+
 impl History {
     fn at(&self, key: &Key, version: u64) -> Option<&Cell> {
         let versions = self.data.get(key)?;
@@ -386,6 +397,12 @@ impl History {
 
     fn last_change(&self, key: &Key) -> u64 {
         self.data.get(key).and_then(|versions| versions.last()).map_or(0, |(version, _)| *version)
+    }
+
+    /// Whether what a transaction has read of strong spaces is so still.
+    fn certify(&self, open: &Open) -> Result<(), StoreError> {
+        let changed = |key: &Key| self.last_change(key) > open.snapshots[0];
+        if open.reads.iter().any(changed) { Err(StoreError::Conflict) } else { Ok(()) }
     }
 
     fn fields(&self, name: &Name, version: u64) -> Fields {
@@ -490,6 +507,10 @@ impl Connection for Session {
 
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(std::future::ready(Session::commit(self, writes)))
+    }
+
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Session::certify(self)))
     }
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -7,7 +7,7 @@ use solera_program::run::{self, Failure};
 use solera_program::value::Value;
 
 use crate::record::Record;
-use crate::store::Place;
+use crate::store::{Place, StoreError};
 use crate::witness::TransactionId;
 
 /// How a transaction ended.
@@ -56,8 +56,18 @@ pub struct Attempts {
 /// Why a transaction did not come to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// The program failed.
+    /// The program failed, on values that its databases have certified.
     Program(Failure),
+    /// The program failed on values that a database has not certified: they may not have been so, and the failure may
+    /// not follow from what is so.
+    Uncertified {
+        /// How it failed.
+        failure: Box<Failure>,
+        /// The database's name.
+        database: Arc<str>,
+        /// Why it has not certified them.
+        error: StoreError,
+    },
     /// Others changed the same data again and again.
     Contention {
         /// How often it was tried.
@@ -144,6 +154,9 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Program(failure) => write!(f, "{failure}"),
+            Why::Uncertified { failure, .. } => {
+                write!(f, "{failure}; {}", self.caveat().unwrap_or_default())
+            }
             Why::Contention { attempts } => {
                 write!(f, "other transactions were in the way {attempts} times")
             }
@@ -167,6 +180,21 @@ impl fmt::Display for Why {
 }
 
 impl std::error::Error for Why {}
+
+impl Why {
+    /// Why a failure is [uncertified](Why::Uncertified), in words; none if this is anything else.
+    pub fn caveat(&self) -> Option<String> {
+        let Why::Uncertified { database, error, .. } = self else { return None };
+        Some(format!(
+            "this is uncertified, as `{database}` has not confirmed what the program had read: {error}"
+        ))
+    }
+
+    /// Whether the program failed, and a database that could certify it did not answer.
+    pub(crate) fn is_uncertified_for_now(&self) -> bool {
+        matches!(self, Why::Uncertified { error: StoreError::Unavailable(_), .. })
+    }
+}
 
 /// How long transactions are tried, in milliseconds. All hosts that share databases need the same times, and clocks
 /// that run equally fast.

@@ -109,6 +109,7 @@ pub(crate) fn answers(request: &Request, reply: &Result<Reply, StoreError>) -> b
         (Request::Begin(begin), Ok(Reply::Began(fields))) => fields.len() == begin.names.len(),
         (Request::Perform(_) | Request::Custom(_), Ok(Reply::Answered(_))) => true,
         (Request::Commit(_), Ok(Reply::Committed)) => true,
+        (Request::Certify, Ok(Reply::Certified)) => true,
         _ => false,
     }
 }

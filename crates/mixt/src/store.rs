@@ -215,6 +215,15 @@ pub trait Connection: Send {
         Box::pin(async { Err(StoreError::Refused("it does not run phases".to_owned())) })
     }
 
+    /// Gives the open transaction up, after the database has certified what it has read: all of it was so at one point of
+    /// the order of commits, and what had committed before the transaction began came before that point. Nothing that
+    /// the transaction wrote takes effect. A database that promises no such order has nothing to certify.
+    ///
+    /// [`StoreError::Conflict`] means that what was read may not have been so, [`StoreError::Unavailable`] that the
+    /// database cannot tell now, and any other error that it cannot tell at all. [`StoreError::OutcomeUnknown`] is no
+    /// answer. Nothing is open afterwards, whatever is answered.
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// Gives the open transaction up, if there is one.
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
 

@@ -322,7 +322,7 @@ fn what_is_seen_not_to_have_committed_has_failed() {
     assert!(matches!(outcome, Outcome::Failed(Why::Contention { .. })), "{outcome}");
 }
 
-/// A strong read that was old when it made the program fail: the commit of the reading finds out.
+/// A strong read that was old when it made the program fail: its certification finds out.
 #[test]
 fn a_failure_that_follows_from_what_is_old_is_none() {
     let lost = StoreError::OutcomeUnknown("lost".to_owned());
@@ -331,15 +331,15 @@ fn a_failure_that_follows_from_what_is_old_is_none() {
         let bench = Bench::apart();
         bench.done("put");
         let (mut coordinator, mut connections) = (bench.coordinator("must"), bench.connections());
-        let (mut answer, mut commits) = (None, 0);
+        let (mut answer, mut ends) = (None, 0);
         let outcome = loop {
             match coordinator.next(bench.clock.now_ms(), answer.take()) {
                 Next::Ask(Ask::Store { database, request }) => {
                     let found = finish(&bench.world, connections.ask(&database, &request));
-                    commits += usize::from(is_commit(&request));
-                    answer = Some(match (&request, commits) {
+                    ends += usize::from(is_commit(&request) || matches!(request, Request::Certify));
+                    answer = Some(match (&request, ends) {
                         (Request::Perform(_), 0) => Err(StoreError::Missing),
-                        (Request::Commit(_), 1) => Err(error.clone()),
+                        (Request::Certify, 1) => Err(error.clone()),
                         _ => found,
                     });
                 }
@@ -351,7 +351,7 @@ fn a_failure_that_follows_from_what_is_old_is_none() {
             }
         };
         let Outcome::Done { result, .. } = outcome else { panic!("{error}: {outcome}") };
-        assert_eq!((result, commits), (Value::Int(7), 2));
+        assert_eq!((result, ends), (Value::Int(7), 2));
     }
 }
 

@@ -129,6 +129,11 @@ impl Connection for Line {
         self.inner.commit(writes)
     }
 
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.count();
+        self.inner.certify()
+    }
+
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.count();
         self.inner.abort()

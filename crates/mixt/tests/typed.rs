@@ -261,6 +261,10 @@ impl Connection for FailingConnection {
         })
     }
 
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.certify()
+    }
+
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.0.abort()
     }

@@ -1,6 +1,7 @@
 //! Results as replies, and outcomes as errors.
 
 use solera_mixt::outcome::Why;
+use solera_mixt::store::StoreError;
 use solera_program::codec::Codec;
 use solera_program::ir::Program;
 use solera_program::run::{Failure, FailureKind};
@@ -59,6 +60,8 @@ pub(crate) fn failure(why: &Why, source: &str) -> String {
         }
         Why::Contention { .. } => "ABORTED",
         Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => "UNAVAILABLE",
+        Why::Uncertified { error: StoreError::Unavailable(_), .. } => "UNAVAILABLE",
+        Why::Uncertified { .. } => "FAILED",
         Why::Unknown { .. } | Why::Completed => "UNKNOWN",
     };
     let told = told(why, source);
@@ -71,15 +74,18 @@ const TOO_LARGE: &str = "TOOLARGE ";
 
 /// Why a transaction of this source did not come to its end: where its program failed with the line.
 pub(crate) fn told(why: &Why, source: &str) -> String {
-    let Why::Program(Failure { kind, span, place }) = why else {
-        return why.to_string();
+    let Failure { kind, span, place } = match why {
+        Why::Program(failure) => failure,
+        Why::Uncertified { failure, .. } => failure,
+        _ => return why.to_string(),
     };
     // What fails before it begins has no place in the source.
     let line = match span.start < span.end {
         true => format!(", line {}", Position::of(source, span.start).line),
         false => String::new(),
     };
-    format!("{kind} ({place}{line})")
+    let caveat = why.caveat().map_or(String::new(), |caveat| format!("; {caveat}"));
+    format!("{kind} ({place}{line}){caveat}")
 }
 
 #[cfg(test)]

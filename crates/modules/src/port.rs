@@ -89,7 +89,8 @@ fn typed(local: &Local, command: Command) -> Result<session::Command, String> {
         Command::Begin { strong } => Begin { strong }.into(),
         Command::Name => Txid.into(),
         Command::Commit => Commit.into(),
-        Command::Abort => Abort.into(),
+        Command::Abort => Abort { certify: false }.into(),
+        Command::Certify => Abort { certify: true }.into(),
         Command::Watch { key } => Watch { keys: vec![key] }.into(),
         Command::OnKey { key, op } => {
             let operation = op.operation().name();

@@ -20,6 +20,10 @@ use crate::postgres::Shared;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE";
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY";
+/// What is written after this can be undone without the transaction: reads before and after count as its own either way.
+const MARK: &str = "SAVEPOINT before_writes";
+/// Undoes what was written.
+const UNDO: &str = "ROLLBACK TO SAVEPOINT before_writes";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 /// The number of the transaction. It gets one, if it has none.
@@ -224,7 +228,7 @@ impl Session {
         };
         let mut all = match read_only {
             true => vec![(BEGIN_READING, vec![])],
-            false => vec![(BEGIN, vec![]), (NUMBER, vec![])],
+            false => vec![(BEGIN, vec![]), (NUMBER, vec![]), (MARK, vec![])],
         };
         let before = all.len();
         all.extend(statements);
@@ -355,6 +359,37 @@ impl Session {
         Err(trouble.told())
     }
 
+    /// Undoes what was written, and commits: PostgreSQL promises of what a serializable transaction has read only if it
+    /// commits that it was so.
+    async fn certify(&mut self) -> Result<(), StoreError> {
+        let undo = match &self.state {
+            State::Due { .. } | State::Over => {
+                self.state = State::Closed;
+                return Ok(());
+            }
+            State::Spoiled(_) => {
+                self.state = State::Closed;
+                let text = "the transaction has ended with the operation that was refused";
+                return Err(StoreError::Refused(text.to_owned()));
+            }
+            State::Closed | State::Open { number: None } => None,
+            State::Open { number: Some(_) } => Some((UNDO, vec![])),
+        };
+        let link = self.open_link()?;
+        let statements = undo.into_iter().chain([(COMMIT, vec![])]).collect();
+        let Err((_, trouble)) = link.send(statements).await else {
+            self.state = State::Closed;
+            return Ok(());
+        };
+        if trouble.lost() {
+            // Whether it has committed makes no difference, but its locks do.
+            self.lose();
+            return Err(StoreError::Unavailable(trouble.to_string()));
+        }
+        self.close().await;
+        Err(trouble.told())
+    }
+
     async fn list(&mut self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
         self.check_space(&list.space)?;
         let shared = Arc::clone(&self.shared);
@@ -400,6 +435,10 @@ impl Connection for Session {
 
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(Session::commit(self, writes))
+    }
+
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(Session::certify(self))
     }
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -164,6 +164,13 @@ impl Connection for Session {
         Box::pin(Session::commit(self, writes))
     }
 
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        // It promises no order of transactions, of which something could be certified.
+        let open = self.require_open();
+        self.open = false;
+        Box::pin(std::future::ready(open))
+    }
+
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.open = false;
         Box::pin(std::future::ready(Ok(())))

@@ -9,11 +9,13 @@
 //! | `users` | who may do what, and a judge of that |
 //! | `cluster` | the world and its hosts, faults |
 //! | `life` | what clients and cleaners do |
+//! | `probe` | transactions that fail, and a judge of what they say |
 
 mod cluster;
 mod desk;
 mod life;
 mod objects;
+mod probe;
 mod store;
 mod users;
 
@@ -49,6 +51,8 @@ struct Report {
     recovered: u32,
     /// How often a host has stopped.
     stops: u32,
+    /// How often a call that fails was told for certain that a number is there, or missing, and how often nothing.
+    probes: [u32; 3],
 }
 
 impl Report {
@@ -61,13 +65,26 @@ impl Report {
         self.denied += other.denied;
         self.recovered += other.recovered;
         self.stops += other.stops;
+        for (all, more) in self.probes.iter_mut().zip(other.probes) {
+            *all += more;
+        }
     }
 }
 
+/// A run of clients that call transactions.
 fn live(seed: u64, without: Option<Rule>) -> Report {
+    live_with(seed, without, false)
+}
+
+/// The same, with others that probe what is there.
+fn live_probing(seed: u64, without: Option<Rule>) -> Report {
+    live_with(seed, without, true)
+}
+
+fn live_with(seed: u64, without: Option<Rule>, probing: bool) -> Report {
     let desk = Desk::new(seed);
     let mut cluster = Cluster::new(seed, desk.clone(), FAULTS_END_MS * MS);
-    let shared = Rc::new(Shared::new(desk, without));
+    let shared = Rc::new(Shared::new(desk, without, probing));
     let epochs: Vec<_> = (0..SITES).map(|host| cluster.epoch_ms(host)).collect();
     let host = {
         let shared = Rc::clone(&shared);
@@ -95,6 +112,9 @@ fn live(seed: u64, without: Option<Rule>) -> Report {
         }
     }
     let known = shared.known.borrow();
+    report.violations.extend(probe::violations(&known));
+    let probes = &known.probes;
+    report.probes = [probes.there(), probes.missing, probes.uncertain];
     for write in known.writes.values() {
         match &write.outcome {
             Some(Outcome::Done { .. }) => report.done += 1,
@@ -189,6 +209,7 @@ fn a_deposed_leader_loses_no_update() {
 
 /// Finds a seed, from one on, whose judges notice in the expected way that a rule is not kept.
 fn trap(without: Rule, from: u64, expected: &str) {
+    let live = if without == Rule::Certify { live_probing } else { live };
     let is_caught = |seed: &u64| {
         let found = live(*seed, Some(without)).violations;
         found.iter().any(|what| what.contains(expected))
@@ -215,6 +236,25 @@ fn readers_find_witnesses() {
 #[test]
 fn hosts_act_in_the_names_of_users() {
     trap(Rule::Names, 0, "without a right");
+}
+
+#[test]
+fn what_a_call_is_told_that_fails_was_so() {
+    let mut all = Report::default();
+    for seed in 0..seeds() / 2 {
+        let report = live_probing(seed, None);
+        assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
+        all.add(&report);
+    }
+    println!("{all:?}");
+    // How often nothing was certain depends on a few seeds.
+    assert!(all.done > 50 && all.probes[..2].iter().all(|count| *count > 10), "too few: {all:?}");
+}
+
+/// A call fails as a number is missing that was written before, of which its site has not heard.
+#[test]
+fn what_fails_is_certified() {
+    trap(Rule::Certify, 0, "is told as missing");
 }
 
 /// A call is answered that it has changed nothing, and it has.

@@ -21,6 +21,8 @@ pub enum Command {
     Commit,
     /// Drops the open transaction → [`Reply::Done`].
     Abort,
+    /// Drops the open strong transaction, and certifies what it has read → [`Reply::Done`].
+    Certify,
     /// Lets the open transaction conflict with all that changes a key → [`Reply::Done`].
     Watch {
         /// The key.

@@ -1,5 +1,6 @@
 //! A session with a cluster as mixed transactions use it.
 
+mod certify;
 mod doubt;
 mod phases;
 
@@ -517,6 +518,10 @@ impl<P: Port> Connection for Session<P> {
         shipment: &'a Shipment,
     ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
         Box::pin(Session::execute(self, shipment))
+    }
+
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(Session::certify(self))
     }
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -96,8 +96,9 @@ impl Port for Link {
     }
 
     async fn run(&mut self, commands: Vec<Command>) -> Result<Vec<Answer>, Broken> {
-        let notes =
-            |command: &Command| matches!(command, Command::Commit | Command::AttachUntil { .. });
+        let notes = |command: &Command| {
+            matches!(command, Command::Commit | Command::Certify | Command::AttachUntil { .. })
+        };
         let all = commands.iter().map(words_of).collect();
         let replies = match commands.iter().any(notes) {
             true => self.send_and_note(all).await?,
@@ -159,6 +160,7 @@ fn words_of(command: &Command) -> Words {
         Command::Name => words(b"SOLERA.TXID", []),
         Command::Commit => words(b"SOLERA.COMMIT", []),
         Command::Abort => words(b"SOLERA.ABORT", []),
+        Command::Certify => words(b"SOLERA.ABORT", [b"CERTIFY".to_vec()]),
         Command::Watch { key } => words(b"WATCH", [key.clone()]),
         Command::OnKey { key, op } => {
             let name = match op {
@@ -229,6 +231,7 @@ fn answer(command: &Command, reply: Value) -> Answer {
             Command::Begin { .. }
             | Command::Commit
             | Command::Abort
+            | Command::Certify
             | Command::Watch { .. }
             | Command::AttachUntil { .. },
             _,

@@ -179,6 +179,10 @@ impl Connection for Pooled {
         self.ask(|own| own.execute(shipment))
     }
 
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.ask(|own| own.certify())
+    }
+
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.ask(|own| own.abort())
     }
@@ -251,6 +255,11 @@ mod tests {
             &'a mut self,
             _writes: &'a [NameWrite],
         ) -> BoxFuture<'a, Result<(), StoreError>> {
+            self.open = false;
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
             self.open = false;
             Box::pin(std::future::ready(Ok(())))
         }

@@ -144,6 +144,10 @@ impl Connection for Both {
         })
     }
 
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { self.direct().await?.certify().await })
+    }
+
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
             match &mut self.direct {

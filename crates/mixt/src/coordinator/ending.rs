@@ -1,5 +1,8 @@
 //! When and how a transaction ends, and what is told of it then.
 
+use std::sync::Arc;
+
+use solera_program::run::Failure;
 use solera_program::types::Type;
 use solera_program::value::Value;
 
@@ -7,6 +10,7 @@ use super::release::Release;
 use super::{Ask, Coordinator, Stage};
 use crate::outcome::{Attempts, Outcome, Why};
 use crate::record::{Record, Turn};
+use crate::store::StoreError;
 
 impl Coordinator {
     /// Whether others may soon go on with it.
@@ -66,6 +70,17 @@ impl Coordinator {
             (false, false) => false,
         };
         Record { stopped, ..self.job.record(self.state.clone(), turn) }
+    }
+
+    /// Tries again what has failed, if a database could not certify now what it has read, and ends it otherwise.
+    pub(super) fn uncertified(
+        &mut self,
+        failure: Failure,
+        database: Arc<str>,
+        error: StoreError,
+    ) -> Option<Ask> {
+        let why = Why::Uncertified { failure: Box::new(failure), database, error };
+        if why.is_uncertified_for_now() { self.retry(why) } else { self.fail(why) }
     }
 
     /// Ends what fails whenever it is tried.

@@ -16,6 +16,9 @@ pub enum Error {
     Aborted(String),
     /// The program failed. Nothing was changed.
     Program(Failure),
+    /// The program failed, or said `abort`, on values that a database has not certified: it may not do so when it is called
+    /// again. Nothing was changed.
+    Uncertified(String),
     /// Other transactions were in the way each time. Nothing was changed; the same may succeed when it is called again.
     Conflict {
         /// How often it was tried.
@@ -62,6 +65,7 @@ impl Error {
         match why {
             Why::Program(Failure { kind: FailureKind::Aborted(text), .. }) => Error::Aborted(text),
             Why::Program(failure) => Error::Program(failure),
+            Why::Uncertified { .. } => Error::Uncertified(told),
             Why::Contention { attempts } => Error::Conflict { attempts },
             Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => {
                 Error::Unavailable(told)
@@ -85,7 +89,9 @@ impl fmt::Display for Error {
                     "other transactions were in the way {attempts} times; nothing was changed"
                 )
             }
-            Error::Unavailable(told) => write!(f, "{told}; nothing was changed"),
+            Error::Unavailable(told) | Error::Uncertified(told) => {
+                write!(f, "{told}; nothing was changed")
+            }
             Error::Refused { by, reason } => {
                 write!(f, "`{by}` refuses: {reason}; nothing was changed")
             }

@@ -328,6 +328,13 @@ impl Connection for FaultyConnection {
         Box::pin(self.ship(shipment))
     }
 
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async {
+            self.fault().await?;
+            self.inner().certify().await
+        })
+    }
+
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
             pause().await;

@@ -20,6 +20,7 @@ use solera_time::SiteId;
 
 use super::cluster::Task;
 use super::desk::{Desk, HostClock};
+use super::probe::{self, Probes};
 use super::store::{Rule, Spaces};
 use super::users::{DATABASES, USERS, Users};
 
@@ -104,6 +105,7 @@ pub(super) struct Known {
     /// How often that was denied.
     pub(super) denied: u32,
     pub(super) violations: Vec<String>,
+    pub(super) probes: Probes,
     /// Of transactions that were left incomplete.
     tickets: Vec<Record>,
 }
@@ -129,19 +131,21 @@ pub(super) struct Shared {
     pub(super) desk: Desk,
     pub(super) users: Users,
     without: Option<Rule>,
+    /// Whether each host also probes what is there.
+    probing: bool,
     module: Module,
     modules: Arc<Modules>,
     pub(super) known: RefCell<Known>,
 }
 
 impl Shared {
-    pub(super) fn new(desk: Desk, without: Option<Rule>) -> Shared {
-        let compiled = compile(SOURCE);
+    pub(super) fn new(desk: Desk, without: Option<Rule>, probing: bool) -> Shared {
+        let compiled = compile(&format!("{SOURCE}{}", probe::SOURCE));
         let program = compiled.program.expect("the program is right");
         let module = Module::new("test@1", Arc::new(program)).expect("it can be run");
         let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
         let (users, known) = (Users::new(), RefCell::default());
-        Shared { desk, users, without, module, modules, known }
+        Shared { desk, users, without, probing, module, modules, known }
     }
 }
 
@@ -162,15 +166,15 @@ impl Host {
         all.collect()
     }
 
-    fn connections(&self, user: Option<&str>) -> Connections {
+    pub(super) fn connections(&self, user: Option<&str>) -> Connections {
         Connections::new(self.databases(user))
     }
 
-    fn clock(&self) -> HostClock {
+    pub(super) fn clock(&self) -> HostClock {
         HostClock { desk: self.shared.desk.clone(), epoch_ms: self.epoch_ms }
     }
 
-    /// Two clients, a cleaner, and at the first host the administrator.
+    /// Two clients, a cleaner, a prober if there are some, and at the first host the administrator.
     pub(super) fn work(&self) -> Vec<Task> {
         let inbox = Inbox::default();
         let mut tasks: Vec<Task> = Vec::new();
@@ -179,6 +183,9 @@ impl Host {
             tasks.push(Box::pin(self.clone().client(user, Rc::clone(&inbox))));
         }
         tasks.push(Box::pin(self.clone().cleaner(inbox)));
+        if self.shared.probing {
+            tasks.push(Box::pin(self.clone().prober()));
+        }
         if self.index == 0 {
             tasks.push(Box::pin(self.clone().administrator()));
         }
@@ -201,7 +208,7 @@ impl Host {
         }
     }
 
-    fn coordinator(&self, name: &str, args: Vec<Value>) -> Coordinator {
+    pub(super) fn coordinator(&self, name: &str, args: Vec<Value>) -> Coordinator {
         let shared = &self.shared;
         let program = shared.module.program();
         let bind: Vec<_> = (0..).zip(DATABASES).map(|(at, name)| (name, at, "all")).collect();
@@ -349,7 +356,7 @@ impl Host {
     }
 }
 
-fn handle(store: &str, kind: &str, object: usize) -> Value {
+pub(super) fn handle(store: &str, kind: &str, object: usize) -> Value {
     Value::Handle(Handle { store: store.into(), key: format!("{kind}{object}").into() })
 }
 

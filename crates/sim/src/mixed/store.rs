@@ -43,6 +43,8 @@ pub(super) enum Rule {
     Names,
     /// After a commit whose answer was lost, nothing begins before it is known.
     Doubt,
+    /// What a transaction has read that fails is certified.
+    Certify,
 }
 
 /// The keys of one level in a cluster as a database, used at one site.
@@ -385,14 +387,36 @@ impl Session {
                 self.doubt = Some(Doubt { of: Lost::Named(tid), created });
                 Err(StoreError::OutcomeUnknown(format!("{tid} is not decided")))
             }
-            Response::Failed(error) => {
-                if let CommandError::Aborted { claim, lacks, .. } = &error {
-                    self.claim = Some(*claim);
-                    self.lacks = lacks.as_deref().copied();
-                }
-                Err(failure(&error))
-            }
+            Response::Failed(error) => Err(self.aborted(&error)),
             other => unreachable!("{other:?} is no answer to a commit"),
+        }
+    }
+
+    /// A transaction was not committed or certified.
+    fn aborted(&mut self, error: &CommandError) -> StoreError {
+        if let CommandError::Aborted { claim, lacks, .. } = error {
+            self.claim = Some(*claim);
+            self.lacks = lacks.as_deref().copied();
+        }
+        failure(error)
+    }
+
+    async fn certify(&mut self) -> Result<(), StoreError> {
+        let certified = self.tx.filter(|tx| tx.strong && self.of.without != Some(Rule::Certify));
+        let Some(Tx { id: tx, .. }) = certified else {
+            self.close();
+            return Ok(());
+        };
+        self.written.clear();
+        self.tx = None;
+        let claim = self.claim.take();
+        match self.ask(Command::Certify { tx, claim }).await? {
+            Response::Committed { pasts } => {
+                self.pasts.join(&pasts);
+                Ok(())
+            }
+            Response::Failed(error) => Err(self.aborted(&error)),
+            other => unreachable!("{other:?} is no answer to a certification"),
         }
     }
 
@@ -460,6 +484,10 @@ impl Connection for Session {
 
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(Session::commit(self, writes))
+    }
+
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(Session::certify(self))
     }
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

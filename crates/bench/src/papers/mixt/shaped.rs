@@ -125,6 +125,10 @@ impl Connection for Session {
         self.inner.execute(shipment)
     }
 
+    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.inner.certify()
+    }
+
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.inner.abort()
     }

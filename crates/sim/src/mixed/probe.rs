@@ -1,0 +1,107 @@
+//! Transactions that always fail, and say what they have read of a strong store; and a judge of what they say.
+//!
+//! Nothing is ever removed from the sets. So what a call is told as certain was so at one point of the order of commits, after
+//! all that had committed before the call began, only if each number is there that a client was told was written, or that
+//! another such call was told was there.
+
+use std::collections::BTreeSet;
+
+use solera_mixt::drive::{Clock, run};
+use solera_mixt::outcome::{Outcome, Why};
+use solera_program::run::FailureKind;
+use solera_program::value::Value;
+
+use super::life::{Host, Known, OBJECTS, handle};
+use super::users::DATABASES;
+
+/// It also changes something, which must not take effect.
+pub(super) const SOURCE: &str = r#"
+transaction probe(a: handle<set<int>> in directory, an: handle<counter> in directory, number: int) {
+    an.add(1);
+    if a.contains(number) { abort "there"; }
+    abort "missing";
+}
+"#;
+
+/// What probes were told.
+#[derive(Default)]
+pub(super) struct Probes {
+    /// Numbers that are there, for certain.
+    there: BTreeSet<i64>,
+    /// How often it was told that a number is missing, for certain.
+    pub(super) missing: u32,
+    /// How often nothing was told for certain.
+    pub(super) uncertain: u32,
+}
+
+impl Probes {
+    /// How often a number was told to be there, for certain.
+    pub(super) fn there(&self) -> u32 {
+        self.there.len() as u32
+    }
+}
+
+impl Host {
+    /// Probes now and then whether a number is there, most often the last one.
+    pub(super) async fn prober(self) {
+        let (clock, desk) = (self.clock(), &self.shared.desk);
+        let mut connections = self.connections(None);
+        loop {
+            clock.sleep(desk.within(10, 150)).await;
+            let object = desk.below(OBJECTS);
+            let numbers = numbers_of(&self.shared.known.borrow(), object);
+            let Some(last) = numbers.len().checked_sub(1) else { continue };
+            let number = numbers[if desk.below(3) > 0 { last } else { desk.below(last + 1) }];
+            let was_there = is_there(&self.shared.known.borrow(), number);
+            let of = |kind| handle(DATABASES[0], kind, object);
+            let args = vec![of("set"), of("count"), Value::Int(number)];
+            let mut probe = self.coordinator("probe", args);
+            let outcome = run(&mut probe, &mut connections, &clock).await;
+            judge(&mut self.shared.known.borrow_mut(), number, was_there, &outcome);
+        }
+    }
+}
+
+/// The numbers of the transactions that write an object.
+fn numbers_of(known: &Known, object: usize) -> Vec<i64> {
+    let writes = known.writes.iter().filter(|(_, write)| write.object == object);
+    writes.map(|(number, _)| *number).collect()
+}
+
+/// Whether somebody was told that a number is there.
+fn is_there(known: &Known, number: i64) -> bool {
+    matches!(known.writes[&number].outcome, Some(Outcome::Done { .. }))
+        || known.probes.there.contains(&number)
+}
+
+fn judge(known: &mut Known, number: i64, was_there: bool, outcome: &Outcome) {
+    let text = match outcome {
+        Outcome::Failed(Why::Program(failure)) => match &failure.kind {
+            FailureKind::Aborted(text) => &**text,
+            other => panic!("the program does nothing else: {other:?}"),
+        },
+        Outcome::Failed(_) => {
+            known.probes.uncertain += 1;
+            return;
+        }
+        other => {
+            known.violations.push(format!("a probe of {number} took effect: {other}"));
+            return;
+        }
+    };
+    if text == "there" {
+        known.probes.there.insert(number);
+        return;
+    }
+    known.probes.missing += 1;
+    if was_there {
+        known.violations.push(format!("{number} was there, and is told as missing for certain"));
+    }
+}
+
+/// What was told to be there and never was.
+pub(super) fn violations(known: &Known) -> Vec<String> {
+    let failed = |number: &&i64| matches!(known.writes[number].outcome, Some(Outcome::Failed(_)));
+    let never = known.probes.there.iter().filter(failed);
+    never.map(|number| format!("{number} was never there, and is told as there")).collect()
+}
