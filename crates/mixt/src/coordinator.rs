@@ -46,6 +46,7 @@ mod permission;
 mod release;
 mod rescue;
 mod shipping;
+mod standing;
 mod turns;
 mod validate;
 
@@ -58,6 +59,7 @@ use solera_program::value::Value;
 use self::permission::Permission;
 use self::release::Release;
 use self::rescue::Rescue;
+use self::standing::Standing;
 use self::turns::Taking;
 use self::validate::Validation;
 use crate::binding::{Bindings, Module, Modules};
@@ -86,12 +88,9 @@ pub struct Coordinator {
     began_ms: u64,
     /// When what it has read was read first.
     since_ms: u64,
-    /// Once something has committed: since when it is this one's turn to complete it.
-    committed_ms: Option<u64>,
+    standing: Standing,
     /// Which turn it has, or wants.
     turn: u32,
-    /// Whether it has to take its turn before it goes on.
-    wants_turn: bool,
     /// Whether nothing is under way any more that was asked for in the turn before.
     after_stopped: bool,
     /// Until when a commit of the first group that writes may take effect that was asked for before it was resumed.
@@ -130,10 +129,6 @@ pub struct Coordinator {
     reads: Vec<Reads>,
     /// Whether somebody may have run the group before.
     fresh: bool,
-    /// Whether a commit of this group may have taken effect.
-    unknown: bool,
-    /// Whether others have completed it, who also remove what it leaves.
-    elsewhere: bool,
     /// Why what was read is given up, while the open transaction is being aborted.
     restart: Option<Why>,
     /// How many transactions wait for this one to be completed on their behalf.
@@ -276,7 +271,7 @@ impl Coordinator {
         let committed = job.plan.first_writer.is_some_and(|first| state.next as usize > first);
         let mut resumed = Coordinator::start(job, modules, state, now_ms);
         resumed.fresh = false;
-        resumed.unknown = !committed;
+        resumed.standing = Standing::taken_over(committed, now_ms);
         resumed.turn = turn.number.saturating_add(1);
         resumed.after_stopped = stopped;
         resumed.asked_ms = turn.since_ms;
@@ -285,8 +280,6 @@ impl Coordinator {
         if !committed && !stopped && first.is_some_and(|group| !(group.strong && group.atomic)) {
             resumed.doubtful_until_ms = Some(turn.since_ms.saturating_add(limits.orphan_ms));
         }
-        resumed.wants_turn = committed;
-        resumed.committed_ms = committed.then_some(now_ms);
         Ok(resumed)
     }
 
@@ -328,9 +321,8 @@ impl Coordinator {
             now_ms,
             began_ms: now_ms,
             since_ms: now_ms,
-            committed_ms: None,
+            standing: Standing::Untouched,
             turn: 0,
-            wants_turn: false,
             after_stopped: false,
             doubtful_until_ms: None,
             caught_up: None,
@@ -350,8 +342,6 @@ impl Coordinator {
             workers: BTreeSet::new(),
             reads: Vec::new(),
             fresh: true,
-            unknown: false,
-            elsewhere: false,
             restart: None,
             depth: 0,
             helped: Vec::new(),
@@ -391,7 +381,8 @@ impl Coordinator {
                     self.start_group()
                 }
                 Stage::Group(mut run) => {
-                    if self.committed_ms.is_none() && matches!(answer, Some(Ok(Reply::Answered(_))))
+                    if !self.standing.has_committed()
+                        && matches!(answer, Some(Ok(Reply::Answered(_))))
                     {
                         // What takes its time from here on is not the database that was away.
                         self.trouble = None;
@@ -445,7 +436,7 @@ impl Coordinator {
         if let Stage::Over(outcome) = &self.stage
             && matches!(**outcome, Outcome::Done { .. })
             && self.job.plan.recorded
-            && !self.elsewhere
+            && self.standing != Standing::Elsewhere
         {
             let state = State {
                 next: self.state.next,
@@ -468,7 +459,7 @@ impl Coordinator {
             let asked = Permission::new(self);
             return self.ask_permission(asked);
         }
-        if self.wants_turn {
+        if self.standing.wants_turn() {
             self.stage = Stage::Taking(Taking::Start);
             return None;
         }
@@ -489,7 +480,8 @@ impl Coordinator {
             let why = self.trouble.take().unwrap_or(Why::Late);
             return self.stop(why);
         }
-        let fresh = self.fresh && !self.unknown && self.job.plan.first_writer == Some(index);
+        let fresh =
+            self.fresh && !self.standing.is_in_doubt() && self.job.plan.first_writer == Some(index);
         if self.begun == 0 || index == 0 {
             self.since_ms = self.now_ms;
         }
@@ -558,13 +550,13 @@ impl Coordinator {
         // Witnesses are kept for a time: who takes longer may have missed some.
         let long = self.now_ms.saturating_sub(self.since_ms) > self.job.limits.keep_ms / 2;
         let endorsed = || self.reads.iter().any(|reads| groups[reads.group].endorsing);
-        self.committed_ms.is_none() && (self.sight.suspicious || long || endorsed())
+        !self.standing.has_committed() && (self.sight.suspicious || long || endorsed())
     }
 
     fn ended(&mut self, run: GroupRun, end: GroupEnd) -> Option<Ask> {
         if self.fresh && run.mark_is_absent() {
             // This session's commit of which the answer was lost would be seen.
-            self.unknown = false;
+            self.standing.settle();
         }
         let group = run.group();
         let (writes, database) = (group.writes(), group.database.clone().unwrap_or_default());
@@ -572,9 +564,8 @@ impl Coordinator {
             GroupEnd::Committed => {
                 self.come_further();
                 if writes {
-                    self.unknown = false;
-                    self.committed_ms.get_or_insert(self.asked_ms);
-                } else if self.committed_ms.is_none() {
+                    self.standing.commit(self.asked_ms);
+                } else if !self.standing.has_committed() {
                     self.reads.push(Reads { group: run.index(), calls: run.calls });
                 }
                 self.state = run.state;
@@ -582,21 +573,19 @@ impl Coordinator {
             }
             GroupEnd::Already(state, turn) => {
                 self.come_further();
-                self.unknown = false;
                 self.state = state;
                 match turn {
                     // Its own commit, of which the answer was lost.
                     Some(Turn { number: 0, since_ms, .. }) if self.turn == 0 => {
-                        self.committed_ms = Some(since_ms);
+                        self.standing.hold(since_ms);
                     }
                     // Somebody else's, or one that cannot be told from somebody else's.
                     Some(Turn { number, .. }) => {
                         // So this was the commit that was under way when its holder stopped.
                         self.after_stopped |= number < self.turn;
-                        self.committed_ms = Some(self.now_ms);
-                        self.wants_turn = true;
+                        self.standing.wait(self.now_ms);
                     }
-                    None => {}
+                    None => self.standing.settle(),
                 }
                 None
             }
@@ -617,7 +606,7 @@ impl Coordinator {
                 if !self.job.plan.recorded {
                     return self.over(Outcome::Incomplete { ticket: None, committed: vec![], why });
                 }
-                self.unknown = true;
+                self.standing.lose_answer();
                 self.retry(why)
             }
             GroupEnd::Failed(failure) => {
@@ -628,9 +617,9 @@ impl Coordinator {
             // People can change that. Until they have, the transaction waits for it.
             GroupEnd::Denied(reason) => {
                 let why = Why::Denied { database, phase: Some(run.phase()), reason };
-                if self.committed_ms.is_some() { self.retry(why) } else { self.stop(why) }
+                if self.standing.has_committed() { self.retry(why) } else { self.stop(why) }
             }
-            GroupEnd::Refused(reason) if self.committed_ms.is_some() => {
+            GroupEnd::Refused(reason) if self.standing.has_committed() => {
                 self.retry(Why::Refused { database, reason })
             }
             GroupEnd::Refused(reason) | GroupEnd::Damaged(reason) => {

@@ -28,7 +28,7 @@ impl Coordinator {
     /// Tries the group again after a while, unless it was tried long enough.
     pub(super) fn retry(&mut self, why: Why) -> Option<Ask> {
         self.failures += 1;
-        let enough = match self.committed_ms {
+        let enough = match self.standing.since_ms() {
             Some(since) => self.now_ms.saturating_sub(since) >= self.job.limits.finish_ms,
             None => self.failures >= self.job.limits.attempts,
         };
@@ -67,7 +67,7 @@ impl Coordinator {
         let limits = &self.job.limits;
         let (place, id) = missing.into_iter().next().expect("something is missing");
         let finish = |since: u64| self.now_ms.saturating_sub(since) >= limits.finish_ms;
-        if waited >= limits.blocked_ms || self.committed_ms.is_some_and(finish) {
+        if waited >= limits.blocked_ms || self.standing.since_ms().is_some_and(finish) {
             return self.stop(Why::Blocked { by: id, place });
         }
         // Most are on their way.

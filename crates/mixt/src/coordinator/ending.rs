@@ -7,6 +7,7 @@ use solera_program::types::Type;
 use solera_program::value::Value;
 
 use super::release::Release;
+use super::standing::Standing;
 use super::{Ask, Coordinator, Stage};
 use crate::outcome::{Attempts, Outcome, Why};
 use crate::record::{Record, Turn};
@@ -16,13 +17,13 @@ impl Coordinator {
     /// Whether others may soon go on with it.
     pub(super) fn is_late(&self) -> bool {
         let finish_ms = self.job.limits.finish_ms;
-        self.committed_ms.is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
+        self.standing.since_ms().is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
     }
 
     /// Whether it is to be given up although nothing is in its way. After a commit it must be completed.
     pub(super) fn takes_too_long(&self) -> bool {
         let took_ms = self.now_ms.saturating_sub(self.began_ms);
-        self.committed_ms.is_none() && took_ms >= self.job.limits.run_ms
+        !self.standing.has_committed() && took_ms >= self.job.limits.run_ms
     }
 
     pub(super) fn done(&mut self, result: Value) -> Option<Ask> {
@@ -33,7 +34,7 @@ impl Coordinator {
 
     /// Ends what was complete before it was resumed.
     pub(super) fn completed_by_others(&mut self) -> Option<Ask> {
-        self.elsewhere = true;
+        self.standing = Standing::Elsewhere;
         let transaction = &self.job.module.program().transactions[self.job.transaction];
         match &self.state.result {
             Some(result) => self.done(result.clone()),
@@ -47,7 +48,7 @@ impl Coordinator {
 
     /// Stops what could be gone on with.
     pub(super) fn stop(&mut self, why: Why) -> Option<Ask> {
-        if self.committed_ms.is_none() && !self.unknown {
+        if self.standing == Standing::Untouched {
             return self.over(Outcome::Failed(why));
         }
         let ticket = Box::new(self.record());
@@ -58,17 +59,19 @@ impl Coordinator {
     /// What others need to go on.
     pub(super) fn record(&self) -> Record {
         // Those who run the first group that writes share a turn; until then nobody has it.
-        let has_turn = self.committed_ms.is_some() && !self.wants_turn;
-        let number = if has_turn { self.turn } else { self.turn.saturating_sub(1) };
-        let since_ms = self.committed_ms.filter(|_| has_turn).unwrap_or(self.asked_ms);
-        let turn = Turn { number, since_ms, whence: self.whence.clone() };
-        let stopped = match (has_turn, self.wants_turn) {
-            (true, _) => !self.unknown,
+        let before = self.turn.saturating_sub(1);
+        let (number, since_ms, stopped) = match self.standing {
+            Standing::Holding { since_ms, doubtful } => (self.turn, since_ms, !doubtful),
             // It has done nothing yet, and knows what the one before did.
-            (false, true) => self.after_stopped && self.turn > 0,
+            Standing::Waiting { .. } => {
+                (before, self.asked_ms, self.after_stopped && self.turn > 0)
+            }
             // Only a commit in doubt lets such a transaction be gone on with.
-            (false, false) => false,
+            Standing::Untouched | Standing::Doubtful | Standing::Elsewhere => {
+                (before, self.asked_ms, false)
+            }
         };
+        let turn = Turn { number, since_ms, whence: self.whence.clone() };
         Record { stopped, ..self.job.record(self.state.clone(), turn) }
     }
 
@@ -85,7 +88,7 @@ impl Coordinator {
 
     /// Ends what fails whenever it is tried.
     pub(super) fn fail(&mut self, why: Why) -> Option<Ask> {
-        if self.committed_ms.is_none() {
+        if !self.standing.has_committed() {
             return self.stop(why);
         }
         // These are counted anew: what failed before was something else.

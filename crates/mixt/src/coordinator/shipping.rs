@@ -31,7 +31,7 @@ impl Coordinator {
         let database = run.group().database.clone().expect("a worker is a database's");
         let limits = &self.job.limits;
         // Then others may complete the transaction, or witnesses may be gone that it should find.
-        let until_ms = match self.committed_ms {
+        let until_ms = match self.standing.since_ms() {
             Some(since) => since.saturating_add(limits.finish_ms),
             None => {
                 let seen_until_ms = self.since_ms.saturating_add(limits.keep_ms / 2);

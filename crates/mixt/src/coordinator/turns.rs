@@ -64,7 +64,7 @@ impl Coordinator {
         reply: Option<Result<Reply, StoreError>>,
     ) -> Option<Ask> {
         let Some(place) = self.job.record_place() else {
-            self.wants_turn = false;
+            self.standing.need_no_turn();
             return None;
         };
         let (database, name) = (place.database.clone(), witness::record(&place.space, self.job.id));
@@ -102,8 +102,7 @@ impl Coordinator {
                 return self.retry(Why::Unavailable { database, reason });
             }
             (Taking::Writing { since_ms }, Some(Ok(Reply::Committed))) => {
-                self.wants_turn = false;
-                self.committed_ms = Some(since_ms);
+                self.standing.hold(since_ms);
                 return None;
             }
             (Taking::Writing { .. }, Some(Err(StoreError::Conflict))) => {
@@ -221,10 +220,7 @@ impl Coordinator {
                 None => self.retry(Why::Taken),
             },
             Obstacle::Taken => self.stop(Why::Taken),
-            Obstacle::Completed => {
-                self.wants_turn = false;
-                self.completed_by_others()
-            }
+            Obstacle::Completed => self.completed_by_others(),
             Obstacle::Unreadable(reason) => {
                 let database = self.job.record_place().map(|place| place.database.clone());
                 self.stop(Why::Refused { database: database.unwrap_or_default(), reason })
