@@ -493,7 +493,7 @@ async fn what_a_transaction_has_read_is_certified() {
         ("INCRBY b:k 4", "-ERR increment or decrement would overflow"),
         ("SOLERA.ABORT", "+OK"),
         ("SOLERA.BEGIN STRONG", "+OK"),
-        ("SOLERA.TXID", "$3\r\n1-10"),
+        ("SOLERA.TXID", "$3\r\n2-1"),
         ("INCRBY b:k 5", ":5"),
         ("SOLERA.ABORT CERTIFY", BREAKS),
     ];

@@ -47,14 +47,16 @@ pub(crate) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
 
 /// What is told of a transaction of this source that has changed nothing.
 pub(crate) fn failure(why: &Why, source: &str) -> String {
+    let refused = match why {
+        Why::Program(failure) => refusal(failure),
+        Why::Uncertified { failure, .. } => refusal(failure),
+        Why::Refused { reason, .. } => Some(&**reason),
+        _ => None,
+    };
     let code = match why {
+        // However certain the values are: mending the program helps.
+        _ if refused.is_some_and(|reason| reason.starts_with(TOO_LARGE)) => "TOOLARGE",
         Why::Program(Failure { kind: FailureKind::Time { .. }, .. }) => "TIMEOUT",
-        Why::Program(Failure { kind: FailureKind::Refused { reason, .. }, .. })
-        | Why::Refused { reason, .. }
-            if reason.starts_with(TOO_LARGE) =>
-        {
-            "TOOLARGE"
-        }
         Why::Program(_) | Why::Refused { .. } | Why::Denied { .. } | Why::GivenUp { .. } => {
             "FAILED"
         }
@@ -67,6 +69,14 @@ pub(crate) fn failure(why: &Why, source: &str) -> String {
     let told = told(why, source);
     let told = if code == "TOOLARGE" { told.replacen(TOO_LARGE, "", 1) } else { told };
     format!("{code} {told}; nothing was changed")
+}
+
+/// What a store said with which a program failed, if it did with that.
+fn refusal(failure: &Failure) -> Option<&str> {
+    match &failure.kind {
+        FailureKind::Refused { reason, .. } => Some(reason),
+        _ => None,
+    }
 }
 
 /// What a site's refusal begins with of what is beyond a limit: a code that callers are to see, too.
