@@ -198,6 +198,7 @@ impl Transaction {
         self.writes.clear();
         self.eventual.clear();
         self.eventual_writes.clear();
+        self.guards = Guarded::default();
         if let Some(accesses) = &mut self.accesses {
             accesses.drop_updates();
         }

@@ -119,6 +119,45 @@ struct Core {
     since: u64,
 }
 
+/// What a core's turn leads to.
+#[derive(Default)]
+struct Turn {
+    /// What its machine is still to do, with the operations of the transaction.
+    steps: VecDeque<(MachineStep, usize)>,
+    sent: Vec<(Address, Message)>,
+    /// Answers to clients and probes.
+    told: Vec<(RequestId, Response)>,
+    /// How many updates of the flood have ended.
+    flooded: usize,
+}
+
+/// Puts an output of a machine where it belongs.
+fn sort(output: Output, turn: &mut Turn, clients: &mut [Client]) {
+    let (request, response) = match output {
+        Output::Send { to, message } => return turn.sent.push((to, message)),
+        Output::Reply { request, last, response: solera_site::Response::Primary(_) } => {
+            turn.flooded += usize::from(last && request.0 >= flood::FIRST);
+            return;
+        }
+        Output::Reply { request, response: solera_site::Response::UniStore(response), .. } => {
+            (request, response)
+        }
+        // Nothing is kept, and nobody watches.
+        _ => return,
+    };
+    if request.0 >= PROBES {
+        return turn.told.push((request, response));
+    }
+    let client = &mut clients[request.0 as usize];
+    match client.answered(response) {
+        Then::Go(command) => {
+            let next = MachineStep::Client(request, command.into());
+            turn.steps.push_back((next, client.operations()));
+        }
+        Then::Tell => turn.told.push((request, Response::Uniform)),
+    }
+}
+
 /// What was measured within a window.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
@@ -443,10 +482,10 @@ impl<S: Source> VirtualCluster<S> {
         let now = Now { monotonic, physical };
         let core = &mut self.cores[place];
         core.woken = false;
-        let (mut sent, mut told, mut flooded, mut answered) = (Vec::new(), Vec::new(), 0, false);
+        let (mut turn, mut answered) = (Turn::default(), false);
         // Waiting for all of it takes one system call.
         let (mut instructions, mut system_calls) = (0.0, 1 + std::mem::take(&mut core.wakes));
-        let (mut senders, mut steps, mut outputs) = (Vec::new(), VecDeque::new(), Vec::new());
+        let (mut senders, mut outputs) = (Vec::new(), Vec::new());
         for _ in 0..BATCH {
             let taken = self.meter.time(instructions, system_calls);
             // What clients ask for directly leaves at once, as in servers whose turns are short.
@@ -468,9 +507,9 @@ impl<S: Source> VirtualCluster<S> {
             system_calls += if matches!(item, Item::Round(_) | Item::Flood(..)) { 2 } else { 0 };
             let (step, operations, of_host) = self.begin_step(place, now, item);
             instructions += of_host;
-            steps.push_back((step, operations));
+            turn.steps.push_back((step, operations));
             let core = &mut self.cores[place];
-            while let Some((step, operations)) = steps.pop_front() {
+            while let Some((step, operations)) = turn.steps.pop_front() {
                 let about = About::step(&step, operations, core.since);
                 core.since = if let MachineStep::Deadline = step { 0 } else { core.since + 1 };
                 instructions += self.meter.step(
@@ -481,50 +520,19 @@ impl<S: Source> VirtualCluster<S> {
                     &mut self.charged,
                 );
                 for output in outputs.drain(..) {
-                    let (request, response) = match output {
-                        Output::Send { to, message } => {
-                            sent.push((to, message));
-                            continue;
-                        }
-                        Output::Reply { request, last, .. }
-                            if request.0 & flood::FIRST != 0 && request.0 < PROBES =>
-                        {
-                            flooded += usize::from(last);
-                            continue;
-                        }
-                        Output::Reply { request, response, .. } => {
-                            let solera_site::Response::UniStore(response) = response else {
-                                continue;
-                            };
-                            (request, response)
-                        }
-                        // Nothing is kept, and nobody watches.
-                        _ => continue,
-                    };
-                    if request.0 >= PROBES {
-                        told.push((request, response));
-                        continue;
-                    }
-                    let client = &mut self.clients[request.0 as usize];
-                    match client.answered(response) {
-                        Then::Go(command) => {
-                            let next = MachineStep::Client(request, command.into());
-                            steps.push_back((next, client.operations()));
-                        }
-                        Then::Tell => told.push((request, Response::Uniform)),
-                    }
+                    sort(output, &mut turn, &mut self.clients);
                 }
             }
         }
         system_calls += senders.len() as u64;
-        let (of_sending, calls) = self.cost_of_sending(place, now, &sent);
+        let (of_sending, calls) = self.cost_of_sending(place, now, &turn.sent);
         self.charged.system_calls += system_calls + calls;
         let time = self.meter.time(instructions + of_sending, system_calls + calls);
         let busy = if self.busy { (time * self.shape.slowness) as u64 } else { 0 };
-        for _ in 0..flooded {
+        for _ in 0..turn.flooded {
             self.flood_again(place, self.now + busy + 2 * WITHIN_SITE);
         }
-        self.finish(place, busy, sent, told);
+        self.finish(place, busy, turn.sent, turn.told);
     }
 
     /// A client of a flood begins its next update.

@@ -123,7 +123,9 @@ impl Doors {
 impl World {
     /// The protocols that workers run, as they tell one another.
     fn speaks(&self) -> Vec<Speaks> {
-        solera_site::protocols(self.primary.is_some(), self.trial.is_some()).map(Speaks::of).collect()
+        solera_site::protocols(self.primary.is_some(), self.trial.is_some())
+            .map(Speaks::of)
+            .collect()
     }
 
     /// A worker's process begins to take calls.

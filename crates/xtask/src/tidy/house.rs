@@ -312,6 +312,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-modules",
             "solera-node",
             "solera-postgres",
+            "solera-primary",
             "solera-program",
             "solera-resp",
             "solera-site",
