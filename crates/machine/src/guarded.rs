@@ -5,6 +5,7 @@
 //! the guard that the transaction committed or aborted. `docs/decisions/0031-guards-of-prepare.md`.
 //!
 //! What a guard must do:
+//! - It answers every question, in the end: the worker keeps what it has asked until then.
 //! - It records a promise before it answers, and the end of one before it says that it knows.
 //! - It may be told of an end several times, and of the end of what it never promised or has not answered yet. It gives no promise after
 //!   the end.

@@ -56,7 +56,7 @@ pub struct Attempts {
 /// Why a transaction did not come to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// The program failed, on values that its databases have certified.
+    /// The program failed, on values that its databases have certified; or it took too long, whatever it has read.
     Program(Failure),
     /// The program failed on values that a database has not certified: they may not have been so, and the failure may
     /// not follow from what is so.

@@ -68,7 +68,10 @@ fn end(
             Next::Ask(Ask::Store { database, request }) => {
                 finish(&bench.world, connections.ask(&database, &request))
             }
-            Next::Ask(Ask::Wait { .. }) => Ok(Reply::Done),
+            Next::Ask(Ask::Wait { ms }) => {
+                bench.pass(ms);
+                Ok(Reply::Done)
+            }
             Next::Finished(outcome) => return (outcome, asked),
         });
     }
@@ -133,4 +136,27 @@ fn nothing_is_certified_where_nothing_has_an_order() {
     let never = Err(StoreError::Conflict);
     let (outcome, asked) = end(&bench, &mut weakly, &mut connections, &never);
     assert_eq!((aborted(&outcome).as_str(), asked), ("aborted: the first", 0));
+}
+
+/// What has begun to take effect is completed, and not given up for a failure that may not follow from what is so.
+#[test]
+fn what_fails_after_a_commit_and_is_not_certified_is_tried_again() {
+    let source = r#"
+store strong : linearizable;
+store weak : linearizable;
+
+transaction move(a: handle<counter> in strong, b: handle<counter> in weak) {
+    a.add(1);
+    b.add(1 / b.value());
+}
+"#;
+    let [one, two] = ["one", "two"].map(|name| Memory::new(name, &[("all", Level::Linearizable)]));
+    let bench = Bench::of(source, vec![one, two], &[("strong", 0, "all"), ("weak", 1, "all")]);
+    let (mut both, mut connections) = (bench.coordinator("move"), bench.connections());
+    let never = Err(StoreError::Refused("it has ended".to_owned()));
+    let (outcome, asked) = end(&bench, &mut both, &mut connections, &never);
+    let Outcome::Incomplete { ticket: Some(_), why: Why::Uncertified { .. }, .. } = outcome else {
+        panic!("{outcome}");
+    };
+    assert!(asked > 1, "{asked}");
 }

@@ -88,7 +88,9 @@ impl fmt::Display for Broken {
 /// its open transaction has no effect; a command that runs may take effect for [`IN_DOUBT_MS`](solera_mixt::outcome::IN_DOUBT_MS)
 /// more.
 pub trait Port: Send {
-    /// Whether sessions are in this process, so that a commit loses its answer only with the process.
+    /// Whether sessions are in this process, so that no connection can lose the answer to a commit. Strong transactions of such
+    /// sessions have no name to ask for their outcome by: if the session ends meanwhile, as its journal fails or its user is removed,
+    /// whether one that leaves no record has committed stays unknown.
     fn is_local(&self) -> bool;
 
     /// Opens a session if none is open.

@@ -473,7 +473,7 @@ impl Replica {
         if let Some(transaction) = transaction {
             let mut pasts = self.pasts_after(&transaction, committed);
             pasts.add_eventual(self.worker.me, &latest);
-            self.worker.reply(request, Response::Committed { pasts });
+            self.answer_commit(request, tx, Response::Committed { pasts });
         }
     }
 

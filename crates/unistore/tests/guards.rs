@@ -328,6 +328,22 @@ fn a_guarded_single_of_the_own_worker_asks_too_and_answers_once() {
 }
 
 #[test]
+fn a_single_without_guards_asks_nobody_and_is_answered_as_one_with_them() {
+    let mut site = Site::new();
+    for owner in [FIRST, SECOND] {
+        let key = key_of(owner, "a");
+        let add = site.single(FIRST, &key, Guarded::default());
+        site.deliver();
+        let replies = site.replies_to(add);
+        assert!(
+            matches!(replies[..], [Response::Executed { outcome: Ok(Outcome::Int(1)), .. }]),
+            "{replies:?}"
+        );
+        assert!(site.asks.is_empty());
+    }
+}
+
+#[test]
 fn an_operation_that_fails_asks_nobody() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");

@@ -75,7 +75,8 @@ impl Coordinator {
         Record { stopped, ..self.job.record(self.state.clone(), turn) }
     }
 
-    /// Tries again what has failed, if a database could not certify now what it has read, and ends it otherwise.
+    /// Tries again what has failed, if a database could not certify now what it has read, or something has committed that cannot
+    /// be undone; ends it otherwise.
     pub(super) fn uncertified(
         &mut self,
         failure: Failure,
@@ -83,7 +84,8 @@ impl Coordinator {
         error: StoreError,
     ) -> Option<Ask> {
         let why = Why::Uncertified { failure: Box::new(failure), database, error };
-        if why.is_uncertified_for_now() { self.retry(why) } else { self.fail(why) }
+        let again = why.is_uncertified_for_now() || self.standing.has_committed();
+        if again { self.retry(why) } else { self.fail(why) }
     }
 
     /// Ends what fails whenever it is tried.

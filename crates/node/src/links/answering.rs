@@ -258,8 +258,7 @@ impl Carrier {
                     };
                     write_frame(&mut output, Frame { kind: Kind::Ack, number, body: &[] });
                 }
-                Some(answered) = questions.answered() => {
-                    let Some((number, found)) = answered else { continue };
+                Some((number, found)) = questions.answered() => {
                     let body = encode_answer(&found);
                     write_frame(&mut output, Frame { kind: Kind::Answer, number, body: &body });
                 }
@@ -349,13 +348,15 @@ impl Questions {
         }
     }
 
-    /// Waits until a question is answered, or has ended without. `None` if there is none.
-    async fn answered(&mut self) -> Option<Option<(u64, Answer)>> {
-        let answered = self.tasks.join_next().await?.ok();
-        if let Some((number, _)) = &answered {
-            self.open.remove(number);
+    /// Waits until a question is answered. `None` if there is none.
+    async fn answered(&mut self) -> Option<(u64, Answer)> {
+        loop {
+            // Those that were withdrawn end without an answer.
+            if let Ok((number, answer)) = self.tasks.join_next().await? {
+                self.open.remove(&number);
+                return Some((number, answer));
+            }
         }
-        Some(answered)
     }
 }
 
@@ -425,12 +426,11 @@ mod tests {
             std::future::pending().await
         });
         questions.begin(2, async { Answer::Keys(2) });
-        assert_eq!(questions.answered().await, Some(Some((2, Answer::Keys(2)))));
+        assert_eq!(questions.answered().await, Some((2, Answer::Keys(2))));
         assert!(is_held.try_recv() == Err(oneshot::error::TryRecvError::Empty));
         // The second was answered, and the third never asked.
         (1..=3).for_each(|number| questions.withdraw(number));
-        assert_eq!(questions.answered().await, Some(None));
-        assert!(is_held.await.is_err(), "what it had is dropped");
         assert_eq!(questions.answered().await, None);
+        assert!(is_held.await.is_err(), "what it had is dropped");
     }
 }

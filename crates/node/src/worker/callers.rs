@@ -51,11 +51,16 @@ async fn serve_batch(
     Batch { commands, mut answers }: Batch,
 ) -> Option<()> {
     worker.keep_pace().await;
-    // Nobody is answered while a journal has failed.
+    if answers.is_closed() {
+        // What has not begun takes no effect later than who asked relies on.
+        return None;
+    }
+    // Nobody is answered while a journal has failed. Nothing of the batch is done.
     if !worker.answers() {
         let reason = worker.refuses().unwrap_or_default();
+        let text = format!("MISCONF {reason}; nothing is answered until then");
         // Who asked may be gone, here and below.
-        let _ = answers.send(Err(format!("MISCONF {reason}; nothing is answered until then")));
+        let _ = answers.send(Ok(vec![Err(text); commands.len()]));
         return None;
     }
     let had_stopped = worker.has_stopped();

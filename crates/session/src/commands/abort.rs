@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
 
-/// SOLERA.ABORT [CERTIFY].
+/// `SOLERA.ABORT [CERTIFY]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abort {
     /// Whether what the strong transaction has read is certified before it is dropped.

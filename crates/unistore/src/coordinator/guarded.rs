@@ -174,7 +174,7 @@ impl Replica {
         }
     }
 
-    /// Forgets singles for which nobody waits and whose operation cannot be answered any more: who should died.
+    /// Forgets singles for which nobody waits and whose operation cannot be answered any more: the worker that was asked has died.
     pub(super) fn forget_singles(&mut self, now: Now) {
         // Reads are given up sooner.
         let patience = self.worker.config.timing.strong_timeout * 4;

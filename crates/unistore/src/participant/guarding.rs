@@ -1,7 +1,7 @@
 //! Guards of prepared transactions: asking them before PREPARE_ACK, and telling them how transactions ended.
 //!
 //! The record that a transaction is prepared comes before the questions, and what guards record comes after that. So wherever a crash
-//! cuts the journal, who holds a promise is known here, and is told the end.
+//! cuts the journal, the participant knows which guards may hold a promise, and tells them the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
