@@ -1,5 +1,6 @@
 //! Sessions of server-side code, which sends commands as values from its own thread.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use solera_session::{Batch, Ends, Lent, Session};
@@ -64,7 +65,10 @@ async fn serve_batch(
         return None;
     }
     let had_stopped = worker.has_stopped();
-    let done = unless_left(session.execute_all(&commands), answers.closed()).await?;
+    let done = {
+        let running = pin!(session.execute_all(&commands));
+        unless_left(running, answers.closed()).await?
+    };
     worker.flush();
     if let Err(reason) = worker.durable(had_stopped).await {
         let text = format!("MISCONF {reason}; whether the last writes were done is unknown");

@@ -1,6 +1,7 @@
 //! A connection: bytes in, commands, bytes out.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -252,7 +253,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     /// wait for much longer: a script that pipes commands in gets its answers.
     async fn run_command(&mut self, arguments: &Arguments<'_>) -> Next {
         let Connection { stream, session, ahead, .. } = self;
-        unless_left(session.run(arguments), end_of(stream, ahead)).await.unwrap_or(Next::Close)
+        let running = pin!(session.run(arguments));
+        unless_left(running, end_of(stream, ahead)).await.unwrap_or(Next::Close)
     }
 
     async fn write(&mut self) -> std::io::Result<()> {
