@@ -30,6 +30,14 @@ const SURELY: u64 = 50;
 /// The seeds from 0 on give the same counts each time, so more can be required of them.
 const SURELY_FROM_0: u64 = 5;
 
+/// What happens many times in few seeds: of seeds that differ each time, a quarter of the usual is required.
+const CLUSTERED: [&str; 4] = [
+    "outcomes asked for",
+    "calls refused",
+    "batches dropped before full queues",
+    "commands refused for a link",
+];
+
 /// What happens how often at least with [`SEEDS`] seeds of the first four kinds, in the order of [`Kind`]: about
 /// half of what was counted when this was written. An outage takes effect in each seed of its kind.
 const EXPECTED: &[(&str, [u64; 4])] = &[
@@ -151,7 +159,10 @@ impl Tally {
     pub fn too_rare(&self, kind: Kind, from: u64, seeds: u64) -> Vec<(&'static str, u64)> {
         let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);
         let expected = |least: &[u64; 4]| least.get(kind as usize).copied().unwrap_or(0);
-        let least = EXPECTED.iter().map(|(what, least)| (*what, expected(least) * seeds / SEEDS));
+        let share = |what| if from > 0 && CLUSTERED.contains(&what) { 4 } else { 1 };
+        let least = EXPECTED
+            .iter()
+            .map(|(what, least)| (*what, expected(least) * seeds / SEEDS / share(*what)));
         let surely = if from == 0 { SURELY_FROM_0 } else { SURELY };
         let required = least.filter(|(_, least)| seeds >= FEW && *least >= surely);
         required.filter(|(what, least)| count(what) < *least).collect()
@@ -195,6 +206,9 @@ mod tests {
         assert!(nothing.too_rare(Kind::Links, 0, 80).contains(&("joined sites", 24)));
         assert!(nothing.too_rare(Kind::Links, 7, 66).contains(&("links cut", 98)));
         assert_eq!(nothing.too_rare(Kind::Plain, 0, FEW - 1), []);
+        let dropped = "batches dropped before full queues";
+        assert!(nothing.too_rare(Kind::Links, 0, 66).contains(&(dropped, 1810)));
+        assert!(nothing.too_rare(Kind::Links, 7, 66).contains(&(dropped, 452)));
     }
 
     #[test]
