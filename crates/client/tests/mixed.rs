@@ -338,18 +338,7 @@ async fn spaces_do_what_databases_must() {
     };
     let spaces = Spaces::of(connect).await.unwrap();
     for space in ["linearizable", "causal", "eventual"] {
-        // Registers of numbers and counters are both strings of Redis, so that a key may be taken for either.
-        conformance::objects_do_what_the_language_says(&spaces, space).await;
-        // What is read in a strong transaction may be old: then it does not commit. Of what is eventual nothing is
-        // taken back.
-        match space {
-            "linearizable" => conformance::transactions_are_serializable(&spaces, space).await,
-            "causal" => {
-                conformance::transactions_are_atomic(&spaces, space).await;
-                conformance::names_are_kept(&spaces, space).await;
-            }
-            _ => {}
-        }
+        conformance::of_redis_types(&spaces, space).await;
     }
 }
 

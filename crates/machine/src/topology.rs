@@ -24,6 +24,13 @@ impl Topology {
         SiteId::all(self.sites()).filter(move |site| *site != me)
     }
 
+    /// All workers, site by site.
+    pub fn all_workers(&self) -> impl Iterator<Item = Address> + '_ {
+        SiteId::all(self.sites()).flat_map(|site| {
+            (0..self.workers[site.index()]).map(move |worker| Address { site, worker })
+        })
+    }
+
     /// Whether there is such a worker.
     pub fn has(&self, worker: Address) -> bool {
         self.workers.get(worker.site.index()).is_some_and(|count| worker.worker < *count)

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::Protocol;
+
 /// An empty queue keeps room for so many items.
 const MAX_SPARE: usize = 1024;
 
@@ -26,6 +28,13 @@ pub struct Share {
     pub protocol: u8,
     /// What it costs: bytes on a link, changes for a worker, of which the smallest thing is one.
     pub cost: u64,
+}
+
+impl Share {
+    /// Of the smallest thing that a protocol has, which need not hurry.
+    pub fn usual(protocol: Protocol) -> Share {
+        Share { lane: Lane::USUAL, protocol: protocol.number, cost: 1 }
+    }
 }
 
 /// What waits for something that several protocols share, such as a link: a queue for each protocol and lane.

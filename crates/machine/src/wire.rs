@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::turns::Lane;
+use crate::turns::{Lane, Share};
 use crate::{Address, Protocol, codec};
 
 /// A message that can leave its process. Hosts put several of one protocol into a frame, one after the other.
@@ -21,6 +21,11 @@ pub trait Wire: Sized {
 
     /// About how many changes the message holds, of which the smallest message is one: what it costs its receiver.
     fn weight(&self) -> u64;
+
+    /// How its receiver's worker takes part in turns with it.
+    fn share(&self) -> Share {
+        Share { lane: self.lane(), protocol: self.protocol().number, cost: self.weight() }
+    }
 
     /// The length of its encoding in bytes.
     fn encoded_bytes(&self) -> usize;

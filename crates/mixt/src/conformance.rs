@@ -38,6 +38,24 @@ pub async fn all(database: &dyn Database, space: &str) {
     }
 }
 
+/// Calls those of the checks that hold for a space whose objects are kept as types of Redis: registers of numbers and counters are
+/// both strings, so that a key may be taken for either. What is read in a strong transaction may be old: then it does not commit. Of
+/// what is eventual nothing is taken back.
+///
+/// # Panics
+/// If it does not pass.
+pub async fn of_redis_types(database: &dyn Database, space: &str) {
+    objects_do_what_the_language_says(database, space).await;
+    match database.level(space) {
+        Some(Level::Linearizable) => transactions_are_serializable(database, space).await,
+        Some(Level::Causal) => {
+            transactions_are_atomic(database, space).await;
+            names_are_kept(database, space).await;
+        }
+        _ => {}
+    }
+}
+
 /// Every operation on every kind of object, within one transaction and in the next ones.
 ///
 /// # Panics

@@ -182,6 +182,15 @@ impl fmt::Display for Why {
 impl std::error::Error for Why {}
 
 impl Why {
+    /// How the program failed, if it did: certainly or not.
+    pub fn failure(&self) -> Option<&Failure> {
+        match self {
+            Why::Program(failure) => Some(failure),
+            Why::Uncertified { failure, .. } => Some(failure),
+            _ => None,
+        }
+    }
+
     /// Why a failure is [uncertified](Why::Uncertified), in words; none if this is anything else.
     pub fn caveat(&self) -> Option<String> {
         let Why::Uncertified { database, error, .. } = self else { return None };

@@ -48,10 +48,8 @@ pub(crate) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
 /// What is told of a transaction of this source that has changed nothing.
 pub(crate) fn failure(why: &Why, source: &str) -> String {
     let refused = match why {
-        Why::Program(failure) => refusal(failure),
-        Why::Uncertified { failure, .. } => refusal(failure),
         Why::Refused { reason, .. } => Some(&**reason),
-        _ => None,
+        why => why.failure().and_then(refusal),
     };
     let code = match why {
         // However certain the values are: mending the program helps.
@@ -84,11 +82,7 @@ const TOO_LARGE: &str = "TOOLARGE ";
 
 /// Why a transaction of this source did not come to its end: where its program failed with the line.
 pub(crate) fn told(why: &Why, source: &str) -> String {
-    let Failure { kind, span, place } = match why {
-        Why::Program(failure) => failure,
-        Why::Uncertified { failure, .. } => failure,
-        _ => return why.to_string(),
-    };
+    let Some(Failure { kind, span, place }) = why.failure() else { return why.to_string() };
     // What fails before it begins has no place in the source.
     let line = match span.start < span.end {
         true => format!(", line {}", Position::of(source, span.start).line),

@@ -164,18 +164,7 @@ mod tests {
         let (_cluster, local) = scene::start(&config).await;
         let own = Own::of_caller(&local, None);
         for space in ["linearizable", "causal", "eventual"] {
-            // Registers of numbers and counters are both strings of Redis, so that a key may be taken for either.
-            conformance::objects_do_what_the_language_says(&own, space).await;
-            // What is read in a strong transaction may be old: then it does not commit. Of what is eventual nothing is
-            // taken back.
-            match space {
-                "linearizable" => conformance::transactions_are_serializable(&own, space).await,
-                "causal" => {
-                    conformance::transactions_are_atomic(&own, space).await;
-                    conformance::names_are_kept(&own, space).await;
-                }
-                _ => {}
-            }
+            conformance::of_redis_types(&own, space).await;
         }
     }
 

@@ -315,29 +315,21 @@ mod tests {
         link.send(at(0), at(1), vec![solera_unistore::Message::Abort { tx }.into()]);
     }
 
-    fn gathered(link: &Link) -> Vec<u64> {
+    /// The kinds and numbers of what is sent.
+    fn frames(link: &Link) -> Vec<(Kind, u64)> {
         let mut bytes = Vec::new();
         link.gather(&mut bytes);
         let mut rest = bytes.as_slice();
-        let mut numbers = Vec::new();
+        let mut frames = Vec::new();
         while let Some((frame, length)) = read_frame(rest).unwrap() {
-            numbers.push(frame.number);
+            frames.push((frame.kind, frame.number));
             rest = &rest[length..];
         }
-        numbers
+        frames
     }
 
-    /// The kinds and numbers of what is sent but for messages.
-    fn asked(link: &Link) -> Vec<(Kind, u64)> {
-        let mut bytes = Vec::new();
-        link.gather(&mut bytes);
-        let mut rest = bytes.as_slice();
-        let mut asked = Vec::new();
-        while let Some((frame, length)) = read_frame(rest).unwrap() {
-            asked.push((frame.kind, frame.number));
-            rest = &rest[length..];
-        }
-        asked
+    fn gathered(link: &Link) -> Vec<u64> {
+        frames(link).into_iter().map(|(_, number)| number).collect()
     }
 
     #[tokio::test]
@@ -346,24 +338,24 @@ mod tests {
         assert!(link.opened(link.handshake(), 7, 0));
         let question = || Question::CountKeys { worker: 0 };
         let answer = async {
-            assert_eq!(asked(&link), [(Kind::Ask, 1)]);
+            assert_eq!(frames(&link), [(Kind::Ask, 1)]);
             link.answered(1, Answer::Keys(5));
         };
         let (found, ()) = tokio::join!(link.ask(question()), answer);
         assert_eq!(found, Some(Answer::Keys(5)));
-        assert_eq!(asked(&link), [], "it is answered");
+        assert_eq!(frames(&link), [], "it is answered");
         tokio::select! {
             biased;
             _ = link.ask(question()) => unreachable!("nobody answers"),
-            () = async { assert_eq!(asked(&link), [(Kind::Ask, 2)]) } => {}
+            () = async { assert_eq!(frames(&link), [(Kind::Ask, 2)]) } => {}
         }
-        assert_eq!(asked(&link), [(Kind::Withdraw, 2)]);
+        assert_eq!(frames(&link), [(Kind::Withdraw, 2)]);
         tokio::select! {
             biased;
             _ = link.ask(question()) => unreachable!("nobody answers"),
             () = async {} => {}
         }
-        assert_eq!(asked(&link), [], "it was never sent");
+        assert_eq!(frames(&link), [], "it was never sent");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use solera_data::{Key, Op, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Guard, Guarded, RequestId};
-use solera_time::{SiteId, Vector};
+use solera_time::Vector;
 use solera_trial::Claim;
 use solera_unistore::{Command, CommandError, ExecuteGuarded, Kind, Response, TxId};
 
@@ -95,11 +95,7 @@ pub(crate) struct GuardedSessions {
 impl GuardedSessions {
     pub(crate) fn new(scenario: &Scenario, world: &mut World) -> Self {
         let mut random = Random::new(scenario.seed.wrapping_mul(49_979_687).wrapping_add(13));
-        let of_site = |site: SiteId| {
-            (0..scenario.topology.workers[site.index()]).map(move |worker| Address { site, worker })
-        };
-        let workers: Vec<Address> =
-            SiteId::all(scenario.topology.sites()).flat_map(of_site).collect();
+        let workers: Vec<Address> = scenario.topology.all_workers().collect();
         let count = if scenario.trial { SESSIONS } else { 0 };
         let sessions = (0..count).map(|index| {
             world.wake(WAKES + index, random.within(0, 200 * MS));

@@ -290,14 +290,19 @@ impl<'a> Run<'a> {
         texts
     }
 
+    /// Lets final reads be answered.
+    fn finish_reads(&mut self) {
+        let happenings = self.world.take_happenings();
+        self.observe(happenings);
+        self.load(self.world.now + 500 * MS);
+    }
+
     fn judge_promises(&mut self) {
         if !self.scenario.promises {
             return;
         }
         self.promises.final_reads(&mut self.world);
-        let happenings = self.world.take_happenings();
-        self.observe(happenings);
-        self.load(self.world.now + 500 * MS);
+        self.finish_reads();
         let broken = self.promises.broken().into_iter().map(Violation::Promise);
         self.violations.extend(broken);
     }
@@ -307,9 +312,7 @@ impl<'a> Run<'a> {
             return;
         }
         self.guarded.final_reads(&mut self.world);
-        let happenings = self.world.take_happenings();
-        self.observe(happenings);
-        self.load(self.world.now + 500 * MS);
+        self.finish_reads();
         let problems = self.guarded.judge(&self.world);
         self.violations.extend(problems.into_iter().map(Violation::Guarded));
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use solera_data::Key;
 use solera_machine::{Address, RequestId};
-use solera_time::SiteId;
 use solera_trial::{Answer, Command, Response, chain};
 
 use crate::random::Random;
@@ -73,11 +72,7 @@ pub(crate) struct TrialSessions {
 impl TrialSessions {
     pub(crate) fn new(scenario: &Scenario, world: &mut World) -> Self {
         let mut random = Random::new(scenario.seed.wrapping_mul(15_485_863).wrapping_add(11));
-        let of_site = |site: SiteId| {
-            (0..scenario.topology.workers[site.index()]).map(move |worker| Address { site, worker })
-        };
-        let workers: Vec<Address> =
-            SiteId::all(scenario.topology.sites()).flat_map(of_site).collect();
+        let workers: Vec<Address> = scenario.topology.all_workers().collect();
         let count = if scenario.trial { SESSIONS } else { 0 };
         let sessions = (0..count)
             .map(|index| {

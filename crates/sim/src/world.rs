@@ -229,11 +229,8 @@ impl World {
             primary: scenario.primary.map(|entries| (entries, scenario.primary_without)),
             trial: scenario.trial.then(|| scenario.guard_limit()),
         };
-        for site in SiteId::all(sites) {
-            for worker in 0..scenario.topology.workers[site.index()] {
-                let address = Address { site, worker };
-                world.add_worker(scenario, address);
-            }
+        for address in scenario.topology.all_workers() {
+            world.add_worker(scenario, address);
         }
         for (at, fault) in &scenario.faults {
             world.push(*at, Due::Fault(*fault));

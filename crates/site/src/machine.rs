@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use std::convert::Infallible;
 
-use solera_machine::{Address, AskId, Lane, Machine, Now, Share, Wire};
+use solera_machine::{Address, AskId, Machine, Now, Share, Wire};
 use solera_membership::{Change, MemberError, Members};
 use solera_primary::Primary;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
@@ -368,16 +368,13 @@ impl Machine for Site {
     fn share(input: &Input) -> Share {
         use solera_machine::Input as Of;
 
-        let (protocol, lane, cost) = match input {
-            Of::Message { message, .. } => (message.protocol(), message.lane(), message.weight()),
-            Of::Client { command, .. } => (command.protocol(), Lane::USUAL, 1),
-            Of::Done { result: JobResult::Trial(_), .. } => {
-                (solera_trial::PROTOCOL, Lane::USUAL, 1)
-            }
-            Of::Cancel { .. } => (solera_unistore::PROTOCOL, Lane::USUAL, 1),
+        match input {
+            Of::Message { message, .. } => message.share(),
+            Of::Client { command, .. } => Share::usual(command.protocol()),
+            Of::Done { result: JobResult::Trial(_), .. } => Share::usual(solera_trial::PROTOCOL),
+            Of::Cancel { .. } => Share::usual(solera_unistore::PROTOCOL),
             Of::Answered { answer, .. } => match *answer {},
-        };
-        Share { lane, protocol: protocol.number, cost }
+        }
     }
 
     #[inline]

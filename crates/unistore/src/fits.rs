@@ -1,7 +1,7 @@
 //! Whether a message from a wire is one that this cluster's replicas can have sent.
 
 use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
-use solera_data::Key;
+use solera_data::{Key, Op};
 use solera_machine::{Address, Guarded, PartitionId, Refusal, Topology};
 use solera_time::{SiteId, Vector};
 
@@ -23,17 +23,14 @@ impl Message {
         let within_site = from.site == to.site;
         match self {
             Message::Execute { past, key, .. } => {
-                within_site && fits.vector(past) && fits.owned(key)
+                within_site && fits.vector(past) && fits.owned(key.as_bytes())
             }
             Message::ExecuteReply { response, .. } => within_site && fits.response(response),
             Message::GetVersion { snap_vec, key, .. } => {
-                within_site && fits.vector(snap_vec) && fits.owned(key)
+                within_site && fits.vector(snap_vec) && fits.owned(key.as_bytes())
             }
             Message::Prepare { snap_vec, writes, eventual, .. } => {
-                within_site
-                    && fits.vector(snap_vec)
-                    && fits.writes(writes)
-                    && eventual.iter().all(|(key, _)| fits.owned(key))
+                within_site && fits.prepare(snap_vec, writes, eventual)
             }
             Message::Version { .. }
             | Message::PrepareAck { .. }
@@ -210,28 +207,29 @@ impl Fits<'_> {
             }
     }
 
-    fn owned(&self, key: &Key) -> bool {
+    fn owned(&self, key: &[u8]) -> bool {
         let partition = PartitionId::of(key, self.topology.partitions);
         self.topology.owner(self.to.site, partition) == self.to
     }
 
-    fn guarded(&self, prepare: &PrepareGuarded) -> bool {
-        let PrepareGuarded { snap_vec, writes, eventual, guards, .. } = prepare;
-        let owned = |key: &[u8]| {
-            let partition = PartitionId::of(key, self.topology.partitions);
-            self.topology.owner(self.to.site, partition) == self.to
-        };
+    /// What a transaction does at the receiver.
+    fn prepare(&self, snap_vec: &Vector, writes: &[Write], eventual: &[(Key, Op)]) -> bool {
         self.vector(snap_vec)
             && self.writes(writes)
-            && eventual.iter().all(|(key, _)| self.owned(key))
+            && eventual.iter().all(|(key, _)| self.owned(key.as_bytes()))
+    }
+
+    fn guarded(&self, prepare: &PrepareGuarded) -> bool {
+        let PrepareGuarded { snap_vec, writes, eventual, guards, .. } = prepare;
+        self.prepare(snap_vec, writes, eventual)
             && !guards.is_empty()
             && guards.is_bounded()
             && guards.is_canonical()
-            && guards.iter().all(|guard| owned(&guard.key))
+            && guards.iter().all(|guard| self.owned(&guard.key))
     }
 
     fn writes(&self, writes: &[Write]) -> bool {
-        writes.iter().all(|write| self.owned(&write.key))
+        writes.iter().all(|write| self.owned(write.key.as_bytes()))
     }
 
     /// Whether the updates are in the order of their times, within what the stretch covers, and of its origin.

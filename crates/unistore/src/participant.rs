@@ -253,11 +253,22 @@ impl Replica {
         self.worker.learn_uniform(&snap_vec);
         let ts = self.worker.new_dot(now, &snap_vec).ts;
         let prepared = Prepared { coordinator, ts, snap_vec, writes, eventual };
-        self.worker.record(|| Record::Prepared(tx, prepared.clone()));
+        self.keep_prepared(now, tx, prepared, |prepared| Record::Prepared(tx, prepared));
+        self.worker.send(coordinator, Message::PrepareAck { tx, ts });
+    }
+
+    /// A transaction is prepared, of which `record` makes a record.
+    fn keep_prepared(
+        &mut self,
+        now: Now,
+        tx: TxId,
+        prepared: Prepared,
+        record: impl FnOnce(Prepared) -> Record,
+    ) {
+        self.worker.record(|| record(prepared.clone()));
         let asked = Some(now.monotonic);
         self.participant.prepared.insert(tx, Waiting { prepared, asked });
         self.worker.be_active(now);
-        self.worker.send(coordinator, Message::PrepareAck { tx, ts });
     }
 
     /// COMMIT (UniStore Alg. 1 l. 42–48). The clock moves past the commit time; the paper waits for

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use solera_machine::{Address, Lane, Now, RequestId, Share, Topology, Turns, Wire};
+use solera_machine::{Address, Now, RequestId, Share, Topology, Turns, Wire};
 use solera_site::{Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Response};
@@ -48,14 +48,13 @@ enum Item {
 impl Item {
     /// How it takes its turn, as in servers.
     fn share(&self) -> Share {
-        let (protocol, lane, cost) = match self {
-            Item::Message(_, message) => (message.protocol(), message.lane(), message.weight()),
-            Item::Flood(..) => (solera_primary::PROTOCOL, Lane::USUAL, 1),
+        match self {
+            Item::Message(_, message) => message.share(),
+            Item::Flood(..) => Share::usual(solera_primary::PROTOCOL),
             Item::Round(_) | Item::Probe(..) | Item::Tick => {
-                (solera_unistore::PROTOCOL, Lane::USUAL, 1)
+                Share::usual(solera_unistore::PROTOCOL)
             }
-        };
-        Share { lane, protocol: protocol.number, cost }
+        }
     }
 }
 

@@ -213,11 +213,7 @@ impl World {
         self.open_door(worker);
         let process = (worker, self.incarnation(worker));
         let topology = self.configs[&worker].topology.clone();
-        let of_site = |site: SiteId| {
-            (0..topology.workers[site.index()]).map(move |worker| Address { site, worker })
-        };
-        let all = SiteId::all(topology.sites()).flat_map(of_site);
-        for other in all.filter(|other| *other != worker) {
+        for other in topology.all_workers().filter(|other| *other != worker) {
             let Some(links) = &mut self.links else { return };
             let link = Link::new(links.wiring.queue_limit, worker.site == other.site);
             let end =

@@ -147,10 +147,8 @@ impl Replica {
         }
         let ts = self.worker.new_dot(now, &snap_vec).ts;
         let prepared = Prepared { coordinator, ts, snap_vec, writes, eventual };
-        self.worker.record(|| Record::PreparedGuarded(tx, prepared.clone(), guards.clone()));
-        let asked = Some(now.monotonic);
-        self.participant.prepared.insert(tx, Waiting { prepared, asked });
-        self.worker.be_active(now);
+        let record = |prepared| Record::PreparedGuarded(tx, prepared, guards.clone());
+        self.keep_prepared(now, tx, prepared, record);
         self.participant.guarding.restore(tx, guards.clone());
         if !self.worker.config.keeps(Rule::AskGuards) {
             return self.worker.send(coordinator, Message::PrepareAck { tx, ts });
@@ -227,7 +225,7 @@ impl Replica {
         untold.told = true;
         let (committed, protocols) = (untold.committed, untold.protocols.clone());
         for protocol in protocols {
-            if !self.worker.config.guards.contains(&protocol) {
+            if !self.guards_keys(protocol) {
                 // It ran in a former process, and kept nothing.
                 self.on_told(tx, protocol);
                 continue;

@@ -19,10 +19,6 @@ const REGIONS: [usize; 5] = [VIRGINIA, CALIFORNIA, FRANKFURT, IRELAND, BRAZIL];
 const FIGURE: &str = "Fig. 5";
 const SITES: [usize; 3] = [3, 4, 5];
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "an experiment, in the order in which it runs and is told"
-)]
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let workers = laboratory.pick(8, 16);
     let repeats = laboratory.pick(1, 4);
@@ -31,15 +27,11 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         Box::new(move || {
             let shape = Shape {
                 variant,
-                primary: false,
-                turn: Duration::MAX,
                 regions: REGIONS[..sites].to_vec(),
-                partitions: 32,
-                workers,
                 cores_per_node: CORES_PER_NODE,
-                f: 1,
                 slowness: SLOWNESS,
                 seed: round as u32,
+                ..Shape::three_sites(32, workers)
             };
             let micro =
                 Micro { keys: 20_000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };

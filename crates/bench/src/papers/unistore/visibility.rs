@@ -29,15 +29,11 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
         Box::new(move || {
             let shape = Shape {
                 variant,
-                primary: false,
-                turn: Duration::MAX,
                 regions: vec![VIRGINIA, CALIFORNIA, FRANKFURT, BRAZIL],
-                partitions: 32,
-                workers: 4,
                 cores_per_node: CORES_PER_NODE,
                 f: 2,
                 slowness: SLOWNESS,
-                seed: 0,
+                ..Shape::three_sites(32, 4)
             };
             let micro =
                 Micro { keys: 2000, updates: 15, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
