@@ -4,7 +4,9 @@ use std::convert::Infallible;
 use std::fmt;
 
 use solera_journal::{Error, Event, Lsn};
-use solera_machine::{Input, InputOf, Machine, Now, Output, OutputOf, RequestId, Turns, Without};
+use solera_machine::{
+    Address, Input, InputOf, Machine, Now, Output, OutputOf, RequestId, Turns, Without,
+};
 use solera_time::Monotonic;
 
 use crate::gate::Gate;
@@ -118,12 +120,18 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         !self.inbox.is_empty()
     }
 
-    /// Does what is due at `now`.
-    pub fn on_deadline(&mut self, now: Now) {
-        self.machine.on_deadline(now);
+    /// Lets the machine do what is due at `now`, if something is, and returns whether something was. `full` returns the workers to which links are full: the machine
+    /// sends them as little as possible until the next deadline.
+    pub fn on_deadline(&mut self, now: Now, full: impl FnOnce() -> Vec<Address>) -> bool {
+        let is_due = self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline);
+        if is_due {
+            self.machine.hold_back(full());
+            self.machine.on_deadline(now);
+        }
+        is_due
     }
 
-    /// When the machine wants [`on_deadline`](Self::on_deadline) next.
+    /// Returns when the machine wants [`on_deadline`](Self::on_deadline) next.
     pub fn next_deadline(&self) -> Option<Monotonic> {
         self.machine.next_deadline()
     }

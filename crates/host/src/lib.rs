@@ -12,7 +12,8 @@
 //!    where replies do not wait for the log, also now and then, since small writes do not ask for it;
 //! 4. for each event of the log, [`Driver::on_log_event`], and then [`Driver::poll`] and [`Driver::take_durable`] for what
 //!    that lets go; [`Driver::has_just_stopped`] tells that the rest will never leave;
-//! 5. where [`Driver::wants_checkpoint`], [`Driver::begin_checkpoint`], and then [`Driver::save`] until it is complete.
+//! 5. when [`Driver::next_deadline`] has come, [`Driver::on_deadline`], with the links that are full, so that the machine says less there;
+//! 6. where [`Driver::wants_checkpoint`], [`Driver::begin_checkpoint`], and then [`Driver::save`] until it is complete.
 //!
 //! **Nothing that a machine says leaves before the records that it emitted earlier are durable**
 //! (`docs/decisions/0007-durability.md`), unless the host acknowledges before that, and **a checkpoint is in force only

@@ -11,10 +11,12 @@ use solera_time::{Monotonic, Physical, SiteId};
 
 /// Adds what it is told, records each sum, replies with it, and informs another machine. Zero asks for the sum, and is answered a
 /// hundred more.
-/// A deadline makes it write a record of [`LONG`] bytes.
+/// A deadline makes it write a record of [`LONG`] bytes; the next one is due at `due`.
 #[derive(Debug, Default)]
 struct Sum {
     sum: u64,
+    due: Monotonic,
+    held_back: Vec<Address>,
     outputs: std::collections::VecDeque<OutputOf<Sum>>,
 }
 
@@ -53,6 +55,10 @@ impl Machine for Sum {
         ]);
     }
 
+    fn hold_back(&mut self, full: Vec<Address>) {
+        self.held_back = full;
+    }
+
     fn on_deadline(&mut self, _: Now) {
         let mut records = Records::default();
         records.push_with(|bytes| bytes.resize(bytes.len() + LONG, 0));
@@ -64,7 +70,7 @@ impl Machine for Sum {
     }
 
     fn next_deadline(&self) -> Option<Monotonic> {
-        None
+        Some(self.due)
     }
 
     /// Two parts, each with the sum as of then.
@@ -160,7 +166,7 @@ fn with_one_record(disk: &SimDisk) -> Tested {
 /// Writes so many bytes of long records, which are durable then.
 fn write_long(driver: &mut Tested, bytes: usize) {
     for _ in 0..bytes / LONG {
-        driver.on_deadline(NOW);
+        driver.on_deadline(NOW, Vec::new);
         assert_eq!(leaves(driver), []);
         sync(driver);
     }
@@ -292,7 +298,7 @@ fn nothing_waits_where_the_log_is_not_waited_for() {
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), [1, 1]);
     assert!(!driver.must_wait() && !driver.wants_submit() && driver.has_undurable());
-    driver.on_deadline(NOW);
+    driver.on_deadline(NOW, Vec::new);
     leaves(&mut driver);
     assert!(driver.wants_submit(), "so much is not left to whoever writes now and then");
 }
@@ -448,4 +454,16 @@ fn injected_faults_do_what_they_say() {
     driver.submit();
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), [2]);
+}
+
+#[test]
+fn only_what_is_due_is_done_and_the_machine_learns_of_full_links_before() {
+    let mut driver = Driver::<Sum, NoLog>::in_memory(Sum { due: Monotonic(7), ..Sum::default() });
+    let full = Address { site: SiteId(1), worker: 0 };
+    let at = |time| Now { monotonic: Monotonic(time), ..NOW };
+    assert!(!driver.on_deadline(at(6), || unreachable!("nobody is asked before something is due")));
+    assert!(driver.machine().held_back.is_empty() && driver.poll().is_none());
+    assert!(driver.on_deadline(at(7), || vec![full]));
+    assert_eq!(driver.machine().held_back, [full]);
+    assert!(matches!(driver.poll(), Some(Output::Records(_))));
 }

@@ -8,8 +8,8 @@
 //! 2. It then calls [`Machine::poll_output`] until that returns `None`, and carries out each output
 //!    in the order given. Outputs may be collected over several inputs before they are carried out.
 //!    Nothing leaves before the records that the machine emitted earlier are durable.
-//! 3. It calls [`Machine::next_deadline`] and, when that instant has passed without another input,
-//!    calls [`Machine::on_deadline`].
+//! 3. It calls [`Machine::next_deadline`] and, when that instant has passed without another input, calls
+//!    [`Machine::hold_back`] with the links that are full, and [`Machine::on_deadline`].
 //!
 //! Every call runs to completion and never blocks. Input of any content must not panic.
 
@@ -111,6 +111,10 @@ pub trait Machine: Send {
 
     /// Handles one input to completion.
     fn handle(&mut self, now: Now, input: InputOf<Self>);
+
+    /// Sends as little as possible to these workers until the next call, because the links to them are full. A protocol that keeps no
+    /// more than a bounded amount on its way to each worker need not listen, which is the default.
+    fn hold_back(&mut self, _full: Vec<Address>) {}
 
     /// Does what is due at `now`. Harmless when nothing is.
     fn on_deadline(&mut self, now: Now);

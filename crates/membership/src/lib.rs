@@ -5,10 +5,13 @@
 //! safe; in short: every member stops to listen to a site that leaves, the members give one another what
 //! they have of its history, and once all have the same, all draw the same conclusion from it.
 //!
-//! [`Members`] is what a participant knows of the sites. Lists are merged; the later standing of a site wins.
+//! [`Members`] is what a worker knows of the sites. Lists are merged; the later standing of a site wins. [`Participant`] is what each
+//! protocol of a worker contributes to a change.
 
 mod change;
 mod members;
+mod participant;
 
 pub use change::{Change, MemberError};
 pub use members::{Gap, Members, Standing};
+pub use participant::Participant;

@@ -9,7 +9,7 @@ use solera_data::{Key, Value};
 use solera_machine::{
     Address, Machine, Now, PartitionId, RarePath, Records, RequestId, Topology, Without,
 };
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, Participant, Standing};
 use solera_time::{Monotonic, SiteId};
 
 use crate::checkpoint::Checkpoint;
@@ -219,46 +219,9 @@ impl Primary {
         }
     }
 
-    /// Takes another list of sites. Messages of the former list are dropped from now on.
-    pub fn set_members(&mut self, now: Now, members: &Members) {
-        let list = List::of(members);
-        let before = std::mem::replace(&mut self.members, members.clone());
-        if list == self.list {
-            return;
-        }
-        self.list = list;
-        self.arm(now);
-        let me = self.config.address.site;
-        let joins = members.standing(me) == Standing::Joining;
-        for index in 0..self.replicas.len() {
-            let id = self.replicas[index].history.id;
-            let (former, home) = (home_of(&before, id), home_of(members, id));
-            // What a site stored that has left no longer counts.
-            self.replicas[index].settled = 0;
-            if former != home && joins {
-                self.begin_anew(index);
-            }
-            let was_home = matches!(self.replicas[index].role, Role::Home(_));
-            self.replicas[index].role = match home == Some(me) {
-                true if was_home => Role::Home(Home::default()),
-                true => Role::Gathering(Gathering::default()),
-                false => Role::Following,
-            };
-            if was_home && home == Some(me) {
-                self.note_home(index);
-            }
-            self.gather(now, index, false);
-        }
-    }
-
     /// Returns the list of sites that the worker goes by.
     pub fn members(&self) -> &Members {
         &self.members
-    }
-
-    /// Returns whether the worker has what it needs to serve. At a joining site it gets that first.
-    pub fn is_filled(&self) -> bool {
-        self.replicas.iter().all(|replica| replica.filled)
     }
 
     /// Returns how many updates are here that f + 1 sites are not known to store.
@@ -457,6 +420,49 @@ impl Primary {
                 self.report(id, home, true);
             }
         }
+    }
+}
+
+impl Participant for Primary {
+    /// Takes another list of sites. Messages of the former list are dropped from now on.
+    fn set_members(&mut self, now: Now, members: &Members) {
+        let list = List::of(members);
+        let before = std::mem::replace(&mut self.members, members.clone());
+        if list == self.list {
+            return;
+        }
+        self.list = list;
+        self.arm(now);
+        let me = self.config.address.site;
+        let joins = members.standing(me) == Standing::Joining;
+        for index in 0..self.replicas.len() {
+            let id = self.replicas[index].history.id;
+            let (former, home) = (home_of(&before, id), home_of(members, id));
+            // What a site stored that has left no longer counts.
+            self.replicas[index].settled = 0;
+            if former != home && joins {
+                self.begin_anew(index);
+            }
+            let was_home = matches!(self.replicas[index].role, Role::Home(_));
+            self.replicas[index].role = match home == Some(me) {
+                true if was_home => Role::Home(Home::default()),
+                true => Role::Gathering(Gathering::default()),
+                false => Role::Following,
+            };
+            if was_home && home == Some(me) {
+                self.note_home(index);
+            }
+            self.gather(now, index, false);
+        }
+    }
+
+    /// A partition whose home has left has another home again.
+    fn has_settled(&self) -> bool {
+        !self.replicas.iter().any(|replica| matches!(replica.role, Role::Gathering(_)))
+    }
+
+    fn is_filled(&self) -> bool {
+        self.replicas.iter().all(|replica| replica.filled)
     }
 }
 

@@ -9,7 +9,7 @@ use cluster::{
 };
 use solera_data::{Key, Value};
 use solera_machine::PartitionId;
-use solera_membership::Members;
+use solera_membership::{Members, Participant};
 use solera_primary::{Body, Config, Failure, Response, Rule, Update};
 use solera_time::{SiteId, Timestamp};
 
@@ -48,6 +48,7 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
     for log_entries in [1024, 0] {
         let (mut cluster, key, fewer) = with_a_lost_home(|it| it.log_entries = log_entries);
         cluster.set_members(B, &fewer);
+        assert!(!cluster.has_settled(B), "the new home has not the history");
         let request = cluster.append(B, &key, "!");
         cluster.pass(RETRY_MS);
         assert_eq!((cluster.applied(B, &key), cluster.replies(request)), ((1, false), &[][..]));
@@ -63,6 +64,7 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
         assert_eq!(cluster.applied(B, &key), (1, false));
         cluster.deliver();
         assert_eq!(cluster.applied(B, &key), (2, true));
+        assert!(cluster.has_settled(B) && cluster.has_settled(C));
         cluster.run();
         assert_eq!(cluster.answer(request), Some(&applied_at(1, 3)));
         assert_eq!(cluster.value(C, &key), Some("xy!".into()));

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cluster::{A, B, C, Cluster, PARTITIONS, RETRY_MS, address, joining, key_at, key_in, without};
 use solera_data::{Key, Value};
 use solera_machine::{Machine, Now, PartitionId};
-use solera_membership::Members;
+use solera_membership::{Members, Participant};
 use solera_primary::{
     Answer, Body, Checkpoint, Input, List, Message, Output, PROTOCOL, Part, Primary, Record,
     Recovery, Request, Response, Update,

@@ -415,7 +415,10 @@ impl<'a> Run<'a> {
                 Happening::Trial(from, request, response, last) => {
                     self.trial.reply(&mut self.world, (from, request), &response, last);
                 }
-                Happening::Disorder(at, event) => self.trial.disorder(at, &event),
+                Happening::OfTrial(at, event) => self.trial.reported(&mut self.world, at, event),
+                Happening::Gone { site, life, members } => {
+                    self.trial.gone(&mut self.world, (site, life), &members);
+                }
                 Happening::Event(address, event) => self.note(address, &event),
                 Happening::Reply(from, request, response) => {
                     if let Some((_, slot)) =

@@ -1,10 +1,11 @@
-//! Sessions that use `trial`, and a judge of what they are answered: jobs, questions to UniStore, cancellation, lanes.
+//! Sessions that use `trial`, and a judge of what they are answered: jobs, questions to UniStore, cancellation, lanes, removals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use solera_data::Key;
 use solera_machine::{Address, RequestId};
-use solera_trial::{Answer, Command, Response, chain};
+use solera_time::SiteId;
+use solera_trial::{Answer, Command, Event, Response, chain};
 
 use crate::random::Random;
 use crate::scenario::{MS, Scenario};
@@ -66,6 +67,8 @@ pub(crate) struct TrialSessions {
     random: Random,
     requests: u64,
     counters: BTreeMap<u64, Counter>,
+    /// Which workers have settled the removal of which lives of sites.
+    settled: BTreeSet<(Address, SiteId, u32)>,
     problems: Vec<String>,
 }
 
@@ -87,6 +90,7 @@ impl TrialSessions {
             random,
             requests: REQUESTS,
             counters: BTreeMap::new(),
+            settled: BTreeSet::new(),
             problems: Vec::new(),
         }
     }
@@ -240,9 +244,27 @@ impl TrialSessions {
         }
     }
 
-    /// A message arrived after a later one of its lane.
-    pub(crate) fn disorder(&mut self, at: Address, event: &solera_trial::Event) {
-        self.problems.push(format!("{at:?}: {event:?}"));
+    /// Takes what a worker reports: a message that arrived after a later one of its lane, or a removal that it has settled.
+    pub(crate) fn reported(&mut self, world: &mut World, at: Address, event: Event) {
+        match event {
+            Event::Settled(site, life) => {
+                world.tally.count("trial: removals settled");
+                self.settled.insert((at, site, life));
+            }
+            event => self.problems.push(format!("{at:?}: {event:?}")),
+        }
+    }
+
+    /// A life of a site is gone, so the protocols of all members must have settled its removal.
+    pub(crate) fn gone(&mut self, world: &mut World, life: (SiteId, u32), members: &[SiteId]) {
+        world.tally.count("trial: removals judged");
+        let of_members = self.workers.iter().filter(|worker| members.contains(&worker.site));
+        let missing =
+            of_members.filter(|worker| !self.settled.contains(&(**worker, life.0, life.1)));
+        self.problems.extend(missing.map(|worker| {
+            let (site, life) = life;
+            format!("life {life} of site {site} is gone, and {worker:?} has not settled that")
+        }));
     }
 
     /// No reply of a worker will come.

@@ -89,8 +89,10 @@ pub(crate) enum Happening {
     Primary(Address, RequestId, solera_primary::Response, bool),
     /// A reply of `trial`, and whether it is the last one.
     Trial(Address, RequestId, solera_trial::Response, bool),
-    /// A worker of `trial` received messages out of order.
-    Disorder(Address, solera_trial::Event),
+    /// What `trial` reports of itself at a worker.
+    OfTrial(Address, solera_trial::Event),
+    /// A worker is the first to know that a life of a site is gone. The members are those of its list.
+    Gone { site: SiteId, life: u32, members: Vec<SiteId> },
     /// A step of the protocol at a replica.
     Event(Address, Event),
     /// A site stopped: for good, or for a while.
@@ -146,6 +148,8 @@ pub(crate) struct World {
     lives: Vec<u32>,
     /// The sites that were removed in some life.
     removed: BTreeSet<usize>,
+    /// How many lives of each site are known to be gone.
+    gone_lives: Vec<usize>,
     /// The latest time that a transaction at each site has read or written at.
     latest: Vec<Timestamp>,
     /// The sites whose present life has served clients.
@@ -213,6 +217,7 @@ impl World {
             mute: BTreeSet::new(),
             lives: vec![0; sites],
             removed: BTreeSet::new(),
+            gone_lives: vec![0; sites],
             latest: vec![Timestamp::ZERO; sites],
             served: (0..sites).collect(),
             skew: ByWorker::default(),
@@ -541,8 +546,7 @@ impl World {
             self.tally.count("ticks that held workers back");
         }
         if let Some(worker) = self.workers.get_mut(&address) {
-            worker.machine_mut().hold_back(full);
-            worker.on_deadline(now);
+            worker.on_deadline(now, || full);
             if let Some(links) = &mut self.links {
                 links.doors.note(address, worker.machine().members());
             }
@@ -556,6 +560,7 @@ impl World {
         self.sync(address);
         self.schedule_deadline(address);
         self.note_serving(address.site.index());
+        self.note_gone(address);
     }
 
     /// Carries out what may leave a worker now.
@@ -607,7 +612,7 @@ impl World {
                     self.tally.reach(path);
                 }
                 Output::Trace(solera_site::Event::Trial(event)) => {
-                    self.happenings.push(Happening::Disorder(address, event));
+                    self.happenings.push(Happening::OfTrial(address, event));
                 }
                 Output::Trace(solera_site::Event::UniStore(event)) => {
                     if let Some(storage) = self.storages.get_mut(&address) {

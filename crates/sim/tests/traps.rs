@@ -400,3 +400,13 @@ fn guards_are_told_again_after_a_restart() {
     let expected = ["keeps promises open", "has spent"];
     without_of_guards(Rule::TellGuardsAgain, Scenario::durable, &expected);
 }
+
+/// `docs/decisions/0011-membership.md`: a site is gone although a protocol of some member has not settled its removal.
+#[test]
+fn removals_wait_for_all_protocols() {
+    trap(
+        |seed| Scenario::members(seed).with_trial(),
+        |scenario| scenario.without(Some(Rule::GoneWhenSettled)),
+        |violation| matches!(violation, Violation::Trial(what) if what.contains("has not settled")),
+    );
+}

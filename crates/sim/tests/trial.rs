@@ -43,7 +43,10 @@ fn workers_that_crash_run_it() {
 
 #[test]
 fn sites_that_leave_and_join_run_it() {
-    tries_everything(&tally(Scenario::members, 73_000..73_006));
+    let tally = tally(Scenario::members, 73_000..73_006);
+    tries_everything(&tally);
+    let judged = tally.counted("trial: removals judged");
+    assert!(judged > 3, "{judged}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 
 use solera_machine::{Address, AskId, Machine, Now, Share, Wire};
-use solera_membership::{Change, MemberError, Members};
+use solera_membership::{Change, MemberError, Members, Participant};
 use solera_primary::Primary;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 use solera_trial::Trial;
@@ -27,13 +27,15 @@ pub struct Config {
 
 /// The machine of one worker: one machine for each protocol.
 ///
-/// UniStore comes first: it knows the list of sites, and the others learn it with each change. Outputs leave in the order in which
+/// UniStore comes first: its messages spread the list of sites, and the others learn it with each change. Outputs leave in the order in which
 /// the protocols made them, so that records are durable before what another protocol says in consequence.
 #[derive(Debug)]
 pub struct Site {
     unistore: Replica,
     primary: Option<Primary>,
     trial: Option<Trial>,
+    /// The list of sites that the other protocols were given last.
+    passed_on: Option<Members>,
     internal: Internal,
     /// Messages of protocols that the worker does not run.
     not_run: NotRun,
@@ -117,11 +119,12 @@ impl Site {
             unistore,
             primary,
             trial,
+            passed_on: None,
             internal: Internal::new(first_question),
             not_run: NotRun::default(),
             outputs: VecDeque::new(),
         };
-        site.note_filled();
+        site.note_participants();
         site
     }
 
@@ -197,31 +200,45 @@ impl Site {
         self.unistore.begin_run(physical)
     }
 
-    /// Sends as little as possible to these workers until the next call, because the links to them are full.
-    pub fn hold_back(&mut self, full: Vec<Address>) {
-        self.unistore.hold_back(full);
-    }
-
     /// See [`Replica::take_lacking`].
     pub fn take_lacking(&mut self) -> BTreeSet<Address> {
         self.unistore.take_lacking()
     }
 
-    /// Tells the other protocols of a change of the list of sites.
+    /// Hands a changed list of sites to the other protocols.
     fn pass_on_members(&mut self, now: Now) {
-        let Some(primary) = &mut self.primary else { return };
-        if primary.members() != self.unistore.members() {
-            collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
-            primary.set_members(now, self.unistore.members());
-            collect(&mut self.outputs, primary);
-            self.note_filled();
+        if self.participants().next().is_none()
+            || self.passed_on.as_ref() == Some(self.unistore.members())
+        {
+            return;
         }
+        collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
+        let members = self.passed_on.insert(self.unistore.members().clone());
+        if let Some(primary) = &mut self.primary {
+            primary.set_members(now, members);
+            collect(&mut self.outputs, primary);
+        }
+        if let Some(trial) = &mut self.trial {
+            trial.set_members(now, members);
+            self.settle_trial(now);
+        }
+        self.note_participants();
     }
 
-    /// Tells UniStore whether the other protocols have what they need to serve.
-    fn note_filled(&mut self) {
-        if let Some(primary) = &self.primary {
-            self.unistore.set_others_filled(primary.is_filled());
+    /// Returns the protocols other than UniStore.
+    fn participants(&self) -> impl Iterator<Item = &dyn Participant> {
+        let primary = self.primary.iter().map(|it| it as &dyn Participant);
+        primary.chain(self.trial.iter().map(|it| it as &dyn Participant))
+    }
+
+    /// Tells UniStore how far the other protocols are with the list of sites. They know the list that it has, or else
+    /// [`pass_on_members`](Self::pass_on_members) follows before UniStore says anything of it.
+    fn note_participants(&mut self) {
+        if self.participants().next().is_some() {
+            let filled = self.participants().all(Participant::is_filled);
+            let is_known = self.passed_on.as_ref() == Some(self.unistore.members());
+            let settled = is_known && self.participants().all(Participant::has_settled);
+            self.unistore.note_others(filled, settled);
         }
     }
 
@@ -231,6 +248,7 @@ impl Site {
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         action(trial);
         self.settle_trial(now);
+        self.note_participants();
     }
 
     /// Carries out what `trial` says.
@@ -307,7 +325,7 @@ impl Site {
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
         action(primary);
         collect(&mut self.outputs, primary);
-        self.note_filled();
+        self.note_participants();
     }
 }
 
@@ -419,6 +437,11 @@ impl Machine for Site {
             Input::Answered { answer, .. } => match answer {},
         }
         self.settle(now);
+    }
+
+    /// UniStore alone listens: `primary` has no more than a window of updates on its way to a site.
+    fn hold_back(&mut self, full: Vec<Address>) {
+        self.unistore.hold_back(full);
     }
 
     fn on_deadline(&mut self, now: Now) {

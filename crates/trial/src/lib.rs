@@ -1,11 +1,12 @@
 //! Exercises what of the protocol interface no other protocol uses yet: jobs, questions to other protocols of the worker, guards of
-//! transactions, and several lanes. For simulations; servers do not run it.
+//! transactions, several lanes, and removals of sites that wait for a protocol. For simulations; servers do not run it.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `command` | commands and their replies |
 //! | `guard` | allocations, of which transactions claim units |
 //! | `machine` | the machine |
+//! | `removals` | what it does while a site leaves |
 //! | `record`, `recovery` | what the guard keeps, and building the machine from it |
 //! | `message` | messages between workers, in two lanes |
 //! | `work` | jobs |
@@ -16,6 +17,7 @@ mod machine;
 mod message;
 mod record;
 mod recovery;
+mod removals;
 mod work;
 
 pub use command::{Answer, Command, Question, Response};

@@ -6,12 +6,14 @@ use solera_machine::{
     Address, AskId, GuardAnswer, GuardQuestion, Guarded, JobId, Machine, Now, PromiseId, Records,
     RequestId, Verdict,
 };
+use solera_membership::{Members, Participant};
 use solera_time::Monotonic;
 
 use crate::command::{Answer, Command, Question, Response};
 use crate::guard::{Allocations, steps, too_late};
 use crate::message::{Event, Input, Message, Output};
 use crate::record::{Part, Record};
+use crate::removals::Removals;
 use crate::work::Chain;
 
 solera_machine::rare_paths! {
@@ -24,6 +26,9 @@ solera_machine::rare_paths! {
     /// Participants tell guards again.
     TOLD_AGAIN = "trial: a guard was told of an end without a promise";
 }
+
+/// Steps of the job for a site that leaves.
+const REMOVAL_STEPS: u32 = 20_000;
 
 /// What a worker is told of the protocol at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +85,7 @@ pub struct Trial {
     /// Jobs and questions so far.
     named: u64,
     computations: BTreeMap<JobId, Computation>,
+    removals: Removals,
     additions: BTreeMap<AskId, RequestId>,
     sent: BTreeMap<Address, Traffic>,
     arrived: BTreeMap<Address, Traffic>,
@@ -106,6 +112,7 @@ impl Trial {
             run: None,
             named: 0,
             computations: BTreeMap::new(),
+            removals: Removals::default(),
             additions: BTreeMap::new(),
             sent: BTreeMap::new(),
             arrived: BTreeMap::new(),
@@ -216,6 +223,9 @@ impl Trial {
     }
 
     fn on_done(&mut self, job: JobId, end: u64) {
+        if let Some((site, life)) = self.removals.end(job) {
+            return self.outputs.push_back(Output::Trace(Event::Settled(site, life)));
+        }
         match self.pondered.remove(&job) {
             Some(Pondered { over: true, .. }) => return,
             Some(Pondered { request, id, guards, .. }) => return self.judge(request, id, &guards),
@@ -254,6 +264,27 @@ impl Trial {
         } else if overtaken {
             self.outputs.push_back(Output::Trace(Event::Rare(OVERTAKEN)));
         }
+    }
+}
+
+impl Participant for Trial {
+    /// Begins a job for each site that leaves.
+    fn set_members(&mut self, _: Now, members: &Members) {
+        for life in self.removals.begin(members) {
+            let job = JobId(self.name());
+            self.removals.wait_for(job, life);
+            let work = Chain { start: 0, steps: REMOVAL_STEPS };
+            self.outputs.push_back(Output::Job { job, work });
+        }
+    }
+
+    fn has_settled(&self) -> bool {
+        self.removals.are_settled()
+    }
+
+    /// It transfers nothing.
+    fn is_filled(&self) -> bool {
+        true
     }
 }
 

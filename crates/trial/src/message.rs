@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use solera_machine::{Address, Lane, OfProtocol, Protocol, RarePath, Topology};
+use solera_time::SiteId;
 
 use crate::command::{Answer, Command, Question, Response};
 use crate::work::Chain;
@@ -27,6 +28,8 @@ pub enum Event {
         /// The message.
         message: Message,
     },
+    /// The worker has settled the removal of this life of a site.
+    Settled(SiteId, u32),
 }
 
 /// One of several messages in a lane.

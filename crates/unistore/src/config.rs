@@ -110,6 +110,8 @@ pub enum Rule {
     UniformBeforeVisible,
     /// A site that leaves is gone only when all members have the same of its history.
     GoneWhenConverged,
+    /// A site that leaves is gone only when the other protocols of all members have settled its removal.
+    GoneWhenSettled,
     /// When a site is gone, its causal transactions after the cut are dropped, which may be there in part.
     DropAfterCut,
     /// A donor folds nothing beyond the snapshot that it hands over.

@@ -34,6 +34,15 @@ use crate::strong::Strong;
 use crate::transfer::Donor;
 use crate::worker::{ACTIVE_FOR, ReplyTo, Worker, push_record};
 
+/// How far other protocols of the worker are with changes of the list of sites.
+#[derive(Debug)]
+pub(crate) struct OtherProtocols {
+    /// Whether they have the data that they need to serve.
+    pub(crate) filled: bool,
+    /// The latest list for which they have done what it asks of them.
+    pub(crate) settled: Members,
+}
+
 /// What one worker of a site runs of UniStore.
 ///
 /// Beside the form of a [`Machine`] it offers [`Replica::execute`], a direct call for the hot path of
@@ -55,8 +64,8 @@ pub struct Replica {
     pub(crate) former_ceiling: Vector,
     /// Whether it also covers what others may still commit of strong transactions of former lives.
     pub(crate) former_lives_covered: bool,
-    /// See [`Replica::set_others_filled`].
-    pub(crate) others_are_filled: bool,
+    /// What is known of the worker's other protocols, if there are any.
+    pub(crate) others: Option<OtherProtocols>,
     /// When KNOWNVEC_GLOBAL was last sent.
     pub(crate) known_vec_sent: Monotonic,
     /// When what was forwarded without effect was last forwarded again.
@@ -106,7 +115,7 @@ impl Replica {
             early: Vec::new(),
             former_ceiling: Vector::zero(sites),
             former_lives_covered: config.life == 0,
-            others_are_filled: true,
+            others: None,
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
             first_to_send: 0,
@@ -549,10 +558,26 @@ impl Replica {
         &self.worker.dissemination.members
     }
 
-    /// Sets whether the worker's other protocols have what they need to serve. A joining site becomes a member when all
-    /// protocols of all its workers have.
-    pub fn set_others_filled(&mut self, filled: bool) {
-        self.others_are_filled = filled;
+    /// Notes how far the worker's other protocols are with changes of the list of sites: whether they have the data that they need to serve, and whether they have
+    /// settled what the present list asks of them. See [`Participant`](solera_membership::Participant).
+    pub fn note_others(&mut self, filled: bool, settled: bool) {
+        let config = &self.worker.config;
+        let others = self.others.get_or_insert_with(|| OtherProtocols {
+            filled,
+            settled: Members::founded(config.founders, config.topology.sites()),
+        });
+        others.filled = filled;
+        let members = &self.worker.dissemination.members;
+        if settled && others.settled != *members {
+            others.settled = members.clone();
+        }
+    }
+
+    /// Returns the latest list of sites for which the worker's protocols have done what it asks of them.
+    pub(crate) fn settled_members(&self) -> &Members {
+        let members = &self.worker.dissemination.members;
+        let waits = self.worker.config.keeps(Rule::GoneWhenSettled);
+        self.others.as_ref().filter(|_| waits).map_or(members, |others| &others.settled)
     }
 
     /// Takes what another knows of the sites' standings.
@@ -757,6 +782,12 @@ impl Machine for Replica {
             Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),
         }
         self.drain_loopback(now);
+    }
+
+    /// Sends these workers of other sites no updates and no heartbeats until the next call. What they miss meanwhile they get
+    /// later, without having to ask.
+    fn hold_back(&mut self, full: Vec<Address>) {
+        self.worker.held_back = full;
     }
 
     fn on_deadline(&mut self, now: Now) {

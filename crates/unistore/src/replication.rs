@@ -90,13 +90,6 @@ impl Replica {
         }
     }
 
-    /// From now on, and until this is called again, these workers of other sites are sent no updates
-    /// and no heartbeats: what is under way to them is more than enough. What they miss meanwhile they
-    /// get later, without having to ask.
-    pub fn hold_back(&mut self, workers: Vec<Address>) {
-        self.worker.held_back = workers;
-    }
-
     /// Whether this replica tells `dest` of the transactions of `origin`.
     fn sends(&self, dest: SiteId, origin: SiteId) -> bool {
         let forwards = || match self.worker.dissemination.members.standing(origin) {
@@ -307,8 +300,9 @@ impl Replica {
                 by_worker.entry(owner).or_default().push((partition.id, partition.known_vec));
             }
             for (owner, known_vecs) in by_worker {
-                let (suspects, members) =
-                    (suspects.clone(), self.worker.dissemination.members.clone());
+                let suspects = suspects.clone();
+                // A member agrees to a change when all of its protocols have done what the change asks of them.
+                let members = self.settled_members().clone();
                 let voted = self.strong.service.clock();
                 let told = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
                 self.worker.send(owner, told);
@@ -416,7 +410,8 @@ impl Replica {
                     })
                 })
         };
-        let leaving = members.which(Standing::Leaving).filter(|site| same(*site));
+        let settled = self.settled_members() == members;
+        let leaving = members.which(Standing::Leaving).filter(|site| settled && same(*site));
         let gone = SiteId::all(members.sites()).filter(|site| members.open_gap(*site).is_some());
         let converged = leaving.chain(gone).map(|site| {
             let known = || self.worker.partitions.iter().map(|partition| partition.known_vec[site]);
@@ -502,7 +497,8 @@ impl Replica {
             strong_folded,
             former_lives_covered: self.former_lives_covered,
             uniform_vec,
-            filled: self.worker.is_filled() && self.others_are_filled,
+            filled: self.worker.is_filled()
+                && self.others.as_ref().is_none_or(|others| others.filled),
             base_vec: self.joining.base_vec,
             listed: self.worker.config.topology.sites() as u8,
             converged: self.converged(),

@@ -108,7 +108,9 @@ pub(crate) fn run(engine: &mut Engine, now: Now, step: MachineStep, outputs: &mu
         MachineStep::Client(request, command) => {
             engine.handle(now, Input::Client { request, command });
         }
-        MachineStep::Deadline => engine.on_deadline(now),
+        MachineStep::Deadline => {
+            engine.on_deadline(now, Vec::new);
+        }
         MachineStep::Wire(message) => {
             let mut bytes = Vec::new();
             message.encode(&mut bytes);

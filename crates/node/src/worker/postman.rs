@@ -199,10 +199,7 @@ impl Postman {
             state.engine.work(now, QUANTUM);
         }
         let more = state.engine.has_inputs();
-        if state.engine.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
-            let full = network.full_links(self.worker.address);
-            state.engine.machine_mut().hold_back(full);
-            state.engine.on_deadline(now);
+        if state.engine.on_deadline(now, || network.full_links(self.worker.address)) {
             let lacking = state.engine.machine_mut().take_lacking();
             let lacking = lacking.into_iter().filter_map(|it| self.worker.spec.node_of(it));
             lacking.for_each(|node| network.membership().note_lacking(node));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use solera_data::{Key, Value};
 use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology, Wire};
-use solera_membership::{Change, Gap, Members};
+use solera_membership::{Change, Gap, Members, Participant};
 use solera_primary::{
     Body, Checkpoint, Command, Config, Done, Event, Input, Message, Output, Past, Position,
     Primary, Recovery, Response, Update,
@@ -139,6 +139,10 @@ impl Cluster {
         let partition = PartitionId::of(key, PARTITIONS);
         let mut found = self.at(site).applied().filter(|(id, ..)| *id == partition);
         found.next().map(|(_, applied, is_home)| (applied, is_home)).expect("all have it")
+    }
+
+    pub(crate) fn has_settled(&self, site: SiteId) -> bool {
+        self.at(site).has_settled()
     }
 
     /// The messages on a link, in order.

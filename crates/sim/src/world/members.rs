@@ -212,4 +212,21 @@ impl World {
             self.served.insert(site);
         }
     }
+
+    /// Reports lives of sites of which a worker that runs `trial` is the first to know that they are gone.
+    pub(super) fn note_gone(&mut self, address: Address) {
+        let Some(worker) = self.workers.get(&address) else { return };
+        let machine = worker.machine();
+        if machine.trial().is_none() {
+            return;
+        }
+        for (site, known) in SiteId::all(self.gone_lives.len()).zip(&mut self.gone_lives) {
+            let lives = machine.members().gaps(site).len();
+            if lives > *known {
+                *known = lives;
+                let (life, members) = (lives as u32 - 1, machine.members().members().collect());
+                self.happenings.push(Happening::Gone { site, life, members });
+            }
+        }
+    }
 }

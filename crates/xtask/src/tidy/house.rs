@@ -45,7 +45,13 @@ pub(crate) const HOUSE: &[Room] = &[
     room("solera-time", "time", Floor::Vocabulary, &[], &[]),
     room("solera-levels", "levels", Floor::Vocabulary, &[], &[]),
     room("solera-machine", "machine", Floor::Vocabulary, &["solera-time"], &[]),
-    room("solera-membership", "membership", Floor::Protocols, &["solera-time"], &[]),
+    room(
+        "solera-membership",
+        "membership",
+        Floor::Protocols,
+        &["solera-machine", "solera-time"],
+        &[],
+    ),
     room("solera-data", "data", Floor::Vocabulary, &["solera-time"], &[]),
     room(
         "solera-program",
@@ -96,7 +102,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "solera-trial",
         "trial",
         Floor::Protocols,
-        &["solera-data", "solera-machine", "solera-time"],
+        &["solera-data", "solera-machine", "solera-membership", "solera-time"],
         &[],
     ),
     // What one worker runs of them.
