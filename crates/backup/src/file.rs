@@ -10,7 +10,7 @@ use crate::header::Header;
 
 /// Every version begins with these bytes; the rest of the line is its number.
 const NAME: &[u8] = b"solera backup ";
-const MAGIC: &[u8; 16] = b"solera backup 2\n";
+const MAGIC: &[u8; 16] = b"solera backup 3\n";
 /// Length, checksum and kind.
 const FRAME_HEAD: usize = 4 + 4 + 1;
 /// Entries are gathered into frames of about this size.

@@ -10,7 +10,7 @@ use crate::Progress;
 use crate::entry::{Content, Entry, Tally};
 use crate::file::{BackupReader, ReadError};
 use crate::scan::{Scan, ScanError};
-use crate::spaces::{Difference, differences, spaces};
+use crate::spaces::{Difference, SpaceInfo, differences, space_of, spaces};
 
 /// So many commands are sent at once, and about so many bytes.
 const BATCH_COMMANDS: usize = 256;
@@ -100,6 +100,8 @@ pub struct Restored {
     pub tally: Tally,
     /// Whether all of it was read back and found to be the same.
     pub compared: bool,
+    /// How many keys lie in spaces of the cluster whose keys no snapshot contains, and so were not read back.
+    pub unread: u64,
     /// Whether the loss of f sites can no longer undo it.
     pub durable: bool,
 }
@@ -120,7 +122,8 @@ pub async fn restore<R: Read>(
     total: u64,
     mut progress: impl FnMut(Progress),
 ) -> Result<Restored, RestoreError> {
-    let differences = differences(&backup.header().spaces, &spaces(client).await?);
+    let there = spaces(client).await?;
+    let differences = differences(&backup.header().spaces, &there);
     if !allow.other_spaces && !differences.is_empty() {
         return Err(RestoreError::Spaces(differences));
     }
@@ -128,8 +131,12 @@ pub async fn restore<R: Read>(
         require_empty(client).await?;
     }
     let (mut batch, mut bytes, mut done) = (Vec::new(), 0, 0);
+    let mut readable = Tally::default();
     while let Some(entry) = backup.next_entry()? {
         done += u64::from(!entry.continued);
+        if space_of(&there, &entry.key).is_none_or(SpaceInfo::is_held) {
+            readable.add(&entry);
+        }
         for command in commands(entry) {
             bytes += command.iter().map(Vec::len).sum::<usize>();
             batch.push(command);
@@ -143,7 +150,7 @@ pub async fn restore<R: Read>(
     send(client, &batch).await?;
     let tally = *backup.tally();
     if !allow.keys {
-        compare(client, &tally, &mut progress).await?;
+        compare(client, &readable, &mut progress).await?;
     }
     progress(Progress::Waiting);
     let durable = match client.barrier(Some(patience)).await {
@@ -151,7 +158,8 @@ pub async fn restore<R: Read>(
         Err(error) if matches!(error.code(), Some("TIMEOUT" | "TOOFEW")) => false,
         Err(error) => return Err(error.into()),
     };
-    Ok(Restored { differences, tally, compared: !allow.keys, durable })
+    let unread = tally.keys() - readable.keys();
+    Ok(Restored { differences, tally, compared: !allow.keys, unread, durable })
 }
 
 async fn require_empty(client: &mut Client) -> Result<(), RestoreError> {

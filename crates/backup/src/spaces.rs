@@ -7,6 +7,9 @@ use solera::{Client, Value};
 
 use crate::scan::{ScanError, text};
 
+/// The number of the protocol whose snapshots backups are made of.
+const UNISTORE: u8 = 1;
+
 /// A space, as a cluster describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceInfo {
@@ -16,6 +19,10 @@ pub struct SpaceInfo {
     pub prefix: String,
     /// Its level.
     pub level: String,
+    /// The name of the protocol that runs it.
+    pub protocol: String,
+    /// The number of that protocol, which no other one ever has.
+    pub protocol_number: u8,
     /// Its strong commands; none unless the level is `por`.
     pub strong: Vec<String>,
     /// The pairs of strong commands that conflict; none unless the level is `por`.
@@ -28,9 +35,13 @@ impl SpaceInfo {
         self.level == "por"
     }
 
-    /// Whether backups hold its keys. Those of a space that `primary` runs are in no snapshot.
+    /// Whether backups hold its keys. Those of a space that another protocol than UniStore runs are in no snapshot.
     pub fn is_held(&self) -> bool {
-        self.level != "primary"
+        self.protocol_number == UNISTORE
+    }
+
+    fn protocol(&self) -> String {
+        format!("{} ({})", self.protocol, self.protocol_number)
     }
 
     fn strong(&self) -> BTreeSet<&str> {
@@ -49,7 +60,7 @@ impl SpaceInfo {
 pub struct Difference {
     /// The prefix of the keys that it concerns.
     pub prefix: String,
-    /// What differs: `space`, `level`, a command, or two commands with a `+` between them.
+    /// What differs: `space`, `level`, `protocol`, a command, or two commands with a `+` between them.
     pub what: String,
     /// What the backup has.
     pub backup: String,
@@ -59,7 +70,7 @@ pub struct Difference {
 
 /// Returns what differs between the spaces of a backup and those of a cluster, ordered by prefix.
 ///
-/// Two spaces are the same if prefix, level, strong commands and conflicting pairs are; names and orders do
+/// Two spaces are the same if prefix, level, protocol, strong commands and conflicting pairs are; names and orders do
 /// not count. A pair is left out if one of its commands is strong on one side only, which is a
 /// difference itself.
 pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Difference> {
@@ -78,6 +89,9 @@ pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Differenc
         let is_of = |space: &&SpaceInfo| space.prefix == prefix;
         match (backup.iter().find(is_of), cluster.iter().find(is_of)) {
             (Some(one), Some(other)) if one.level == other.level => {
+                if one.protocol_number != other.protocol_number {
+                    add("protocol", &one.protocol(), &other.protocol());
+                }
                 let (ours, theirs) = (one.strong(), other.strong());
                 for name in ours.symmetric_difference(&theirs) {
                     let side = |strong: bool| if strong { "strong" } else { "not strong" };
@@ -105,10 +119,15 @@ pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Differenc
     found
 }
 
+/// Returns the space that a key is in: that of the longest prefix.
+pub(crate) fn space_of<'a>(spaces: &'a [SpaceInfo], key: &[u8]) -> Option<&'a SpaceInfo> {
+    let fits = |space: &&SpaceInfo| key.starts_with(space.prefix.as_bytes());
+    spaces.iter().filter(fits).max_by_key(|space| space.prefix.len())
+}
+
 /// Describes where keys with a prefix are that has no space of its own.
 fn instead(spaces: &[SpaceInfo], prefix: &str) -> String {
-    let fits = |space: &&SpaceInfo| prefix.starts_with(&space.prefix);
-    match spaces.iter().filter(fits).max_by_key(|space| space.prefix.len()) {
+    match space_of(spaces, prefix.as_bytes()) {
         Some(space) => format!("none; in space '{}', {}", space.name, space.level),
         None => "none".to_owned(),
     }
@@ -128,6 +147,8 @@ fn space(value: Value) -> Result<SpaceInfo, ScanError> {
             "name" => info.name = text(value)?,
             "prefix" => info.prefix = text(value)?,
             "level" => info.level = text(value)?,
+            "protocol" => info.protocol = text(value)?,
+            "protocol-number" => info.protocol_number = number(value)?,
             "strong" => strong = Some(items(value, text)?),
             "conflicts" => conflicts = Some(items(value, pair)?),
             // A later version may describe more.
@@ -141,6 +162,11 @@ fn space(value: Value) -> Result<SpaceInfo, ScanError> {
         }
         _ => Ok(info),
     }
+}
+
+fn number(value: Value) -> Result<u8, ScanError> {
+    let Value::Integer(number) = value else { return Err(WHAT) };
+    u8::try_from(number).map_err(|_| ScanError::Answer("a protocol's number above 255"))
 }
 
 fn pair(value: Value) -> Result<[String; 2], ScanError> {
@@ -166,6 +192,8 @@ mod tests {
             name: if prefix.is_empty() { "default" } else { prefix.trim_end_matches(':') }.into(),
             prefix: prefix.into(),
             level: level.into(),
+            protocol: "unistore".into(),
+            protocol_number: UNISTORE,
             strong: strong.iter().map(|name| (*name).into()).collect(),
             conflicts: conflicts.iter().map(|pair| pair.map(str::to_owned)).collect(),
         }
@@ -207,6 +235,17 @@ mod tests {
         let por = space("stock:", "por", &["DECRBY"], &[["DECRBY", "DECRBY"]]);
         let causal = space("stock:", "causal", &[], &[]);
         assert_eq!(lines(&[por, rest()], &[causal, rest()]), ["stock: level: por | causal"]);
+    }
+
+    #[test]
+    fn a_space_that_another_protocol_runs_differs() {
+        let ours = space("s:", "causal", &[], &[]);
+        let theirs = SpaceInfo { protocol: "later".into(), protocol_number: 9, ..ours.clone() };
+        assert_eq!(
+            lines(&[theirs.clone(), rest()], &[ours.clone(), rest()]),
+            ["s: protocol: later (9) | unistore (1)"]
+        );
+        assert!(ours.is_held() && !theirs.is_held());
     }
 
     #[test]

@@ -10,6 +10,8 @@ fn header() -> Header {
         name: name.to_owned(),
         prefix: prefix.to_owned(),
         level: level.to_owned(),
+        protocol: "unistore".to_owned(),
+        protocol_number: 1,
         ..SpaceInfo::default()
     };
     let stock = SpaceInfo {
@@ -171,7 +173,7 @@ fn what_is_no_backup_or_of_another_version_is_said_to_be() {
     for text in ["", "x", "solera backuq 1\n", "[[site]]\nname = 'eu'\n", "solera-1-00"] {
         assert!(matches!(read(text.as_bytes()), Err(ReadError::NotABackup)), "{text}");
     }
-    for other in ["1", "3"] {
+    for other in ["1", "2", "4"] {
         let text = format!("solera backup {other}\nwhatever");
         let error = read(text.as_bytes()).unwrap_err();
         assert!(matches!(&error, ReadError::Version(version) if version == other), "{error}");
@@ -186,6 +188,8 @@ fn a_header_that_lacks_a_field_is_refused_with_the_fields_name() {
         ("strong", r#""strong":["DECRBY"],"#),
         ("conflicts", r#","conflicts":[["DECRBY","DECRBY"]]"#),
         ("level", r#""level":"por","#),
+        ("protocol", r#""protocol":"unistore","#),
+        ("protocol_number", r#""protocol_number":1,"#),
     ] {
         let whole = serde_json::to_string(&header()).unwrap();
         let lacking = whole.replacen(text, "", 1);
@@ -201,7 +205,7 @@ fn with_header(body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_le_bytes();
     let head = [&16u64.to_le_bytes()[..], &length, b"H"].concat();
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&head), body).to_le_bytes();
-    [b"solera backup 2\n", &length[..], &checksum, b"H", body].concat()
+    [b"solera backup 3\n", &length[..], &checksum, b"H", body].concat()
 }
 
 fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
@@ -245,6 +249,6 @@ proptest! {
     #[test]
     fn any_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(read(&bytes).is_err());
-        prop_assert!(read(&[b"solera backup 2\n", bytes.as_slice()].concat()).is_err());
+        prop_assert!(read(&[b"solera backup 3\n", bytes.as_slice()].concat()).is_err());
     }
 }

@@ -162,11 +162,11 @@ pub(crate) struct Done {
 
 impl Done {
     pub(crate) fn tell(&self, as_json: bool) {
-        let Restored { differences, tally, compared, durable } = &self.restored;
+        let Restored { differences, tally, compared, unread, durable } = &self.restored;
         if as_json {
             let about = json!({
-                "keys": tally.keys(), "content": tally, "compared": compared, "durable": durable,
-                "differences": differences,
+                "keys": tally.keys(), "content": tally, "compared": compared, "unread": unread,
+                "durable": durable, "differences": differences,
             });
             return say!("{about}");
         }
@@ -177,8 +177,12 @@ impl Done {
             );
         }
         say!("restored {}", Amount(tally));
-        if *compared {
-            say!("all of it was read back and is the same");
+        match (*compared, *unread) {
+            (true, 0) => say!("all of it was read back and is the same"),
+            (true, keys) => say!(
+                "it was read back and is the same, but for {keys} keys in spaces that no snapshot contains"
+            ),
+            (false, _) => {}
         }
         if !durable {
             say!("it is not durable at other sites yet: are they all there?");
@@ -279,7 +283,7 @@ fn table(differences: &[Difference]) -> String {
 
 /// A space as `solera.toml` has it.
 fn toml_of(space: &SpaceInfo) -> String {
-    let SpaceInfo { name, prefix, level, strong, conflicts } = space;
+    let SpaceInfo { name, prefix, level, strong, conflicts, .. } = space;
     let mut lines = format!("[[space]]\nname = {name:?}\nprefix = {prefix:?}\nlevel = {level:?}\n");
     if space.declares() {
         lines.push_str(&format!("strong = {strong:?}\n"));

@@ -142,7 +142,7 @@ fn what_such_a_space_does_not_take_is_refused_in_words() {
     assert_eq!(client.ask("SOLERA.LEVEL n:1"), "primary");
     assert_eq!(client.ask("SOLERA.LEVEL x"), "causal");
     let spaces = client.ask("SOLERA.SPACES");
-    assert!(spaces.contains("name fast prefix f: level primary answer accepted"), "{spaces}");
+    assert!(spaces.contains("name fast prefix f: level primary protocol primary protocol-number :2 answer accepted"), "{spaces}");
     let token = client.ask("SOLERA.TOKEN");
     let mut other = up.inline();
     let empty = other.ask("SOLERA.TOKEN");
@@ -153,6 +153,33 @@ fn what_such_a_space_does_not_take_is_refused_in_words() {
     let source = "\"store s: linearizable, por, causal, eventual { x: int } transaction t() -> int { return s.x }\"";
     let bound = client.ask(&format!("SOLERA.MODULE LOAD m {source} BIND s=counters"));
     assert!(bound.starts_with('-'), "{bound}");
+}
+
+#[tokio::test]
+async fn keys_that_a_backup_brings_into_such_a_space_are_told_of_and_not_read_back() {
+    let folder = Folder::new();
+    let file = folder.at("a.backup");
+    let file = file.to_str().unwrap();
+    {
+        let old = Up::configured("", "");
+        let mut client = old.client(1).await;
+        for key in ["n:1", "n:2", "other"] {
+            client.set(key, "7").await.unwrap();
+        }
+        ok(&solera(&["backup", "--from", &old.at(1), file]));
+    }
+    let new = Up::configured(SPACES, "");
+    let to = new.at(1);
+    let refused = solera(&["restore", file, "--to", &to]);
+    assert_eq!(refused.status.code(), Some(4));
+    let restored = solera(&["restore", file, "--to", &to, "--allow-other-spaces"]);
+    ok(&restored);
+    let said = text(&restored.stdout);
+    assert!(said.contains("but for 2 keys in spaces that no snapshot contains"), "{said}");
+    let mut client = new.client(1).await;
+    for key in ["n:1", "n:2", "other"] {
+        assert_eq!(client.get(key).await.unwrap().as_deref(), Some("7"), "{key}");
+    }
 }
 
 #[test]

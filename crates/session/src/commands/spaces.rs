@@ -7,7 +7,7 @@ use solera_resp::Writer;
 use crate::context::Context;
 use crate::session::Session;
 
-/// SOLERA.SPACES: name, prefix and level of each space; of level `por` also the strong commands and the
+/// SOLERA.SPACES: name, prefix and level of each space, and the protocol that runs it, by name and number; of level `por` also the strong commands and the
 /// pairs that conflict; of one that `primary` runs, when updates are answered.
 pub(crate) fn spaces<W: Context>(session: &mut Session<W>) {
     let spec = session.worker.spec().clone();
@@ -15,16 +15,23 @@ pub(crate) fn spaces<W: Context>(session: &mut Session<W>) {
     out.array(spec.spaces.iter().len());
     for space in spec.spaces.iter() {
         let declares = space.level == Level::Por;
-        let answer = match space.runs {
-            Runs::Primary(answer) => Some(answer.name()),
-            Runs::UniStore => None,
+        let (protocol, answer) = match space.runs {
+            Runs::Primary(answer) => (solera_primary::PROTOCOL, Some(answer.name())),
+            Runs::UniStore => (solera_unistore::PROTOCOL, None),
         };
-        out.map(3 + 2 * usize::from(declares) + usize::from(answer.is_some()));
+        out.map(5 + 2 * usize::from(declares) + usize::from(answer.is_some()));
         let level = space.level_name();
-        for (key, value) in [("name", &*space.name), ("prefix", &space.prefix), ("level", level)] {
+        for (key, value) in [
+            ("name", &*space.name),
+            ("prefix", &space.prefix),
+            ("level", level),
+            ("protocol", protocol.name),
+        ] {
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());
         }
+        out.bulk(b"protocol-number");
+        out.integer(protocol.number.into());
         if let Some(answer) = answer {
             out.bulk(b"answer");
             out.bulk(answer.as_bytes());
