@@ -143,7 +143,10 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
 fn calibrated(args: &PapersArgs, told: &dyn Fn(&str)) -> ExitCode {
     let done = match (&args.steps, args.check) {
         _ if args.predict => predict::predict(told).map(|lines| (lines.join("\n"), true)),
-        _ if args.turns => Ok((turns::turns(), true)),
+        _ if args.turns => {
+            told("measuring six virtual clusters, in about fifteen seconds");
+            Ok((turns::turns(), true))
+        }
         (Some(variant), _) => calibrate::steps(variant).map(|classes| (classes, true)),
         (None, false) => calibrate::table(told).map(|table| (table, true)),
         (None, true) => calibrate::check(told).map(|drifts| match drifts.is_empty() {

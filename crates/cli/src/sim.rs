@@ -22,6 +22,8 @@ Examples:
   solera sim --seeds 300 --promises    promises of durability are judged in every seed
   solera sim --seeds 300 --members --primary
                                        a second protocol beside UniStore
+  solera sim --seeds 300 --durable --trial
+                                       jobs, guards and lanes of the protocol interface, too
   solera sim --seeds 40 --outages      sites, or parts of one, are down for a minute
 
 Ends with 1 if a seed fails, and prints how to run that one again.";

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use solera_backup::Allow;
-use solera_config::{Baseline, ClusterSpec, LogLevel, Overrides};
+use solera_config::{Baseline, ClusterSpec, LogLevel, Overrides, Runs};
 use solera_node::{AdminListener, Cluster, Log, raise_descriptor_limit};
 
 use crate::stop::Stop;
@@ -158,6 +158,9 @@ fn introduce(cluster: &Cluster, port: u16) {
             space.prefix,
             space.level_name()
         );
+        if space.runs != Runs::UniStore {
+            say!("    an example of a protocol, not for data that matters");
+        }
     }
     let tls = spec.sites.iter().filter_map(|site| site.listen_tls);
     let ports: Vec<String> = tls.map(|address| address.port().to_string()).collect();
@@ -165,7 +168,11 @@ fn introduce(cluster: &Cluster, port: u16) {
         say!("\n  RESP over TLS on ports {}", ports.join(", "));
     }
     if spec.users.are_configured() {
-        say!("\n  users: commands need AUTH");
+        let anyone = spec.users.get("default").is_some_and(|user| user.nopass && user.enabled);
+        match anyone {
+            true => say!("\n  users: who has not sent AUTH is the user 'default'"),
+            false => say!("\n  users: commands need AUTH"),
+        }
     }
     say!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
     for found in cluster.found() {

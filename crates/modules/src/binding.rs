@@ -1,6 +1,7 @@
 //! Which spaces a module's stores are.
 
 use solera_commands::similar;
+use solera_config::Spaces;
 use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module};
 use solera_mixt::store::{Database, StoreError};
@@ -75,7 +76,8 @@ fn fitting(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]
     let fits: Vec<&str> = fits.map(|(name, _)| name.as_str()).collect();
     if fits.is_empty() {
         let all: Vec<_> = all.iter().map(|(name, level)| format!("{name} ({level})")).collect();
-        let declared = accepts.iter().map(Level::to_string).collect::<Vec<_>>().join(" or ");
+        let served = accepts.iter().filter(|level| Spaces::serves(**level));
+        let declared = served.map(Level::to_string).collect::<Vec<_>>().join(" or ");
         return format!(
             "no space fits, of {}: add one that is {declared} to solera.toml, or declare `{store}` weaker",
             all.join(", ")
@@ -131,6 +133,11 @@ fn place<'a>(
     own: &Own,
     stores: &[Store],
 ) -> Result<(usize, &'a str), String> {
+    if own.is_unusable(space) {
+        return Err(format!(
+            "the store `{store}` is to be {space}, which runs a protocol that has no transactions"
+        ));
+    }
     let is_own = own.names().any(|name| name == space);
     let Some((database, foreign)) = space.split_once('/').filter(|_| !is_own) else {
         return Ok((0, space));

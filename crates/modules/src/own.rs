@@ -50,6 +50,11 @@ impl Own {
         self.layout.spaces().iter().map(|space| &*space.name)
     }
 
+    /// Returns whether a space has this name that modules cannot use.
+    pub(crate) fn is_unusable(&self, name: &str) -> bool {
+        self.local.is_of_another_protocol(name)
+    }
+
     fn session(&self) -> Session<Sessions> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let port = Sessions::new(&self.local, self.whom.clone(), first);

@@ -232,6 +232,11 @@ impl Local {
         self.spec.spaces.iter().filter(|space| space.runs == Runs::UniStore)
     }
 
+    /// Returns whether a space has this name that modules cannot use, because another protocol than UniStore runs it.
+    pub fn is_of_another_protocol(&self, space: &str) -> bool {
+        self.spec.spaces.iter().any(|it| it.name == space && it.runs != Runs::UniStore)
+    }
+
     /// The name of the site.
     pub fn site(&self) -> &str {
         &self.spec.sites[self.worker.site.index()].name

@@ -28,7 +28,9 @@ impl Recovery {
     /// Returns the recovery of `primary`.
     fn primary(&mut self) -> Result<&mut solera_primary::Recovery, String> {
         self.primary.as_mut().ok_or_else(|| {
-            "bytes of protocol 2 (primary), which this worker does not run: its spaces were others".into()
+            "bytes of protocol 2 (primary), which this node does not run: the [[space]] of level 'primary' whose \
+             keys are in this data is missing in solera.toml, or [development] examples = true"
+                .into()
         })
     }
 

@@ -50,6 +50,10 @@ pub fn turns() -> String {
             );
         }
     }
+    text.push_str(
+        "turn: how long a worker serves what waits before clients have theirs. busy: share of the worker's time that is used.\n\
+         median, 99%, mean: latency of causal transactions, beside clients of `primary` that ask for more than the workers can do, and alone.\n",
+    );
     text
 }
 
