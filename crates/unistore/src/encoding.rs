@@ -1,14 +1,11 @@
-//! UniStore's messages as bytes, and its number and versions.
+//! UniStore's messages as bytes.
 
 use solera_data::OpError;
 use solera_machine::{Address, OfProtocol, Protocol, Topology};
 
 use crate::command::Response;
 use crate::message::{Message, Stretch};
-
-/// UniStore, in bytes. `tests/golden` has samples of all that is written.
-pub const PROTOCOL: Protocol =
-    Protocol { number: 1, name: "UniStore", oldest_messages: 1, messages: 1, records: 1, pasts: 1 };
+use crate::protocol::PROTOCOL;
 
 impl OfProtocol for Message {
     const PROTOCOL: Protocol = PROTOCOL;

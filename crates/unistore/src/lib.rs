@@ -25,7 +25,7 @@
 //! | `failure_detector` | who is suspected |
 //! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
 //! | `transfer`, `joining` | a partition's full state for a site that joins: its donor, its receiver |
-//! | `encoding`, `fits` | the bytes of messages and records; whether a message from a wire can be true |
+//! | `protocol`, `encoding`, `fits` | its number; the bytes of messages and records; whether a message from a wire can be true |
 
 mod barriers;
 mod checkpoint;
@@ -49,6 +49,7 @@ mod partition;
 mod passing;
 mod pasts;
 mod pending;
+mod protocol;
 mod rare;
 mod record;
 mod recovery;
@@ -64,7 +65,6 @@ mod worker;
 pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, ExecuteGuarded, Response, StrongLimit, TxId};
 pub use config::{Config, Protocol, Rule, StrongLimits, Timing};
-pub use encoding::PROTOCOL;
 pub use heard::Heard;
 pub use joining::Progress;
 pub use keys::Held;
@@ -73,6 +73,7 @@ pub use message::{
     Output, Place, PrepareGuarded, SiteView, Stretch, Subtree, Update, Write,
 };
 pub use pasts::Pasts;
+pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Decision, Part, Prepared, Promise, Record, SavedKey};
 pub use recovery::{ForeignPartition, Recovery};

@@ -37,8 +37,8 @@ mod tests {
     use solera_time::{SiteId, Timestamp};
 
     use super::*;
-    use crate::encoding::PROTOCOL;
     use crate::message::{Update, Write};
+    use crate::protocol::PROTOCOL;
     use crate::record::Record;
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
 
-use crate::encoding::PROTOCOL;
+use crate::protocol::PROTOCOL;
 
 /// The causal past and the durability past of a session.
 ///

@@ -14,9 +14,9 @@ use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
 
 use crate::command::TxId;
-use crate::encoding::PROTOCOL;
 use crate::heard::Heard;
 use crate::message::{Chunk, Update, Write};
+use crate::protocol::PROTOCOL;
 
 /// A step that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

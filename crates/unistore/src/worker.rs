@@ -11,10 +11,10 @@ use solera_time::{HybridClock, Monotonic, SiteId, Vector};
 use crate::command::Response;
 use crate::config::Config;
 use crate::dissemination::Dissemination;
-use crate::encoding::PROTOCOL;
 use crate::failure_detector::FailureDetector;
 use crate::message::{Cause, Event, Message, Output};
 use crate::partition::Partition;
+use crate::protocol::PROTOCOL;
 use crate::record::Record;
 
 /// A worker as each part of its replica sees it: what it stores, what it knows of its site and of others, and what it
