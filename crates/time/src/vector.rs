@@ -136,15 +136,12 @@ impl<'de> Deserialize<'de> for Vector {
 impl Index<SiteId> for Vector {
     type Output = Timestamp;
     fn index(&self, site: SiteId) -> &Timestamp {
-        if site == SiteId::STRONG { &self.strong } else { &self.entries[site.index()] }
+        &self.entries[site.index()]
     }
 }
 
 impl IndexMut<SiteId> for Vector {
     fn index_mut(&mut self, site: SiteId) -> &mut Timestamp {
-        if site == SiteId::STRONG {
-            return &mut self.strong;
-        }
         let entry = &mut self.entries[site.index()];
         self.sites = self.sites.max(site.0 + 1);
         entry
