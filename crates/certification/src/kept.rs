@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use solera_machine::{Address, Now};
-use solera_time::{Monotonic, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Origin, Timestamp, Vector};
 
 use crate::config::Rule;
 use crate::conflicts::Conflicts;
@@ -153,7 +153,7 @@ impl<W: Clone> Kept<W> {
     /// Whether this site stores all causal transactions of a snapshot. Its own it always does.
     pub(crate) fn stores(&self, step: &Step<'_, W>, snap_vec: &Vector) -> bool {
         let of_others =
-            snap_vec.with(step.me(), Timestamp::ZERO).with(SiteId::STRONG, Timestamp::ZERO);
+            snap_vec.with(step.me(), Timestamp::ZERO).with(Origin::Strong, Timestamp::ZERO);
         self.site_vec.covers(&of_others) || !step.config.keeps(Rule::UniformBeforeCommit)
     }
 

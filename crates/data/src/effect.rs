@@ -1,29 +1,35 @@
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{Origin, Timestamp, Vector};
 
 use crate::Value;
 
 /// What each part of an effect or operation takes beside the bytes of its value, at most.
 pub(crate) const PIECE_BYTES: usize = 16;
 
-/// Identifies an effect: the commit timestamp of its transaction and the site that committed it.
+/// Identifies an effect: the commit timestamp of its transaction and the history that it belongs to.
 ///
-/// Dots order effects totally, by timestamp and then by site; the order extends causality, because a
+/// Dots order effects totally, by timestamp and then by origin; the order extends causality, because a
 /// hybrid clock is past everything its transaction observed. It arbitrates between concurrent writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Dot {
-    /// The local timestamp of the transaction, `commitVec[d]` in UniStore.
+    /// The local timestamp of the transaction, `commitVec[d]` in UniStore, or its strong timestamp.
     pub ts: Timestamp,
-    /// The site that committed it.
-    pub site: SiteId,
+    /// The site that committed it, or the strong history.
+    pub origin: Origin,
 }
 
 impl Dot {
-    /// Of the reading transaction's own writes, which come after everything it sees.
+    /// The dot of a transaction of `origin` with this timestamp.
+    pub fn of(origin: impl Into<Origin>, ts: Timestamp) -> Dot {
+        Dot { ts, origin: origin.into() }
+    }
+
+    /// The dot of the reading transaction's own writes, which come after everything it sees. Nothing commits at
+    /// this time.
     pub(crate) fn own() -> Dot {
-        Dot { ts: Timestamp::MAX, site: SiteId(u8::MAX) }
+        Dot::of(Origin::Strong, Timestamp::MAX)
     }
 }
 
@@ -40,7 +46,7 @@ pub(crate) struct Seen<'a> {
 
 impl Seen<'_> {
     pub(crate) fn contains(self, dot: Dot) -> bool {
-        dot.ts <= self.observed[dot.site] && !self.unseen.contains(&dot)
+        dot.ts <= self.observed[dot.origin] && !self.unseen.contains(&dot)
     }
 }
 
@@ -270,10 +276,19 @@ fn merge<T>(
 
 #[cfg(test)]
 mod tests {
+    use solera_time::SiteId;
+
     use super::*;
 
     fn dot(ts: u64) -> Dot {
-        Dot { ts: Timestamp(ts), site: SiteId(0) }
+        Dot::of(SiteId(0), Timestamp(ts))
+    }
+
+    #[test]
+    fn origins_order_dots_with_equal_times_and_strong_is_last() {
+        let dots = [dot(1), dot(2), Dot::of(SiteId(6), Timestamp(2))];
+        let strong = Dot::of(Origin::Strong, Timestamp(2));
+        assert!(dots.into_iter().chain([strong, dot(3), Dot::own()]).is_sorted());
     }
 
     fn of_cell(assign: Option<&str>, add: Option<i64>) -> Effect {

@@ -22,7 +22,7 @@ fn run_apart(ops: &[Op]) -> (Vec<Reply>, State) {
     for (i, op) in ops.iter().enumerate() {
         let executed = execute(op, &View::new(&state));
         if let Ok((_, Some(effect))) = &executed {
-            let dot = Dot { ts: Timestamp(i as u64 + 1), site: HERE };
+            let dot = Dot::of(HERE, Timestamp(i as u64 + 1));
             state.apply(effect, Context { dot, observed: &observed(i) });
             if i % 2 == 0 {
                 state.settle(effect, dot);
@@ -57,7 +57,7 @@ fn run_unfolded(ops: &[Op], first: usize) -> Vec<Reply> {
     let mut done: Vec<(usize, Effect)> = Vec::new();
     for (i, op) in ops.iter().enumerate().skip(first) {
         let context = |i: usize| Context {
-            dot: Dot { ts: Timestamp(i as u64 + 1), site: HERE },
+            dot: Dot::of(HERE, Timestamp(i as u64 + 1)),
             observed: &snapshots[i],
         };
         let pending: Vec<_> = done.iter().map(|(i, effect)| (effect, context(*i))).collect();

@@ -13,7 +13,7 @@ fn run(ops: &[Op]) -> (State, Option<Result<Outcome, OpError>>) {
     for (i, op) in ops.iter().enumerate() {
         let executed = execute(op, &View::new(&state));
         if let Ok((_, Some(effect))) = &executed {
-            let dot = Dot { ts: Timestamp(i as u64 + 1), site: HERE };
+            let dot = Dot::of(HERE, Timestamp(i as u64 + 1));
             let observed = Vector::zero(1).with(HERE, Timestamp(i as u64));
             state.apply(effect, Context { dot, observed: &observed });
             state.settle(effect, dot);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use solera_data::{CellChange, Dot, Effect, Key, OpError, Outcome, Value};
 use solera_links::{Delivery, Sizes, WireError, decode_batch, encode_batch};
 use solera_machine::{Address, Foreign, PartitionId, Protocol, RequestId, Topology};
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{Origin, SiteId, Timestamp, Vector};
 use solera_unistore::{Message, PROTOCOL, Pasts, Response, Stretch, TxId, Update, Write};
 
 const TOPOLOGY: fn() -> Topology = || Topology { partitions: 1, workers: vec![1, 1] };
@@ -25,7 +25,7 @@ fn update(ts: u64, size: usize) -> Arc<Update> {
     let value = Value::from(vec![b'x'; size]);
     let cell = CellChange { assign: Some(value), add: None };
     let effect = Effect { cell, ..Effect::default() };
-    let dot = Dot { ts: Timestamp(ts), site: SiteId(0) };
+    let dot = Dot::of(SiteId(0), Timestamp(ts));
     let writes = vec![Write { key: Key::from("k"), effect }];
     Arc::new(Update { dot, snap_vec: Vector::zero(2), writes, eventual: false })
 }
@@ -33,7 +33,7 @@ fn update(ts: u64, size: usize) -> Arc<Update> {
 fn replicate(known: u64, updates: Vec<Arc<Update>>) -> Message {
     Message::Replicate(vec![Stretch {
         partition: PartitionId(0),
-        origin: SiteId(0),
+        origin: Origin::Site(SiteId(0)),
         prev: Timestamp(0),
         known: Timestamp(known),
         updates,

@@ -48,7 +48,7 @@ impl Kept {
         let op = call.on_key(|| format!("{:04}", self.done).into_bytes())?;
         let (outcome, effect) = execute(&op, &View::new(&self.state)).unwrap();
         if let Some(effect) = &effect {
-            let dot = Dot { ts: Timestamp(self.done), site: HERE };
+            let dot = Dot::of(HERE, Timestamp(self.done));
             let observed = Vector::zero(1).with(HERE, Timestamp(self.done - 1));
             self.state.apply(effect, Context { dot, observed: &observed });
         }

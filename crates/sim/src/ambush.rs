@@ -2,8 +2,8 @@
 
 use solera_certification::Body;
 use solera_machine::Address;
-use solera_time::SiteId;
-use solera_unistore::Message;
+use solera_time::{Origin, SiteId};
+use solera_unistore::{Message, Stretch};
 
 use crate::faults::Fault;
 use crate::random::Random;
@@ -111,11 +111,12 @@ fn place(
     message: &Message,
 ) -> Option<(Phase, Option<SiteId>, Option<SiteId>)> {
     if let Message::Replicate(stretches) = message {
-        let delivers = |origin| origin == SiteId::STRONG;
-        let delivery = stretches.iter().any(|s| delivers(s.origin) && !s.updates.is_empty());
+        let delivers =
+            |stretch: &Stretch| stretch.origin == Origin::Strong && !stretch.updates.is_empty();
+        let delivery = stretches.iter().any(delivers);
         return delivery.then_some((Phase::Delivery, None, Some(from.site)));
     }
-    if let Message::Gap { origin: SiteId::STRONG, .. } = message {
+    if let Message::Gap { origin: Origin::Strong, .. } = message {
         return Some((Phase::Missing, None, Some(from.site)));
     }
     let Message::Certification(message) = message else { return None };

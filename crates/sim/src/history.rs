@@ -34,7 +34,7 @@ impl Places {
                 self.places.insert(*cause, witness);
             }
             Event::Committed { cause: Some(cause), dot, snap_vec, .. } => {
-                let dot = Some((dot.ts.0, Origin::Site(dot.site.index())));
+                let dot = Some((dot.ts.0, origin(dot.origin)));
                 self.places.insert(*cause, witness(snap_vec, dot));
             }
             _ => {}
@@ -70,6 +70,14 @@ fn witness(snap_vec: &Vector, dot: Option<(u64, Origin)>) -> Witness {
 /// The entries of a vector as plain numbers.
 pub(crate) fn entries(vector: &Vector) -> Vec<u64> {
     vector.entries().iter().map(|ts| ts.0).collect()
+}
+
+/// The checker's origin, which shares no code with the protocol's.
+pub(crate) fn origin(origin: solera_time::Origin) -> Origin {
+    match origin {
+        solera_time::Origin::Site(site) => Origin::Site(site.index()),
+        solera_time::Origin::Strong => Origin::Strong,
+    }
 }
 
 /// The history of a run. A transaction that touched eventual keys is split: what it did there is

@@ -16,7 +16,7 @@ use solera_unistore::{Cause, Command, Event, Response, TransactionId};
 
 use crate::client::{Clients, Recorded, Status};
 use crate::guarded::GuardedSessions;
-use crate::history::{Places, answer, entries, history};
+use crate::history::{Places, answer, entries, history, origin};
 use crate::last_round::LastRound;
 use crate::outage::Outage;
 use crate::outcomes::{News, Outcomes, Submission};
@@ -447,9 +447,9 @@ impl<'a> Run<'a> {
         self.places.note(self.world.life(address.site.index()), event);
         match event {
             Event::Committed { dot, snap_vec, partitions, .. } => {
-                let vector = entries(&snap_vec.with(dot.site, dot.ts));
+                let vector = entries(&snap_vec.with(dot.origin, dot.ts));
                 let partitions = numbers(partitions);
-                self.ledger.committed(dot.site.index(), dot.ts.0, vector, &partitions);
+                self.ledger.committed(origin(dot.origin), dot.ts.0, vector, &partitions);
             }
             Event::Submitted { cause, tid, snap_vec, partitions, accesses } => {
                 let (cause, snap_vec) = (*cause, *snap_vec);
@@ -470,7 +470,7 @@ impl<'a> Run<'a> {
             Event::Stored { partition, dot } => {
                 let partition = usize::from(partition.0);
                 let site = address.site.index();
-                self.ledger.stored(site, partition, origin(dot.site), dot.ts.0);
+                self.ledger.stored(site, partition, origin(dot.origin), dot.ts.0);
             }
             Event::Lacks { .. } => {
                 let what = format!("{address:?} has forgotten what a sibling asks for: {event:?}");
@@ -514,7 +514,7 @@ impl<'a> Run<'a> {
     fn undo(&mut self, worker: Address, event: &Event) {
         self.places.undo(event);
         match event {
-            Event::Committed { dot, .. } => self.ledger.undone(dot.site.index(), dot.ts.0),
+            Event::Committed { dot, .. } => self.ledger.undone(origin(dot.origin), dot.ts.0),
             Event::Certified { tid, .. } => {
                 if let Some(ts) = self.outcomes.untell(worker, event)
                     && let Some(submission) = self.outcomes.submission(*tid)
@@ -688,10 +688,6 @@ impl<'a> Run<'a> {
             })
             .collect()
     }
-}
-
-fn origin(site: SiteId) -> Origin {
-    if site == SiteId::STRONG { Origin::Strong } else { Origin::Site(site.index()) }
 }
 
 fn numbers(partitions: &[PartitionId]) -> Vec<usize> {

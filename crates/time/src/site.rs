@@ -10,11 +10,6 @@ pub const MAX_SITES: usize = 7;
 pub struct SiteId(pub u8);
 
 impl SiteId {
-    /// In the place of a site: strong transactions, which all sites commit together. They have a
-    /// history of their own, by strong timestamp, and a vector's entry for them is
-    /// [`Vector::strong`](crate::Vector::strong).
-    pub const STRONG: SiteId = SiteId(MAX_SITES as u8);
-
     /// The position of this site's entry in a vector.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -28,6 +23,6 @@ impl SiteId {
 
 impl std::fmt::Display for SiteId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if *self == SiteId::STRONG { f.write_str("strong") } else { write!(f, "s{}", self.0) }
+        write!(f, "s{}", self.0)
     }
 }

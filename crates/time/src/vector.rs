@@ -4,7 +4,7 @@ use std::ops::{Index, IndexMut};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{MAX_SITES, SiteId, Timestamp};
+use crate::{MAX_SITES, Origin, SiteId, Timestamp};
 
 /// A vector with one timestamp per site and one for strong transactions.
 ///
@@ -88,15 +88,15 @@ impl Vector {
         self.strong = self.strong.min(other.strong);
     }
 
-    /// Raises the entry of `site` to `ts` if it is lower.
-    pub fn raise(&mut self, site: SiteId, ts: Timestamp) {
-        let entry = &mut self[site];
+    /// Raises the entry of `origin` to `ts` if it is lower.
+    pub fn raise(&mut self, origin: impl Into<Origin>, ts: Timestamp) {
+        let entry = &mut self[origin.into()];
         *entry = (*entry).max(ts);
     }
 
-    /// This vector with the entry of `site` replaced by `ts`.
-    pub fn with(mut self, site: SiteId, ts: Timestamp) -> Self {
-        self[site] = ts;
+    /// This vector with the entry of `origin` replaced by `ts`.
+    pub fn with(mut self, origin: impl Into<Origin>, ts: Timestamp) -> Self {
+        self[origin.into()] = ts;
         self
     }
 
@@ -136,17 +136,34 @@ impl<'de> Deserialize<'de> for Vector {
 impl Index<SiteId> for Vector {
     type Output = Timestamp;
     fn index(&self, site: SiteId) -> &Timestamp {
-        if site == SiteId::STRONG { &self.strong } else { &self.entries[site.index()] }
+        &self.entries[site.index()]
     }
 }
 
 impl IndexMut<SiteId> for Vector {
     fn index_mut(&mut self, site: SiteId) -> &mut Timestamp {
-        if site == SiteId::STRONG {
-            return &mut self.strong;
-        }
+        let entry = &mut self.entries[site.index()];
         self.sites = self.sites.max(site.0 + 1);
-        &mut self.entries[site.index()]
+        entry
+    }
+}
+
+impl Index<Origin> for Vector {
+    type Output = Timestamp;
+    fn index(&self, origin: Origin) -> &Timestamp {
+        match origin {
+            Origin::Site(site) => &self[site],
+            Origin::Strong => &self.strong,
+        }
+    }
+}
+
+impl IndexMut<Origin> for Vector {
+    fn index_mut(&mut self, origin: Origin) -> &mut Timestamp {
+        match origin {
+            Origin::Site(site) => &mut self[site],
+            Origin::Strong => &mut self.strong,
+        }
     }
 }
 
@@ -209,7 +226,7 @@ mod tests {
         assert!(!v(&[1]).covers(&strong));
         assert!(strong.covers(&v(&[1])));
         assert!(Vector::top(1).covers(&strong));
-        assert_eq!(v(&[1]).with(SiteId::STRONG, Timestamp(9)), strong);
-        assert_eq!((strong[SiteId::STRONG], strong.entries().len()), (Timestamp(9), 1));
+        assert_eq!(v(&[1]).with(Origin::Strong, Timestamp(9)), strong);
+        assert_eq!((strong[Origin::Strong], strong.entries().len()), (Timestamp(9), 1));
     }
 }

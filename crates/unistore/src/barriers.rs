@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use solera_machine::{Now, RequestId};
-use solera_time::{Monotonic, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Origin, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, Response};
 use crate::config::Rule;
@@ -119,10 +119,9 @@ impl Replica {
         }
         let (whole, reached) =
             (self.with_snapshots(waiting.kind, &waiting.pasts), self.reached(waiting.kind));
-        let missing = SiteId::all(self.worker.config.topology.sites())
-            .find(|site| whole[*site] > reached[*site])
-            .or_else(|| (whole.strong > reached.strong).then_some(SiteId::STRONG));
-        let Some(site) = missing else {
+        let missing = Origin::all(self.worker.config.topology.sites())
+            .find(|origin| whole[*origin] > reached[*origin]);
+        let Some(origin) = missing else {
             return Some(match waiting.kind {
                 Kind::Barrier => Response::Uniform,
                 Kind::Attach => Response::Attached,
@@ -132,9 +131,9 @@ impl Replica {
             return Some(Response::Failed(lost));
         }
         if waiting.until.is_some_and(|until| now.monotonic >= until) {
-            let behind =
-                (reached[site] > Timestamp::ZERO).then(|| whole[site].ahead_of(reached[site]));
-            return Some(Response::Failed(CommandError::TimedOut { site, behind }));
+            let behind = (reached[origin] > Timestamp::ZERO)
+                .then(|| whole[origin].ahead_of(reached[origin]));
+            return Some(Response::Failed(CommandError::TimedOut { origin, behind }));
         }
         None
     }
@@ -198,7 +197,7 @@ impl Replica {
         let uniform_vec = self.worker.dissemination.view.uniform_vec;
         match kind {
             // Strong transactions survive since they committed (§6.3).
-            Kind::Barrier => uniform_vec.with(SiteId::STRONG, Timestamp::MAX),
+            Kind::Barrier => uniform_vec.with(Origin::Strong, Timestamp::MAX),
             // This site's own transactions are here. But the past comes from outside: one from the
             // future of this site was never taken here, and must not move its clocks.
             Kind::Attach => uniform_vec.with(

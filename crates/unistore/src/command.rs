@@ -8,7 +8,7 @@ use solera_certification::{Claim, Kind, TransactionId};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Address, Guarded, PromiseId, Refusal};
-use solera_time::{SiteId, Vector};
+use solera_time::{Origin, SiteId, Vector};
 
 use crate::pasts::Pasts;
 
@@ -206,8 +206,8 @@ pub enum CommandError {
     },
     /// The wait of a barrier or an attach ended without success; what it waits for may still come.
     TimedOut {
-        /// The site whose transactions are missing, or [`SiteId::STRONG`] if strong ones are.
-        site: SiteId,
+        /// Whose transactions are missing.
+        origin: Origin,
         /// How far this site is behind the asked past, by that site's clock; `None` if nothing of it is visible here yet.
         behind: Option<Duration>,
     },
@@ -311,14 +311,14 @@ impl fmt::Display for CommandError {
                     "{others} {take} part, so nothing survives the loss of f = {sites}; add a site"
                 )
             }
-            CommandError::TimedOut { site, behind } => {
+            CommandError::TimedOut { origin, behind } => {
                 match behind {
                     Some(behind) => write!(f, "still {} ms behind ", behind.as_millis().max(1))?,
                     None => f.write_str("nothing is visible here yet of ")?,
                 }
-                match *site {
-                    SiteId::STRONG => f.write_str("the strong transactions"),
-                    site => write!(f, "site {site}"),
+                match origin {
+                    Origin::Site(site) => write!(f, "site {site}"),
+                    Origin::Strong => f.write_str("the strong transactions"),
                 }
             }
             CommandError::Aborted { key, .. } => {

@@ -723,7 +723,7 @@ impl Replica {
         partitions: Vec<PartitionId>,
     ) {
         let cause = Some(Cause::Transaction(self.worker.me, tx));
-        let dot = solera_data::Dot { ts, site: self.worker.me };
+        let dot = solera_data::Dot::of(self.worker.me, ts);
         let snap_vec = *snap_vec;
         self.worker.trace(|| Event::Committed {
             cause,

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use solera_machine::{Address, Now};
-use solera_time::{Monotonic, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Origin, Timestamp, Vector};
 
 use crate::config::Rule;
 use crate::message::Message;
@@ -72,8 +72,8 @@ impl Demand {
     }
 
     /// An update of this worker, or a time that it has given to one.
-    pub(crate) fn want_stored(&mut self, site: SiteId, ts: Timestamp) {
-        self.wanted.raise(site, ts);
+    pub(crate) fn want_stored(&mut self, origin: impl Into<Origin>, ts: Timestamp) {
+        self.wanted.raise(origin, ts);
         self.stored += 1;
     }
 
@@ -88,8 +88,8 @@ impl Demand {
     /// who wait for more do so with regular ticks.
     pub(crate) fn bound(&mut self, latest: Timestamp) {
         for vec in [&mut self.wanted, &mut self.asked] {
-            for origin in SiteId::all(vec.entries().len()).chain([SiteId::STRONG]) {
-                *vec = vec.with(origin, vec[origin].min(latest));
+            for origin in Origin::all(vec.entries().len()) {
+                vec[origin] = vec[origin].min(latest);
             }
         }
     }
@@ -108,14 +108,13 @@ impl Demand {
 
     /// Whether an entry that was below what is wanted has grown.
     pub(crate) fn is_served(&self, before: &Vector, after: &Vector) -> bool {
-        SiteId::all(self.wanted.entries().len())
-            .chain([SiteId::STRONG])
+        Origin::all(self.wanted.entries().len())
             .any(|origin| before[origin] < self.wanted[origin] && before[origin] < after[origin])
     }
 
     /// Whether the entry of one origin is below what is wanted.
-    pub(crate) fn lacks(&self, origin: SiteId, known: Timestamp) -> bool {
-        known < self.wanted[origin]
+    pub(crate) fn lacks(&self, origin: impl Into<Origin>, known: Timestamp) -> bool {
+        known < self.wanted[origin.into()]
     }
 
     /// Whether a vector does not cover what is wanted.
@@ -157,7 +156,7 @@ impl Replica {
     /// A read waits until everything strong up to `strong` is here.
     pub(crate) fn wait_for_strong(&mut self, strong: Timestamp) {
         let nothing = Vector::zero(self.worker.config.topology.sites());
-        self.wait_for(&nothing.with(SiteId::STRONG, strong));
+        self.wait_for(&nothing.with(Origin::Strong, strong));
     }
 
     /// A prepared transaction is decided, which may have held `knownVec` below what is wanted.
@@ -227,7 +226,7 @@ impl Replica {
             // Of strong history a leader tells as soon as anything was decided, which takes a round trip.
             if self.demand.afar
                 && let Some(leader) = self.strong_leader(partition.id)
-                && self.demand.lacks(SiteId::STRONG, partition.known_vec.strong)
+                && self.demand.lacks(Origin::Strong, partition.known_vec.strong)
             {
                 asked.insert(self.worker.config.topology.owner(leader, partition.id));
             }
@@ -277,7 +276,7 @@ impl Replica {
 
     /// At a leader: shows strong history as complete up to what is wanted, if nothing can come before.
     pub(crate) fn complete_on_demand(&mut self, now: Now) {
-        let lacks = |strong: Timestamp| self.demand.lacks(SiteId::STRONG, strong);
+        let lacks = |strong: Timestamp| self.demand.lacks(Origin::Strong, strong);
         if self.worker.partitions.iter().any(|partition| lacks(partition.known_vec.strong)) {
             self.certifying(now, |replica| replica.strong.service.complete(now));
         }

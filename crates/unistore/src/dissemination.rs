@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use solera_machine::Address;
 use solera_membership::{Members, Standing};
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::config::{Config, Rule};
 use crate::message::{Converged, SiteView, Subtree};
@@ -288,7 +288,7 @@ impl Dissemination {
         self.view.uniform_vec.join(&uniform);
         // A strong transaction is uniform when it commits.
         let strong = self.view.stable_vec.strong;
-        self.view.uniform_vec.raise(SiteId::STRONG, strong);
+        self.view.uniform_vec.raise(Origin::Strong, strong);
         for (row, stable_vec) in SiteId::all(root.stable_matrix.len()).zip(&root.stable_matrix) {
             // What a site has of its own, only it has.
             let elsewhere =

@@ -3,7 +3,7 @@
 use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
 use solera_data::{Key, Op};
 use solera_machine::{Address, Guarded, PartitionId, Refusal, Topology};
-use solera_time::{SiteId, Vector};
+use solera_time::{Origin, SiteId, Vector};
 
 use crate::command::Response;
 use crate::message::{Chunk, Filling, Message, PrepareGuarded, Stretch, Subtree, Write};
@@ -64,10 +64,10 @@ impl Message {
             Message::Replicate(stretches) => {
                 !within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
             }
-            // Within a site, of what a central certifier spread.
-            Message::Gap { origin, .. } => match within_site {
-                true => *origin == SiteId::STRONG,
-                false => fits.is_origin(*origin),
+            Message::Gap { origin, .. } => match origin {
+                Origin::Site(site) => !within_site && fits.lists(*site),
+                // Within a site, of what a central certifier spread.
+                Origin::Strong => true,
             },
             Message::KnownVecGlobal { known_vecs, members, .. } => {
                 !within_site
@@ -120,8 +120,11 @@ impl Fits<'_> {
         site.index() < self.topology.sites()
     }
 
-    fn is_origin(&self, origin: SiteId) -> bool {
-        self.lists(origin) || origin == SiteId::STRONG
+    fn is_origin(&self, origin: Origin) -> bool {
+        match origin {
+            Origin::Site(site) => self.lists(site),
+            Origin::Strong => true,
+        }
     }
 
     fn certification(&self, message: &solera_certification::Message<Write>) -> bool {
@@ -199,7 +202,7 @@ impl Fits<'_> {
                     &begin.forgotten,
                 ]),
                 Chunk::Updates(updates) => updates.iter().all(|update| {
-                    self.is_origin(update.dot.site)
+                    self.is_origin(update.dot.origin)
                         && self.vector(&update.snap_vec)
                         && update.writes.iter().all(|write| of(&write.key))
                 }),
@@ -239,11 +242,11 @@ impl Fits<'_> {
             && stretch.updates.iter().all(|update| {
                 let of = |write: &Write| PartitionId::of(&write.key, self.topology.partitions);
                 let own =
-                    |write| of(write) == stretch.partition || stretch.origin == SiteId::STRONG;
-                update.dot.site == stretch.origin
+                    |write| of(write) == stretch.partition || stretch.origin == Origin::Strong;
+                update.dot.origin == stretch.origin
                     && update.dot.ts > stretch.prev
                     && update.dot.ts <= stretch.known
-                    && self.is_origin(update.dot.site)
+                    && self.is_origin(update.dot.origin)
                     && self.vector(&update.snap_vec)
                     && update.writes.iter().all(own)
             })
@@ -300,11 +303,8 @@ mod tests {
             writes: vec![],
             eventual: vec![(key.clone(), solera_data::Op::Delete)],
         };
-        let gap = |origin| Message::Gap {
-            partition: PartitionId(9),
-            origin: SiteId(origin),
-            known: Timestamp::ZERO,
-        };
+        let gap =
+            |origin| Message::Gap { partition: PartitionId(9), origin, known: Timestamp::ZERO };
         for (message, from, fits) in [
             (prepare(good, &mine), at(0, 0), true),
             (prepare(good, &other), at(0, 0), false),
@@ -316,9 +316,11 @@ mod tests {
             (prepare(good, &mine), at(1, 0), false),
             (prepare(good, &mine), at(0, 2), false),
             (Message::Abort { tx }, at(7, 0), false),
-            (gap(1), at(1, 0), true),
-            (gap(2), at(1, 0), false),
-            (gap(1), at(0, 0), false),
+            (gap(Origin::Site(SiteId(1))), at(1, 0), true),
+            (gap(Origin::Site(SiteId(2))), at(1, 0), false),
+            (gap(Origin::Site(SiteId(1))), at(0, 0), false),
+            (gap(Origin::Strong), at(1, 0), true),
+            (gap(Origin::Strong), at(0, 0), true),
         ] {
             assert_eq!(message.fits(from, at(0, 1), &topology), fits, "{message:?} of {from:?}");
         }
@@ -373,9 +375,9 @@ mod tests {
     #[test]
     fn a_stretch_that_is_out_of_order_does_not_fit() {
         let topology = Topology { partitions: 1, workers: vec![1, 1] };
-        let (partition, origin) = (PartitionId(0), SiteId(1));
+        let (partition, origin) = (PartitionId(0), Origin::Site(SiteId(1)));
         let update = |ts| {
-            let dot = solera_data::Dot { ts: Timestamp(ts), site: origin };
+            let dot = solera_data::Dot::of(origin, Timestamp(ts));
             let (snap_vec, writes) = (Vector::zero(2), vec![]);
             Arc::new(Update { dot, snap_vec, writes, eventual: false })
         };

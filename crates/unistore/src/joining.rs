@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use solera_machine::{Address, Now, PartitionId};
 use solera_membership::Standing;
-use solera_time::{Monotonic, SiteId, Vector};
+use solera_time::{Monotonic, Origin, SiteId, Vector};
 
 use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
 use crate::partition::Partition;
@@ -362,7 +362,7 @@ impl Replica {
             Chunk::Begin(_) => {}
             Chunk::Updates(updates) => {
                 for update in updates {
-                    if update.dot.site == self.worker.me {
+                    if update.dot.origin == Origin::Site(self.worker.me) {
                         self.former_ceiling.join(&update.commit_vec());
                     }
                     partition.take_update(update, &begin.snapshot);

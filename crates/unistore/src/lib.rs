@@ -28,6 +28,7 @@
 //! | `protocol`, `encoding`, `fits` | its number; the bytes of messages and records; whether a message from a wire can be true |
 
 mod barriers;
+mod by_origin;
 mod checkpoint;
 mod command;
 mod committed;

@@ -11,7 +11,7 @@ use solera_machine::{
     Address, GuardAnswer, GuardQuestion, Guarded, PartitionId, RarePath, Refusal, RequestId,
 };
 use solera_membership::{Gap, Members};
-use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
+use solera_time::{MAX_SITES, Origin, SiteId, Timestamp, Vector};
 
 use crate::command::{Command, Response, TxId};
 
@@ -36,7 +36,7 @@ impl Write {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Update {
     /// Where and when it committed; the time is `commitVec[d]`, the paper's local timestamp, or the strong
-    /// timestamp of a strong transaction, whose site is [`SiteId::STRONG`].
+    /// timestamp of a strong transaction, whose origin is [`Origin::Strong`].
     pub dot: Dot,
     /// The snapshot it executed on (`snapVec`).
     pub snap_vec: Vector,
@@ -49,16 +49,15 @@ pub struct Update {
 impl Update {
     /// The transaction's commit vector (§5.1).
     pub fn commit_vec(&self) -> Vector {
-        self.snap_vec.with(self.dot.site, self.dot.ts)
+        self.snap_vec.with(self.dot.origin, self.dot.ts)
     }
 
     /// Whether the snapshot `vec` contains the transaction: `commitVec ≤ vec`.
     pub fn within(&self, vec: &Vector) -> bool {
-        let sites = SiteId::all(MAX_SITES).chain([SiteId::STRONG]);
-        vec[self.dot.site] >= self.dot.ts
-            && sites
-                .filter(|site| *site != self.dot.site)
-                .all(|site| vec[site] >= self.snap_vec[site])
+        vec[self.dot.origin] >= self.dot.ts
+            && Origin::all(MAX_SITES)
+                .filter(|origin| *origin != self.dot.origin)
+                .all(|origin| vec[origin] >= self.snap_vec[origin])
     }
 
     /// Approximate bytes.
@@ -77,8 +76,8 @@ impl Update {
 pub struct Stretch {
     /// The partition.
     pub partition: PartitionId,
-    /// Where the updates committed.
-    pub origin: SiteId,
+    /// Whose updates.
+    pub origin: Origin,
     /// Where the stretch begins; the receiver must know everything up to here.
     pub prev: Timestamp,
     /// Where it ends.
@@ -204,7 +203,7 @@ pub enum Message {
         /// The partition.
         partition: PartitionId,
         /// Whose updates.
-        origin: SiteId,
+        origin: Origin,
         /// Everything up to here is known.
         known: Timestamp,
     },
@@ -569,7 +568,7 @@ pub enum Event {
         /// The partition.
         partition: PartitionId,
         /// Whose updates.
-        origin: SiteId,
+        origin: Origin,
         /// Up to when it has them.
         known: Timestamp,
     },
@@ -597,7 +596,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_that_lists_fewer_sites_lacks_what_observed_the_others() {
-        let dot = Dot { ts: Timestamp(5), site: SiteId(0) };
+        let dot = Dot::of(SiteId(0), Timestamp(5));
         let snap_vec = Vector::zero(3).with(SiteId(2), Timestamp(7));
         let update = Update { dot, snap_vec, writes: Vec::new(), eventual: false };
         let short = Vector::zero(2).with(SiteId(0), Timestamp(9));

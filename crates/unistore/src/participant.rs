@@ -280,7 +280,7 @@ impl Replica {
         }
         self.worker.clock.observe(ts);
         if let Some(prepared) = self.participant.take(tx) {
-            let dot = Dot { ts, site: self.worker.me };
+            let dot = Dot::of(self.worker.me, ts);
             let updates = self.by_partition(dot, prepared.snap_vec, prepared.writes);
             self.store_local(&updates);
             let eventual = prepared.eventual.into_iter();
@@ -309,7 +309,7 @@ impl Replica {
         let is_new = |write: &Write| {
             let index = self.worker.index_of(self.worker.partition_of(&write.key));
             let index = index.expect("a transaction is prepared where its keys are");
-            self.worker.partitions[index].committed[self.worker.me.index()].lacks(ts)
+            self.worker.partitions[index].committed[self.worker.me].lacks(ts)
         };
         ts >= prepared.ts
             && prepared.writes.iter().all(is_new)
@@ -345,7 +345,7 @@ impl Replica {
             passing,
             || {
                 clock.observe(snap_vec.max_entry());
-                Dot { ts: clock.tick(now.physical), site }
+                Dot::of(site, clock.tick(now.physical))
             },
         );
         let (_, update) = done.stored?;
@@ -379,7 +379,7 @@ impl Replica {
         let visible =
             updates.first().is_some_and(|(_, update)| self.snapshots_are_fresh(&update.snap_vec));
         for (id, update) in updates {
-            self.demand.want_stored(update.dot.site, update.dot.ts);
+            self.demand.want_stored(update.dot.origin, update.dot.ts);
             let partition = self.worker.owned(*id);
             if visible {
                 partition.store_visible(update.clone())

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use solera_data::{Context, Dot, Effect, Key, Op, OpError, Outcome, State, View, execute};
 use solera_machine::PartitionId;
 use solera_membership::Members;
-use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
+use solera_time::{MAX_SITES, Origin, SiteId, Timestamp, Vector};
 
+use crate::by_origin::ByOrigin;
 use crate::committed::Committed;
 use crate::keys::{Held, Keys};
 use crate::message::{Begin, Chunk, Update, Write};
@@ -29,8 +30,8 @@ pub(crate) struct Partition {
     /// observes. The same updates are within `known_vec`, but that also counts the time in which
     /// nothing happened, for which nobody who gets the operation's effect should have to wait.
     pub(crate) arrived: Vector,
-    /// `committedCausal`, per origin; that of strong transactions is at [`SiteId::STRONG`].
-    pub(crate) committed: Vec<Committed>,
+    /// `committedCausal`, and the same of strong transactions.
+    pub(crate) committed: ByOrigin<Committed>,
     /// `globalMatrix`: the siblings' `knownVec`s, by site (Alg. 2 l. 37–38).
     pub(crate) global_matrix: Vec<Vector>,
     /// How far the history of an origin was sent to a site: `sent[site][origin]`.
@@ -89,13 +90,6 @@ pub(crate) enum Restoring {
     Pending,
 }
 
-/// Every site that there can be, and strong transactions.
-pub(crate) const ORIGINS: usize = MAX_SITES + 1;
-
-fn no_history() -> Vec<Committed> {
-    (0..ORIGINS).map(|_| Committed::default()).collect()
-}
-
 impl Partition {
     pub(crate) fn new(id: PartitionId, local: SiteId, sites: usize, seed: u64) -> Self {
         Partition {
@@ -104,7 +98,7 @@ impl Partition {
             keys: Keys::new(seed),
             known_vec: Vector::zero(sites),
             arrived: Vector::zero(sites),
-            committed: no_history(),
+            committed: ByOrigin::default(),
             global_matrix: vec![Vector::zero(sites); sites],
             sent: vec![Vector::zero(sites); sites],
             voted: vec![Timestamp::ZERO; sites],
@@ -150,8 +144,8 @@ impl Partition {
         for (i, write) in update.writes.iter().enumerate().filter(|(_, write)| own(&write.key)) {
             self.change_log(&write.key, |log| log.append(update.clone(), i as u32));
         }
-        self.arrived.raise(update.dot.site, update.dot.ts);
-        self.committed[update.dot.site.index()].insert(update);
+        self.arrived.raise(update.dot.origin, update.dot.ts);
+        self.committed[update.dot.origin].insert(update);
     }
 
     /// Stores a local update that every live and future snapshot contains: its effects go straight
@@ -166,8 +160,8 @@ impl Partition {
                 }
             });
         }
-        self.arrived.raise(update.dot.site, update.dot.ts);
-        self.committed[update.dot.site.index()].insert(update);
+        self.arrived.raise(update.dot.origin, update.dot.ts);
+        self.committed[update.dot.origin].insert(update);
     }
 
     /// A transaction of one operation, with a single look at its key: reads the version at `snap_vec`
@@ -231,8 +225,8 @@ impl Partition {
                 }
             },
         );
-        self.arrived.raise(dot.site, dot.ts);
-        self.committed[dot.site.index()].insert(update.clone());
+        self.arrived.raise(dot.origin, dot.ts);
+        self.committed[dot.origin].insert(update.clone());
         Done { result: Ok(outcome), dependency, stored: Some((dot, Some(update))) }
     }
 
@@ -251,22 +245,19 @@ impl Partition {
         self.global_matrix.len()
     }
 
-    fn histories(&self) -> impl Iterator<Item = (SiteId, &Committed)> {
-        SiteId::all(ORIGINS).zip(&self.committed)
-    }
-
     /// Up to where the updates of each origin were forgotten.
     fn forgotten(&self) -> Vector {
         let mut forgotten = Vector::zero(self.sites());
-        for (site, committed) in self.histories().filter(|(_, c)| c.forgotten() > Timestamp::ZERO) {
-            forgotten[site] = committed.forgotten();
+        let some = self.committed.iter().filter(|(_, c)| c.forgotten() > Timestamp::ZERO);
+        for (origin, committed) in some {
+            forgotten[origin] = committed.forgotten();
         }
         forgotten
     }
 
     /// What a checkpoint will have to say of updates and keys.
     pub(crate) fn to_save(&self) -> (Vec<Arc<Update>>, Vec<Key>) {
-        let updates = self.committed.iter().flat_map(Committed::iter).cloned().collect();
+        let updates = self.committed.values().flat_map(Committed::iter).cloned().collect();
         (updates, self.keys.names().cloned().collect())
     }
 
@@ -290,14 +281,14 @@ impl Partition {
     ) {
         self.absent = OpLog::restore(State::new(), absent);
         self.has_arrived(arrived);
-        for (site, committed) in SiteId::all(ORIGINS).zip(&mut self.committed) {
-            committed.restore_forgotten(forgotten[site]);
+        for (origin, committed) in self.committed.iter_mut() {
+            committed.restore_forgotten(forgotten[origin]);
         }
     }
 
     /// Takes an update of a checkpoint; its keys tell whether it is folded there.
     pub(crate) fn restore_committed(&mut self, update: Arc<Update>) {
-        self.committed[update.dot.site.index()].insert(update);
+        self.committed[update.dot.origin].insert(update);
     }
 
     /// About so many keys will be taken: a table that grows is copied again and again.
@@ -311,7 +302,7 @@ impl Partition {
         let mut log = OpLog::restore(saved.base, saved.base_local);
         let mut unresolved = Vec::new();
         for dot in saved.pending {
-            let update = self.committed[dot.site.index()].get(dot.ts);
+            let update = self.committed[dot.origin].get(dot.ts);
             let write = update.and_then(|update| {
                 let of_key = update.writes.iter().position(|write| write.key == saved.key)?;
                 Some((update.clone(), of_key as u32))
@@ -355,10 +346,10 @@ impl Partition {
                 self.forget(&write.key);
             }
         }
-        let site = update.dot.site;
-        self.has_arrived(&Vector::zero(self.sites()).with(site, update.dot.ts));
-        if self.committed[site.index()].get(update.dot.ts).is_none() {
-            self.committed[site.index()].insert(update);
+        let Dot { ts, origin } = update.dot;
+        self.has_arrived(&Vector::zero(self.sites()).with(origin, ts));
+        if self.committed[origin].get(ts).is_none() {
+            self.committed[origin].insert(update);
         }
     }
 
@@ -377,19 +368,19 @@ impl Partition {
 
     /// Forgets what was forwarded to a site beyond what it is known to have. Nothing follows a lost
     /// forwarded stretch by which the receiver would notice the gap.
-    pub(crate) fn forward_again(&mut self, dest: SiteId, origin: SiteId) {
+    pub(crate) fn forward_again(&mut self, dest: SiteId, origin: Origin) {
         self.sent[dest.index()][origin] = self.global_matrix[dest.index()][origin];
     }
 
     /// All strong transactions up to here are folded.
     pub(crate) fn strong_folded(&self) -> Timestamp {
-        let first = self.committed[SiteId::STRONG.index()].unfolded().next();
+        let first = self.committed[Origin::Strong].unfolded().next();
         first.map_or(self.known_vec.strong, |update| update.dot.ts.just_below())
     }
 
     /// Folds what is within `floor` and forgets what is within `settled`.
     pub(crate) fn collect(&mut self, floor: &Vector, settled: &Vector) {
-        for origin in 0..self.committed.len() {
+        for origin in Origin::all(MAX_SITES) {
             while let Some(update) = self.committed[origin].next_to_fold(floor) {
                 for write in &update.writes {
                     self.update_log(&write.key, |log, local| log.fold(floor, local));
@@ -397,7 +388,7 @@ impl Partition {
             }
         }
         // Only now: what is settled must not be met by a removal that was not folded before.
-        for origin in 0..self.committed.len() {
+        for origin in Origin::all(MAX_SITES) {
             while let Some(update) = self.committed[origin].next_settled(settled) {
                 for write in &update.writes {
                     // An update that is not folded yet may hold back later ones of its origin, which
@@ -414,7 +405,7 @@ impl Partition {
     /// A site's life is over: of its causal transactions those after the cut are dropped, which no
     /// snapshot has shown.
     pub(crate) fn drop_causal_after(&mut self, site: SiteId, cut: Timestamp) {
-        for update in self.committed[site.index()].drop_causal_after(cut) {
+        for update in self.committed[site].drop_causal_after(cut) {
             for write in &update.writes {
                 self.update_log(&write.key, |log, _| log.discard(update.dot));
             }
@@ -431,15 +422,15 @@ impl Partition {
     /// The latest time of `site` that an update of another site's former life depends on, or a strong one:
     /// perhaps only that life knew of it, or who has forgotten it since.
     pub(crate) fn latest_named(&self, site: SiteId, members: &Members) -> Timestamp {
-        let origins = SiteId::all(self.sites()).chain([SiteId::STRONG]);
-        let named = origins.filter(|origin| *origin != site).flat_map(|origin| {
-            let committed = &self.committed[origin.index()];
+        let others = Origin::all(self.sites()).filter(|origin| *origin != Origin::Site(site));
+        let named = others.flat_map(|origin| {
             let end = match origin {
-                SiteId::STRONG => Timestamp::MAX,
-                _ if !members.is_member(origin) => Timestamp::MAX,
-                _ => members.gaps(origin).last().map_or(Timestamp::ZERO, |gap| gap.end),
+                Origin::Site(other) if members.is_member(other) => {
+                    members.gaps(other).last().map_or(Timestamp::ZERO, |gap| gap.end)
+                }
+                Origin::Site(_) | Origin::Strong => Timestamp::MAX,
             };
-            committed.iter().take_while(move |update| update.dot.ts <= end)
+            self.committed[origin].iter().take_while(move |update| update.dot.ts <= end)
         });
         named.map(|update| update.snap_vec[site]).max().unwrap_or(Timestamp::ZERO)
     }
@@ -458,7 +449,7 @@ impl Partition {
         (self.filled, self.begun) = (false, None);
         self.known_vec = Vector::zero(sites);
         self.arrived = Vector::zero(sites);
-        self.committed = no_history();
+        self.committed = ByOrigin::default();
         self.absent = OpLog::default();
     }
 
@@ -466,7 +457,7 @@ impl Partition {
     pub(crate) fn hand_over(&self, snapshot: Vector) -> HandOver {
         let (mut updates, keys) = self.to_save();
         // This site's own may be newer than `knownVec` tells yet: replication will bring those.
-        updates.retain(|update| update.dot.ts <= self.known_vec[update.dot.site]);
+        updates.retain(|update| update.dot.ts <= self.known_vec[update.dot.origin]);
         let mut arrived = self.arrived;
         arrived.meet(&self.known_vec);
         let begin = Begin {
@@ -491,13 +482,13 @@ impl Partition {
         updates
             .iter()
             .map(|update| update.dot)
-            .all(|dot| dots.insert(dot) && self.committed[dot.site.index()].lacks(dot.ts))
+            .all(|dot| dots.insert(dot) && self.committed[dot.origin].lacks(dot.ts))
     }
 
     /// Takes an update of a donor. The keys that follow contain it if it is within the snapshot.
     pub(crate) fn take_update(&mut self, update: Arc<Update>, snapshot: &Vector) {
         if update.within(snapshot) {
-            self.committed[update.dot.site.index()].insert(update);
+            self.committed[update.dot.origin].insert(update);
         } else {
             self.store(update);
         }
@@ -515,8 +506,8 @@ impl Partition {
         (self.filled, self.begun) = (true, None);
         self.has_arrived(&begin.known_vec);
         self.arrived = begin.arrived;
-        for (site, committed) in SiteId::all(ORIGINS).zip(&mut self.committed) {
-            committed.restore_forgotten(begin.forgotten[site]);
+        for (origin, committed) in self.committed.iter_mut() {
+            committed.restore_forgotten(begin.forgotten[origin]);
         }
     }
 
@@ -533,7 +524,7 @@ impl Partition {
     pub(crate) fn keys_within(&self, snap_vec: &Vector) -> usize {
         let unfolded: BTreeSet<&Key> = self
             .committed
-            .iter()
+            .values()
             .flat_map(Committed::unfolded)
             .flat_map(|update| update.writes.iter().map(|write| &write.key))
             .filter(|key| self.keys.get(key).is_some())

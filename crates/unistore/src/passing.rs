@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn what_passes_is_read_as_what_was_kept() {
         let partition = PartitionId(300);
-        let dot = Dot { ts: Timestamp(1 << 60), site: SiteId(1) };
+        let dot = Dot::of(SiteId(1), Timestamp(1 << 60));
         let snap_vec = Vector::zero(3).with(SiteId(2), Timestamp(7));
         let cell = CellChange { assign: Some(Value::from("value")), add: None };
         let effect = Effect { unseen: vec![dot], clear: true, cell, ..Effect::default() };

@@ -1,7 +1,7 @@
 //! The two pasts of a session: one that its reads rest on, and one that it may want to survive.
 
 use serde::{Deserialize, Serialize};
-use solera_time::{MAX_SITES, SiteId, Timestamp, Vector};
+use solera_time::{MAX_SITES, Origin, SiteId, Timestamp, Vector};
 
 use crate::protocol::PROTOCOL;
 
@@ -66,9 +66,8 @@ impl Pasts {
         let (entries, _) = entries.as_chunks();
         let mut entries = entries.iter().map(|entry| Timestamp(u64::from_be_bytes(*entry)));
         let [causal, eventual, eventual_snap] = [(); 3].map(|()| {
-            let order = SiteId::all(sites).chain([SiteId::STRONG]);
-            order.fold(Vector::zero(sites), |vector, site| {
-                vector.with(site, entries.next().unwrap_or_default())
+            Origin::all(sites).fold(Vector::zero(sites), |vector, origin| {
+                vector.with(origin, entries.next().unwrap_or_default())
             })
         });
         Some(Pasts { causal, eventual, eventual_snap })

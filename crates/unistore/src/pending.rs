@@ -35,7 +35,7 @@ impl Waiting {
 /// once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
-    /// By origin; empty while nothing waits.
+    /// By [`Origin::index`](solera_time::Origin::index); empty while nothing waits.
     queues: Vec<VecDeque<Waiting>>,
     len: usize,
 }
@@ -50,11 +50,11 @@ impl Pending {
     }
 
     pub(crate) fn push(&mut self, new: Waiting) {
-        let Dot { ts, site } = new.update.dot;
-        if self.queues.len() <= site.index() {
-            self.queues.resize_with(site.index() + 1, VecDeque::new);
+        let Dot { ts, origin } = new.update.dot;
+        if self.queues.len() <= origin.index() {
+            self.queues.resize_with(origin.index() + 1, VecDeque::new);
         }
-        let queue = &mut self.queues[site.index()];
+        let queue = &mut self.queues[origin.index()];
         let in_order = queue.back().is_none_or(|last| last.update.dot.ts <= ts);
         let at =
             if in_order { queue.len() } else { queue.partition_point(|w| w.update.dot.ts <= ts) };
@@ -64,7 +64,7 @@ impl Pending {
 
     /// Removes an update, if it is there.
     pub(crate) fn remove(&mut self, dot: Dot) {
-        let Some(queue) = self.queues.get_mut(dot.site.index()) else { return };
+        let Some(queue) = self.queues.get_mut(dot.origin.index()) else { return };
         let before = queue.len();
         queue.retain(|waiting| waiting.update.dot != dot);
         self.len -= before - queue.len();
@@ -81,7 +81,7 @@ impl Pending {
             let mut not_within: SmallVec<[Waiting; 4]> = SmallVec::new();
             while let Some(waiting) = queue.pop_front() {
                 let dot = waiting.update.dot;
-                if dot.ts > vec[dot.site] {
+                if dot.ts > vec[dot.origin] {
                     queue.push_front(waiting);
                     break;
                 }
@@ -107,7 +107,7 @@ impl Pending {
         for queue in &self.queues {
             for waiting in queue {
                 let dot = waiting.update.dot;
-                if dot.ts > vec[dot.site] {
+                if dot.ts > vec[dot.origin] {
                     break;
                 }
                 if waiting.update.within(vec) {

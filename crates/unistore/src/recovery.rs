@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use solera_data::{Dot, Key};
 use solera_machine::PartitionId;
 use solera_membership::Members;
-use solera_time::{SiteId, Vector};
+use solera_time::{Origin, Vector};
 
 use crate::command::TxId;
 use crate::config::{Config, Rule};
@@ -124,7 +124,7 @@ impl Recovery {
                 for update in updates {
                     self.replica.worker.clock.observe(update.dot.ts);
                     if self.replica.worker.config.life > 0
-                        && update.dot.site == self.replica.worker.me
+                        && update.dot.origin == Origin::Site(self.replica.worker.me)
                     {
                         // Of this life, it is covered anyway.
                         self.replica.former_ceiling.join(&update.commit_vec());
@@ -172,7 +172,7 @@ impl Recovery {
             Record::Committed(tx, ts, eventual) => {
                 self.replica.participant.guarding.end(tx, true);
                 if let Some(prepared) = self.replica.participant.take(tx) {
-                    let dot = Dot { ts, site: self.replica.worker.me };
+                    let dot = Dot::of(self.replica.worker.me, ts);
                     let updates =
                         self.replica.by_partition(dot, prepared.snap_vec, prepared.writes);
                     for (partition, update) in updates {
@@ -234,7 +234,7 @@ impl Recovery {
         if again && replica.worker.config.protocol.has_strong() {
             // Others may finish what the run before had submitted.
             let until = self.promise.clock.later(replica.worker.config.timing.strong_timeout);
-            replica.former_ceiling.raise(SiteId::STRONG, until);
+            replica.former_ceiling.raise(Origin::Strong, until);
         }
         for partition in &replica.worker.partitions {
             // Nobody knows any more what of this was of transactions.
@@ -258,7 +258,7 @@ impl Recovery {
     ) -> Result<(), ForeignPartition> {
         let replica = &mut self.replica;
         let mut restoring = Restoring::Pending;
-        if update.dot.site == replica.worker.me {
+        if update.dot.origin == Origin::Site(replica.worker.me) {
             // The snapshot's remote entries were uniform, and the next ones must cover it.
             replica.worker.learn_uniform(&update.snap_vec);
             // Every snapshot from now on has the strong transactions that were visible, no more.
@@ -331,7 +331,7 @@ impl Recovery {
     fn promised(&mut self, promise: &Promise) {
         self.replica.worker.learn_uniform(&promise.uniform_vec);
         let strong = promise.uniform_vec.strong;
-        self.replica.worker.dissemination.view.uniform_vec.raise(SiteId::STRONG, strong);
+        self.replica.worker.dissemination.view.uniform_vec.raise(Origin::Strong, strong);
         self.promise.uniform_vec.join(&promise.uniform_vec);
         self.promise.starts = self.promise.starts.max(promise.starts);
         self.promise.floor.join(&promise.floor);

@@ -12,6 +12,7 @@ use solera_membership::{Change, MemberError, Members, Standing};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
 
 use crate::barriers::Barriers;
+use crate::by_origin::ByOrigin;
 use crate::checkpoint::Checkpoint;
 use crate::command::{Command, Response};
 use crate::config::{Config, Rule, StrongLimits};
@@ -25,7 +26,7 @@ use crate::keys::Held;
 use crate::lacking::Lacking;
 use crate::message::{Errand, Event, Input, Message, Output, SiteView, Subtree};
 use crate::participant::{Execute, Participant};
-use crate::partition::{Done, ORIGINS, Partition, Storing};
+use crate::partition::{Done, Partition, Storing};
 use crate::passing::{Passing, PassingUpdate};
 use crate::pasts::Pasts;
 use crate::record::{Part, Promise, Record};
@@ -73,7 +74,7 @@ pub struct Replica {
     /// Which owned partition's updates are sent first, modulo their number.
     pub(crate) first_to_send: usize,
     /// When the receiver of a gap last asked for it, per owned partition and origin.
-    pub(crate) gap_asked: Vec<Vec<Option<Monotonic>>>,
+    pub(crate) gap_asked: Vec<ByOrigin<Option<Monotonic>>>,
     /// What workers of other sites have told of their own histories.
     pub(crate) heard_of: HeardOf,
     /// Siblings that lack updates which they had stored.
@@ -119,7 +120,7 @@ impl Replica {
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
             first_to_send: 0,
-            gap_asked: vec![vec![None; ORIGINS]; partitions.len()],
+            gap_asked: vec![ByOrigin::default(); partitions.len()],
             heard_of: HeardOf::default(),
             lacking: Lacking::default(),
             promised: Promise {
@@ -298,7 +299,7 @@ impl Replica {
         let Done { result, dependency, stored } =
             self.worker.partitions[index].execute(key, op, &snap_vec, storing, passing, || {
                 clock.observe(snap_vec.max_entry());
-                Dot { ts: clock.tick(now.physical), site }
+                Dot::of(site, clock.tick(now.physical))
             });
         self.trace_snapshot(reply_to, &snap_vec, eventual);
         if let Some((dot, kept)) = stored {

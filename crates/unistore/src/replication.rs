@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use smallvec::smallvec;
 use solera_machine::{Address, Now, PartitionId};
 use solera_membership::{Gap, Members, Standing};
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::config::Rule;
 use crate::message::{Converged, Event, Message, Stretch, Subtree};
@@ -58,19 +58,19 @@ impl Replica {
                 }
                 let (budget, stretches) =
                     by_worker.entry(owner).or_insert_with(|| (TICK_BYTES, Vec::new()));
-                for origin in SiteId::all(topology.sites()) {
-                    if self.sends(dest, origin) {
-                        if again && origin != self.worker.me {
+                for origin in Origin::all(topology.sites()) {
+                    let (sends, own) = match origin {
+                        Origin::Site(site) => (self.sends(dest, site), site == self.worker.me),
+                        Origin::Strong => {
+                            (self.sends_strong(index, dest), self.leads_strong(index))
+                        }
+                    };
+                    if sends {
+                        if again && !own {
                             self.worker.partitions[index].forward_again(dest, origin);
                         }
                         stretches.extend(self.next_stretch(index, dest, origin, budget));
                     }
-                }
-                if self.sends_strong(index, dest) {
-                    if again && !self.leads_strong(index) {
-                        self.worker.partitions[index].forward_again(dest, SiteId::STRONG);
-                    }
-                    stretches.extend(self.next_stretch(index, dest, SiteId::STRONG, budget));
                 }
             }
             for (owner, (budget, stretches)) in by_worker {
@@ -90,15 +90,15 @@ impl Replica {
         }
     }
 
-    /// Whether this replica tells `dest` of the transactions of `origin`.
-    fn sends(&self, dest: SiteId, origin: SiteId) -> bool {
-        let forwards = || match self.worker.dissemination.members.standing(origin) {
-            Standing::Member => self.worker.detector.should_forward(dest, origin),
+    /// Whether this replica tells `dest` of the causal transactions of `site`.
+    fn sends(&self, dest: SiteId, site: SiteId) -> bool {
+        let forwards = || match self.worker.dissemination.members.standing(site) {
+            Standing::Member => self.worker.detector.should_forward(dest, site),
             Standing::Leaving => !self.worker.detector.suspects(dest),
             Standing::Gone | Standing::Joining => false,
         };
-        origin == self.worker.me
-            || (origin != dest && self.worker.config.keeps(Rule::Forwarding) && forwards())
+        site == self.worker.me
+            || (site != dest && self.worker.config.keeps(Rule::Forwarding) && forwards())
     }
 
     /// What comes next in the history of `origin` for `dest`: REPLICATE if there are updates, else
@@ -107,7 +107,7 @@ impl Replica {
         &mut self,
         index: usize,
         dest: SiteId,
-        origin: SiteId,
+        origin: Origin,
         budget: &mut usize,
     ) -> Option<Stretch> {
         let partition = &mut self.worker.partitions[index];
@@ -115,21 +115,24 @@ impl Replica {
         let sent = &mut partition.sent[dest.index()][origin];
         // What is forgotten here is stored everywhere. Who does not know it is no replica of this
         // history, and must not take what follows for all of it.
-        *sent = (*sent).max(reached).max(partition.committed[origin.index()].forgotten());
+        *sent = (*sent).max(reached).max(partition.committed[origin].forgotten());
         let prev = *sent;
         let known = partition.known_vec[origin];
         // Own heartbeats go out even when the clock stands still, having run ahead of the wall clock:
         // without them a receiver would not notice what it missed.
-        let own = origin == self.worker.me || origin == SiteId::STRONG;
+        let own = match origin {
+            Origin::Site(site) => site == self.worker.me,
+            Origin::Strong => true,
+        };
         if known < prev || (known == prev && !own) {
             return None;
         }
-        let history = &partition.committed[origin.index()];
+        let history = &partition.committed[origin];
         let (updates, all) = history.stretch(prev, known, STRETCH_LIMIT, budget);
         let known = if all { known } else { updates.last()?.dot.ts };
         *sent = known;
         let partition = partition.id;
-        if origin == SiteId::STRONG && all {
+        if origin == Origin::Strong && all {
             self.told_strong(index, dest);
         }
         Some(Stretch { partition, origin, prev, known, updates })
@@ -137,14 +140,14 @@ impl Replica {
 
     /// REPLICATE and HEARTBEAT (UniStore Alg. 2 l. 9–18).
     pub(crate) fn on_replicate(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
-        let own = stretches.iter().filter(|stretch| stretch.origin == from.site);
+        let own = stretches.iter().filter(|stretch| stretch.origin == Origin::Site(from.site));
         if let Some(told) = own.map(|stretch| stretch.known).max() {
             self.hear(from, told);
         }
         for stretch in stretches {
             if let Some(index) = self.worker.index_of(stretch.partition)
                 && self.worker.partitions[index].filled
-                && stretch.origin != self.worker.me
+                && stretch.origin != Origin::Site(self.worker.me)
                 && self.worker.is_origin(stretch.origin)
             {
                 self.on_stretch(now, from, index, stretch);
@@ -158,7 +161,7 @@ impl Replica {
     pub(crate) fn on_spread(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
         for stretch in stretches {
             if let Some(index) = self.worker.index_of(stretch.partition)
-                && stretch.origin == SiteId::STRONG
+                && stretch.origin == Origin::Strong
             {
                 self.on_stretch(now, from, index, stretch);
             } else {
@@ -170,20 +173,22 @@ impl Replica {
     fn on_stretch(&mut self, now: Now, from: Address, index: usize, stretch: Stretch) {
         let Stretch { origin, prev, known, updates, partition: id } = stretch;
         let already = self.worker.partitions[index].known_vec[origin];
-        if from.site != self.worker.me
-            && origin == SiteId::STRONG
-            && known > self.strong.service.horizon(now)
-        {
-            // It would move strong time there; as if it had been lost.
-            self.strong.from_the_future += 1;
-            return;
-        }
-        let leaving = origin != SiteId::STRONG
-            && self.worker.dissemination.members.standing(origin) == Standing::Leaving;
-        if leaving && !self.worker.partitions[index].agreed[from.site.index()] {
-            // Sent before the sender heard of it, perhaps by one that has forgotten it since.
-            self.worker.reach(rare::IGNORES_UNINFORMED);
-            return;
+        match origin {
+            Origin::Site(site)
+                if self.worker.dissemination.members.standing(site) == Standing::Leaving
+                    && !self.worker.partitions[index].agreed[from.site.index()] =>
+            {
+                // Sent before the sender heard of it, perhaps by one that has forgotten it since.
+                return self.worker.reach(rare::IGNORES_UNINFORMED);
+            }
+            Origin::Strong
+                if from.site != self.worker.me && known > self.strong.service.horizon(now) =>
+            {
+                // It would move strong time there; as if it had been lost.
+                self.strong.from_the_future += 1;
+                return;
+            }
+            Origin::Site(_) | Origin::Strong => {}
         }
         if prev > already {
             self.ask_for_gap(now, from, index, origin, already);
@@ -198,18 +203,21 @@ impl Replica {
             // UniStore Alg. 2 l. 11: another site may have forwarded it before.
             if update.dot.ts > already {
                 let dot = update.dot;
-                self.demand.want_stored(dot.site, dot.ts);
+                self.demand.want_stored(dot.origin, dot.ts);
                 if !update.eventual {
                     self.demand.want(&update.snap_vec);
                 }
                 self.worker.record(|| Record::Stored(smallvec![(id, update.clone())]));
-                if origin == SiteId::STRONG {
-                    self.strong.service.stored(group_of(id), &update.commit_vec());
-                    taken.push(update.clone());
-                    self.store_strong(index, update);
-                } else {
-                    self.worker.partitions[index].store(update);
-                    self.worker.trace(|| Event::Stored { partition: id, dot });
+                match origin {
+                    Origin::Site(_) => {
+                        self.worker.partitions[index].store(update);
+                        self.worker.trace(|| Event::Stored { partition: id, dot });
+                    }
+                    Origin::Strong => {
+                        self.strong.service.stored(group_of(id), &update.commit_vec());
+                        taken.push(update.clone());
+                        self.store_strong(index, update);
+                    }
                 }
             }
         }
@@ -220,12 +228,14 @@ impl Replica {
         if self.demand.lacks(origin, already) {
             self.demand.hurry();
         }
-        if origin == SiteId::STRONG {
-            self.spread(id, already, &taken, known);
-            self.certifying(now, |replica| replica.strong.service.known(now, group_of(id), known));
-            self.retry_parked(now);
-        } else {
-            self.keep_known(index, origin);
+        match origin {
+            Origin::Site(site) => self.keep_known(index, site),
+            Origin::Strong => {
+                self.spread(id, already, &taken, known);
+                let group = group_of(id);
+                self.certifying(now, |replica| replica.strong.service.known(now, group, known));
+                self.retry_parked(now);
+            }
         }
     }
 
@@ -245,10 +255,10 @@ impl Replica {
         now: Now,
         from: Address,
         index: usize,
-        origin: SiteId,
+        origin: Origin,
         known: Timestamp,
     ) {
-        let asked = &mut self.gap_asked[index][origin.index()];
+        let asked = &mut self.gap_asked[index][origin];
         if asked.is_none_or(|asked| now.monotonic.since(asked) >= GAP_INTERVAL) {
             *asked = Some(now.monotonic);
             let partition = self.worker.partitions[index].id;
@@ -262,7 +272,7 @@ impl Replica {
         &mut self,
         now: Now,
         from: Address,
-        (partition, origin, known): (PartitionId, SiteId, Timestamp),
+        (partition, origin, known): (PartitionId, Origin, Timestamp),
     ) {
         let site = from.site;
         if site == self.worker.me {
@@ -271,12 +281,12 @@ impl Replica {
         if let Some(index) = self.worker.index_of(partition)
             && self.worker.is_origin(origin)
         {
-            if known < self.worker.partitions[index].committed[origin.index()].forgotten() {
+            if known < self.worker.partitions[index].committed[origin].forgotten() {
                 // Every site stored it, or it would not be forgotten here. Nobody can send it again.
                 self.lacking.note(now, from);
                 self.worker.trace(|| Event::Lacks { worker: from, partition, origin, known });
             }
-            if origin == SiteId::STRONG {
+            if origin == Origin::Strong {
                 self.asked_for_strong(index, site);
             }
             self.demand.hurry();
@@ -418,12 +428,12 @@ impl Replica {
             let named = self.worker.partitions.iter().map(|p| p.latest_named(site, members));
             let mut ceiling = Vector::zero(self.worker.config.topology.sites());
             for partition in &self.worker.partitions {
-                for update in partition.committed[site.index()].iter() {
+                for update in partition.committed[site].iter() {
                     ceiling.join(&update.commit_vec());
                 }
             }
             let ceiling = self.latest_voted(&others).map(|voted| {
-                ceiling.raise(SiteId::STRONG, voted);
+                ceiling.raise(Origin::Strong, voted);
                 ceiling
             });
             Converged {
@@ -460,7 +470,7 @@ impl Replica {
             return;
         }
         if let Some(voted) = self.latest_voted(&self.worker.other_members()) {
-            self.former_ceiling.raise(SiteId::STRONG, voted);
+            self.former_ceiling.raise(Origin::Strong, voted);
             self.former_lives_covered = true;
         }
     }
@@ -472,7 +482,7 @@ impl Replica {
         let clock = self.worker.clock.read(now.physical);
         let future = self.worker.dissemination.view.uniform_vec.with(self.worker.me, clock);
         let mut ceiling = future;
-        ceiling.raise(SiteId::STRONG, self.strong.ceiling());
+        ceiling.raise(Origin::Strong, self.strong.ceiling());
         ceiling.join(&self.former_ceiling);
         let mut strong_clock = Timestamp::ZERO;
         let mut strong_folded = Timestamp::MAX;

@@ -8,7 +8,7 @@ use solera_certification::TransactionId;
 use solera_data::Key;
 use solera_machine::{Address, PartitionId};
 use solera_membership::Members;
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::command::CommandError;
 use crate::config::Rule;
@@ -175,7 +175,7 @@ impl<'a> Status<'a> {
         let me = self.replica.worker.me;
         let uniform_vec = self.replica.worker.dissemination.view.uniform_vec;
         // Strong transactions survive since they committed.
-        let survives = uniform_vec.with(SiteId::STRONG, Timestamp::MAX);
+        let survives = uniform_vec.with(Origin::Strong, Timestamp::MAX);
         let config = &self.replica.worker.config;
         let counts = |update: &&Arc<Update>| !update.eventual || config.keeps(Rule::EventualAtRisk);
         // Other sites show an eventual write once they store what it was executed on.
@@ -196,7 +196,7 @@ impl<'a> Status<'a> {
             // Where all that has arrived is uniform, only later ones can be at risk.
             let whole = survives.with(me, Timestamp::MAX).covers(&partition.arrived);
             let from = if whole { uniform_vec[me] } else { Timestamp::ZERO };
-            let history = &partition.committed[me.index()];
+            let history = &partition.committed[me];
             let at_risk = || history.after(from).filter(counts).filter(is_at_risk);
             times.extend(at_risk().map(|update| update.dot.ts));
             let writes = at_risk()
@@ -223,7 +223,7 @@ impl<'a> Status<'a> {
     /// Updates held because some site may still need them.
     pub fn unsettled_updates(&self) -> usize {
         let partitions = self.replica.worker.partitions.iter();
-        partitions.flat_map(|partition| &partition.committed).map(|log| log.len()).sum()
+        partitions.flat_map(|partition| partition.committed.values()).map(|log| log.len()).sum()
     }
 
     /// How many keys this worker holds. Cheap.

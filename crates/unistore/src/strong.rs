@@ -1,7 +1,7 @@
 //! Strong transactions: COMMIT_STRONG and DELIVER_UPDATES (Alg. 3), by the certification service.
 //!
 //! The service decides; this module submits what clients did, stores what the service delivers, and
-//! brings it to the siblings as the history of one more origin, [`SiteId::STRONG`]: the leader of a
+//! brings it to the siblings as the history of one more origin, [`Origin::Strong`]: the leader of a
 //! partition's group tells the others, and whoever is asked tells what it has.
 //!
 //! UNIFORM_BARRIER (Alg. 3 l. 2) is no step of its own: members acknowledge a vote when their site stores
@@ -21,7 +21,7 @@ use solera_data::{Dot, Key, Op, OpError, Outcome as Answer};
 use solera_levels::Level;
 use solera_machine::{Address, Now, PartitionId, RequestId};
 use solera_membership::Members;
-use solera_time::{Monotonic, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Origin, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, TxId};
 use crate::config::{Config, Protocol, Rule};
@@ -293,7 +293,7 @@ impl Replica {
     pub(crate) fn tell_stored(&mut self, now: Now, index: usize) {
         let partition = &self.worker.partitions[index];
         let group = group_of(partition.id);
-        for update in partition.committed[SiteId::STRONG.index()].iter() {
+        for update in partition.committed[Origin::Strong].iter() {
             self.strong.service.stored(group, &update.commit_vec());
         }
         self.strong.service.known(now, group, partition.known_vec.strong);
@@ -540,9 +540,9 @@ impl Replica {
                 self.strong.counts.committed += 1;
                 self.strong.ceiling = self.strong.ceiling.max(ts);
                 self.strong.service.follow(ts);
-                self.wait_for(&snap_vec.with(SiteId::STRONG, ts));
+                self.wait_for(&snap_vec.with(Origin::Strong, ts));
                 self.worker.trace(|| Event::Certified { tid, ts: Some(ts) });
-                let pasts = Pasts::causal(snap_vec.with(SiteId::STRONG, ts));
+                let pasts = Pasts::causal(snap_vec.with(Origin::Strong, ts));
                 if let Some(request) = request {
                     self.worker.reply(
                         request,
@@ -757,7 +757,7 @@ impl Replica {
             }
             let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
             let owner = self.worker.config.topology.owner(self.worker.me, id);
-            let origin = SiteId::STRONG;
+            let origin = Origin::Strong;
             let stretch = Stretch { partition: id, origin, prev, known, updates };
             by_worker.entry(owner).or_default().push(stretch);
         }
@@ -786,14 +786,14 @@ impl Replica {
             return;
         }
         let central = &self.worker.partitions[index];
-        let history = &central.committed[SiteId::STRONG.index()];
+        let history = &central.committed[Origin::Strong];
         let (has, mut budget) = (central.known_vec.strong, TICK_BYTES);
         let (updates, all) = history.stretch(known, has, STRETCH_LIMIT, &mut budget);
         // What is left out is asked for once more, when something new is spread.
         let upto = if all { Some(has) } else { updates.last().map(|u| u.dot.ts) };
         let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
         let (origin, owner) =
-            (SiteId::STRONG, self.worker.config.topology.owner(self.worker.me, id));
+            (Origin::Strong, self.worker.config.topology.owner(self.worker.me, id));
         if let Some(upto) = upto.filter(|upto| *upto > known) {
             let stretch = Stretch { partition: id, origin, prev: known, known: upto, updates };
             self.worker.send(owner, Message::Spread(vec![stretch]));
@@ -814,14 +814,14 @@ impl Replica {
         let prev = self.worker.partitions[index].known_vec.strong;
         let mut delivered = Vec::new();
         if !share.writes.is_empty() {
-            let dot = Dot { ts, site: SiteId::STRONG };
+            let dot = Dot::of(Origin::Strong, ts);
             let (snap_vec, writes) = (share.snap_vec, share.writes.clone());
             let update = Arc::new(Update { dot, snap_vec, writes, eventual: false });
             self.worker.record(|| Record::Stored(smallvec![(id, update.clone())]));
             self.store_strong(index, update.clone());
             delivered.push(update);
         }
-        self.worker.partitions[index].known_vec.raise(SiteId::STRONG, ts);
+        self.worker.partitions[index].known_vec.raise(Origin::Strong, ts);
         self.spread(id, prev, &delivered, ts);
         self.retry_parked(now);
     }
@@ -834,7 +834,7 @@ impl Replica {
             return;
         }
         let prev = self.worker.partitions[index].known_vec.strong;
-        self.worker.partitions[index].known_vec.raise(SiteId::STRONG, upto);
+        self.worker.partitions[index].known_vec.raise(Origin::Strong, upto);
         self.spread(PartitionId(group.0), prev, &[], upto);
         self.retry_parked(now);
     }
@@ -856,7 +856,7 @@ impl Replica {
         let known = self.worker.partitions[index].known_vec.strong;
         for site in self.worker.other_members() {
             let to = self.worker.config.topology.owner(site, partition);
-            self.worker.send(to, Message::Gap { partition, origin: SiteId::STRONG, known });
+            self.worker.send(to, Message::Gap { partition, origin: Origin::Strong, known });
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use solera_data::Dot;
 use solera_machine::{Address, Now, PartitionId, RarePath, Records, RequestId};
-use solera_time::{HybridClock, Monotonic, SiteId, Vector};
+use solera_time::{HybridClock, Monotonic, Origin, SiteId, Vector};
 
 use crate::command::Response;
 use crate::config::Config;
@@ -82,7 +82,7 @@ impl Worker {
     /// A new local timestamp, past everything in `snap_vec`, so that dots extend causality.
     pub(crate) fn new_dot(&mut self, now: Now, snap_vec: &Vector) -> Dot {
         self.clock.observe(snap_vec.max_entry());
-        Dot { ts: self.clock.tick(now.physical), site: self.me }
+        Dot::of(self.me, self.clock.tick(now.physical))
     }
 
     /// Raises `past`'s remote entries to those of a snapshot that was read.
@@ -178,8 +178,11 @@ impl Worker {
         if members.is_member(self.me) { others.collect() } else { Vec::new() }
     }
 
-    pub(crate) fn is_origin(&self, origin: SiteId) -> bool {
-        origin.index() < self.config.topology.sites() || origin == SiteId::STRONG
+    pub(crate) fn is_origin(&self, origin: Origin) -> bool {
+        match origin {
+            Origin::Site(site) => site.index() < self.config.topology.sites(),
+            Origin::Strong => true,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
-use solera_time::{Monotonic, Physical, SiteId, Vector};
+use solera_time::{Monotonic, Origin, Physical, SiteId, Vector};
 use solera_unistore::{
     Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, Response, Stretch,
 };
@@ -210,7 +210,7 @@ fn what_the_leader_tells_later_counts_once() {
         assert_eq!(world.read(owner, past), Some("3".into()), "it is here already");
         let comes = |(from, to, message): &&(Address, Address, Message)| {
             let brings =
-                |stretch: &Stretch| stretch.origin == SiteId::STRONG && !stretch.updates.is_empty();
+                |stretch: &Stretch| stretch.origin == Origin::Strong && !stretch.updates.is_empty();
             (from.site, *to) == (SiteId(0), owner)
                 && matches!(message, Message::Replicate(all) if all.iter().any(brings))
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
-use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Origin, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Command, Config, Input, Kind, Message, Output, Pasts, Replica, Response, Rule,
 };
@@ -335,7 +335,7 @@ fn a_past_from_the_future_is_asked_for_up_to_a_second_ahead() {
     };
     let past = nothing()
         .with(SiteId(1), Timestamp(u64::MAX / 2))
-        .with(SiteId::STRONG, Timestamp(u64::MAX / 2));
+        .with(Origin::Strong, Timestamp(u64::MAX / 2));
     let command = Command::Attach { pasts: Pasts::causal(past), timeout: None };
     replica.handle(now(0), Input::Client { request: RequestId(1), command });
     let mut asked = 0;
@@ -346,7 +346,7 @@ fn a_past_from_the_future_is_asked_for_up_to_a_second_ahead() {
                 asked += 1;
                 let latest =
                     Timestamp::from_physical(now(ms).physical).later(Duration::from_secs(1));
-                for origin in [SiteId(1), SiteId::STRONG] {
+                for origin in [Origin::Site(SiteId(1)), Origin::Strong] {
                     assert!(upto[origin] <= latest.later(Duration::from_millis(1)), "{upto:?}");
                 }
             }

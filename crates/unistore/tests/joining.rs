@@ -240,7 +240,7 @@ fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
         after += (seconds * 1e9) as u64;
         let mut now = stage.now();
         now.monotonic.0 += after;
-        let message = Message::Gap { partition: PartitionId(0), origin: A, known };
+        let message = Message::Gap { partition: PartitionId(0), origin: A.into(), known };
         stage.replica(A).handle(now, Input::Message { from: sibling, life: 0, message });
         stage.replica(A).take_lacking()
     };

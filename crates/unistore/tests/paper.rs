@@ -7,7 +7,7 @@ use std::time::Duration;
 use solera_data::{Key, Op, OpError, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
-use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Origin, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Command, CommandError, Config, Input, Kind, Message, Output, Pasts, Protocol, Replica,
     Response, Rule, Stretch, StrongLimit, StrongLimits, TxId,
@@ -780,18 +780,15 @@ fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(100, always);
     let timeout = Some(Duration::from_millis(200));
-    let mut strong = Vector::zero(3);
-    strong.strong = Timestamp::MAX;
-    for (forged, of) in
-        [(Vector::zero(3).with(SiteId(2), Timestamp::MAX), SiteId(2)), (strong, SiteId::STRONG)]
-    {
+    for of in [Origin::Site(SiteId(2)), Origin::Strong] {
+        let forged = Vector::zero(3).with(of, Timestamp::MAX);
         let attach = stage.ask(at(1, 0), Command::Attach { pasts: Pasts::causal(forged), timeout });
         stage.pass(300, always);
         let reply = stage.reply(attach);
-        let Response::Failed(CommandError::TimedOut { site, .. }) = reply else {
+        let Response::Failed(CommandError::TimedOut { origin, .. }) = reply else {
             panic!("{reply:?}")
         };
-        assert_eq!(*site, of, "what it waits for is named");
+        assert_eq!(*origin, of, "what it waits for is named");
     }
     let write = stage.execute(at(1, 0), Vector::zero(3), "k", set("v"));
     let clock = stage.now().physical;
@@ -863,7 +860,7 @@ fn strong_times_from_the_future_move_nobody() {
     let status = Body::Status { ballot, ceiling, upto, range, phases, oldest: Vec::new() };
     let stretch = Stretch {
         partition: PartitionId(0),
-        origin: SiteId::STRONG,
+        origin: Origin::Strong,
         prev: Timestamp::ZERO,
         known: Timestamp::MAX,
         updates: Vec::new(),

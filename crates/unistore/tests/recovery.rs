@@ -8,7 +8,7 @@ use solera_machine::{
     Address, DecodeError, Machine, Now, PartitionId, Records, RequestId, Topology,
 };
 use solera_membership::{Change, Gap, Members};
-use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_time::{Monotonic, Origin, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Checkpoint, Command, Config, Decision, Event, Input, Kind, Message, Output, Part, Pasts,
     Record, Recovery, Replica, Response, Stretch, TxId, Update, Write,
@@ -85,8 +85,14 @@ impl Host {
     }
 
     /// Hears up to where a site knows the history of `origin`, with these updates.
-    fn replicate(&mut self, from: SiteId, origin: SiteId, known: Timestamp, updates: &[Update]) {
-        let (partition, prev) = (PartitionId(0), Timestamp::ZERO);
+    fn replicate(
+        &mut self,
+        from: SiteId,
+        origin: impl Into<Origin>,
+        known: Timestamp,
+        updates: &[Update],
+    ) {
+        let (partition, origin, prev) = (PartitionId(0), origin.into(), Timestamp::ZERO);
         let updates = updates.iter().cloned().map(Arc::new).collect();
         let stretch = Stretch { partition, origin, prev, known, updates };
         self.hear(now(5, 1000), from, Message::Replicate(vec![stretch]));
@@ -175,7 +181,10 @@ fn told(outputs: Vec<Output>) -> impl Iterator<Item = Timestamp> {
         Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches),
         _ => None,
     });
-    stretches.flatten().filter(|stretch| stretch.origin == SiteId(0)).map(|stretch| stretch.known)
+    stretches
+        .flatten()
+        .filter(|stretch| stretch.origin == Origin::Site(SiteId(0)))
+        .map(|stretch| stretch.known)
 }
 
 /// Others refuse a replica of which they have heard times between these two.
@@ -438,7 +447,7 @@ fn at(wall_ms: u64) -> Timestamp {
 
 fn update_of(site: SiteId, ts: Timestamp, snap_vec: Vector, effect: Effect) -> Update {
     let writes = vec![Write { key: Key::from("k"), effect }];
-    Update { dot: Dot { ts, site }, snap_vec, writes, eventual: false }
+    Update { dot: Dot::of(site, ts), snap_vec, writes, eventual: false }
 }
 
 /// A removal of B arrives before the write of C that it has observed. A checkpoint begins between them and
@@ -496,7 +505,7 @@ fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_told() {
     let known_vecs = vec![(PartitionId(0), host.known_vec())];
     let (suspects, members, voted) = (Vec::new(), host.members(), Timestamp::ZERO);
     host.hear(now(11, 1011), B, Message::KnownVecGlobal { known_vecs, suspects, members, voted });
-    let (partition, origin, known) = (PartitionId(0), ME.site, Timestamp::ZERO);
+    let (partition, origin, known) = (PartitionId(0), ME.site.into(), Timestamp::ZERO);
     host.hear(now(12, 1012), B, Message::Gap { partition, origin, known });
     let sent = host.tick(now(30, 1030)).into_iter().find_map(|output| match output {
         Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches),
@@ -542,11 +551,11 @@ fn of_a_site_that_leaves_only_those_tell_who_know_that_it_leaves() {
 fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
     host.tick(now(1, 1000));
-    let dot = Dot { ts: at(700), site: SiteId::STRONG };
+    let dot = Dot::of(Origin::Strong, at(700));
     let snap_vec = Vector::zero(3).with(C, at(500));
     let write = Write { key: Key::from("k"), effect: Effect::default() };
     let update = Update { dot, snap_vec, writes: vec![write], eventual: false };
-    host.replicate(B, SiteId::STRONG, at(700), &[update]);
+    host.replicate(B, Origin::Strong, at(700), &[update]);
     host.remove_c();
     let members = host.members();
     host.b_listens_to(members.clone());
@@ -570,7 +579,7 @@ fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
     let tell = |host: &mut Host, from, partition, known, updates: &[Update]| {
         let updates = updates.iter().cloned().map(Arc::new).collect();
         let (partition, prev) = (PartitionId(partition), Timestamp::ZERO);
-        let stretch = Stretch { partition, origin: B, prev, known, updates };
+        let stretch = Stretch { partition, origin: B.into(), prev, known, updates };
         let message = Message::Replicate(vec![stretch]);
         host.handle(now(5, 1000), Input::Message { from, life: 0, message });
     };

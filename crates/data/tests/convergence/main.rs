@@ -71,7 +71,7 @@ proptest! {
         let mut seen = world.within(&observed);
         seen.sort_by_key(|transaction| transaction.dot);
         seen.iter().for_each(|t| state.apply(&t.effect, t.context()));
-        let dot = Dot { ts: Timestamp(observed.max_entry().0 + 1), site: SiteId(0) };
+        let dot = Dot::of(SiteId(0), Timestamp(observed.max_entry().0 + 1));
         if let Some(effect) = &own {
             state.apply(effect, Context { dot, observed: &observed });
         }
@@ -84,7 +84,7 @@ fn an_add_wins_over_a_removal_that_did_not_see_it() {
     let (mut one, mut two) = (State::new(), State::new());
     let zero = Vector::zero(2);
     let add = |state: &State, op| execute(&op, &View::new(state)).unwrap().1.unwrap();
-    let first = Dot { ts: Timestamp(1), site: SiteId(0) };
+    let first = Dot::of(SiteId(0), Timestamp(1));
     let added = add(&one, Op::SetAdd(vec!["x".into()]));
     let context = Context { dot: first, observed: &zero };
     one.apply(&added, context);
@@ -93,8 +93,8 @@ fn an_add_wins_over_a_removal_that_did_not_see_it() {
     let seen = zero.with(SiteId(0), Timestamp(1));
     let removed = add(&one, Op::SetRemove(vec!["x".into()]));
     let again = add(&two, Op::SetAdd(vec!["x".into()]));
-    let removal = Context { dot: Dot { ts: Timestamp(2), site: SiteId(0) }, observed: &seen };
-    let addition = Context { dot: Dot { ts: Timestamp(2), site: SiteId(1) }, observed: &seen };
+    let removal = Context { dot: Dot::of(SiteId(0), Timestamp(2)), observed: &seen };
+    let addition = Context { dot: Dot::of(SiteId(1), Timestamp(2)), observed: &seen };
     one.apply(&removed, removal);
     one.apply(&again, addition);
     two.apply(&again, addition);
@@ -109,7 +109,7 @@ fn an_add_wins_over_a_removal_that_did_not_see_it() {
 fn what_is_old_enough_but_unseen_survives_a_removal() {
     // The add is old enough for the snapshot's entry, but was not within the snapshot.
     let zero = Vector::zero(2);
-    let dot = Dot { ts: Timestamp(1), site: SiteId(1) };
+    let dot = Dot::of(SiteId(1), Timestamp(1));
     let mut state = State::new();
     let add = execute(&Op::SetAdd(vec!["x".into()]), &View::new(&state)).unwrap().1.unwrap();
     state.apply(&add, Context { dot, observed: &zero });
@@ -118,7 +118,7 @@ fn what_is_old_enough_but_unseen_survives_a_removal() {
     let view = View::with_pending(&empty, &[], &unseen);
     let set = execute(&Op::Set("v".into()), &view).unwrap().1.unwrap();
     let observed = zero.with(SiteId(1), Timestamp(5));
-    let later = Dot { ts: Timestamp(6), site: SiteId(0) };
+    let later = Dot::of(SiteId(0), Timestamp(6));
     state.apply(&set, Context { dot: later, observed: &observed });
     let members = execute(&Op::SetMembers, &View::new(&state)).unwrap().0;
     assert_eq!(members, Outcome::Members(vec!["x".into()]));

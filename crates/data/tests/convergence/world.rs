@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use solera_data::{Context, Dot, Effect, Op, OpError, Outcome, State, Value, View, execute};
-use solera_time::{SiteId, Timestamp, Vector};
+use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 /// A step of a random history.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl Transaction {
     }
 
     fn commit_vec(&self) -> Vector {
-        self.observed.with(self.dot.site, self.dot.ts)
+        self.observed.with(self.dot.origin, self.dot.ts)
     }
 
     /// Whether a snapshot contains the transaction.
@@ -108,7 +108,7 @@ impl World {
             .map(|transaction| (&transaction.effect, transaction.context()))
             .collect();
         let unseen: Vec<Dot> = all
-            .filter(|t| !t.is_within(snap) && t.dot.ts <= snap[t.dot.site])
+            .filter(|t| !t.is_within(snap) && t.dot.ts <= snap[t.dot.origin])
             .map(|transaction| transaction.dot)
             .collect();
         read(&View::with_pending(&self.sites[site].base, &pending, &unseen))
@@ -138,13 +138,13 @@ impl World {
         let Some(effect) = effect else { return };
         let id = SiteId(site as u8);
         let ts = Timestamp(observed.max_entry().max(self.sites[site].known[id]).0 + 1);
-        self.transactions.push(Transaction { dot: Dot { ts, site: id }, observed, ops, effect });
+        self.transactions.push(Transaction { dot: Dot::of(id, ts), observed, ops, effect });
         self.receive(site, self.transactions.len() - 1);
     }
 
     fn deliver(&mut self, at: usize, from: usize) -> bool {
-        let (known, origin) = (self.sites[at].known, SiteId(from as u8));
-        let of_origin = |t: &Transaction| t.dot.site == origin && t.dot.ts > known[origin];
+        let (known, origin) = (self.sites[at].known, Origin::Site(SiteId(from as u8)));
+        let of_origin = |t: &Transaction| t.dot.origin == origin && t.dot.ts > known[origin];
         match self.transactions.iter().position(of_origin) {
             Some(t) if at != from && known.covers(&self.transactions[t].observed) => {
                 self.receive(at, t);
@@ -157,7 +157,7 @@ impl World {
     fn receive(&mut self, at: usize, t: usize) {
         let (transaction, site) = (&self.transactions[t], &mut self.sites[at]);
         site.arrived.apply(&transaction.effect, transaction.context());
-        site.known.raise(transaction.dot.site, transaction.dot.ts);
+        site.known.raise(transaction.dot.origin, transaction.dot.ts);
         let before = |other: &usize| self.transactions[*other].dot < transaction.dot;
         let place = site.pending.partition_point(before);
         site.pending.insert(place, t);
@@ -180,7 +180,7 @@ impl World {
         for t in 0..self.transactions.len() {
             let commit_vec = self.transactions[t].commit_vec();
             let site = &self.sites[at];
-            let to_come = |t: &&Transaction| t.dot.ts > site.known[t.dot.site];
+            let to_come = |t: &&Transaction| t.dot.ts > site.known[t.dot.origin];
             let stable = self.sites.iter().all(|site| site.known.covers(&commit_vec))
                 && !site.pending.contains(&t)
                 && site.pending.iter().all(|t| self.transactions[*t].observed.covers(&commit_vec))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use solera_time::SiteId;
+use solera_time::Origin;
 use solera_unistore::{CommandError, StrongLimit};
 
 use super::Session;
@@ -42,7 +42,7 @@ impl<W: Context> Session<W> {
             CommandError::Unavailable { .. } | CommandError::NotHereYet => {
                 format!("UNAVAILABLE {error}")
             }
-            CommandError::TimedOut { site, behind } => self.told_late(*site, *behind),
+            CommandError::TimedOut { origin, behind } => self.told_late(*origin, *behind),
             CommandError::Lost { site, missing } => format!(
                 "LOST site {} failed or is cut off, and the last {} ms of its writes that the \
                  session or its token has seen are at no other site; go on without the token, or try \
@@ -55,18 +55,18 @@ impl<W: Context> Session<W> {
 
     /// A barrier or attach that did not succeed in time, because this site misses so much of another one's writes, or others
     /// of its own.
-    fn told_late(&self, site: SiteId, behind: Option<Duration>) -> String {
+    fn told_late(&self, origin: Origin, behind: Option<Duration>) -> String {
         let worker = &self.worker;
         let far = match behind {
             Some(behind) => format!("still {} ms behind", behind.as_millis().max(1)),
             None => "nothing is visible here yet of".to_owned(),
         };
-        let (missing, advice) = match site {
-            SiteId::STRONG => (
+        let (missing, advice) = match origin {
+            Origin::Strong => (
                 format!("{far} the strong transactions that the token has seen"),
                 "too few sites may be reached, try again",
             ),
-            site if site == worker.address().site => {
+            Origin::Site(site) if site == worker.address().site => {
                 let within = match behind {
                     Some(behind) => format!(", made within {} ms,", behind.as_millis().max(1)),
                     None => String::new(),
@@ -77,7 +77,7 @@ impl<W: Context> Session<W> {
                     "others may be cut off, try again",
                 )
             }
-            site => {
+            Origin::Site(site) => {
                 (format!("{far} site {}", worker.site_name(site)), "it may be cut off, try again")
             }
         };

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use solera_links::Run;
 use solera_machine::Address;
 use solera_site::Message;
-use solera_time::Timestamp;
+use solera_time::{Origin, Timestamp};
 
 use super::{Happening, World};
 use crate::scenario::MS;
@@ -91,7 +91,7 @@ impl World {
         let Message::UniStore(solera_unistore::Message::Replicate(stretches)) = message else {
             return;
         };
-        let own = stretches.iter().filter(|stretch| stretch.origin == from.site);
+        let own = stretches.iter().filter(|stretch| stretch.origin == Origin::Site(from.site));
         let Some(ts) = own.map(|stretch| stretch.known).max() else { return };
         let takes = self.replica(&to).is_some_and(|replica| {
             let status = replica.status();
