@@ -2,8 +2,6 @@
 
 /// A crate's folder, the parent of the modules (empty at the top), and the modules.
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
-    ("bench", "requests", &["count", "kind", "server", "session", "table"]),
-    ("bench", "virtual_cluster", &["cost", "step"]),
     ("certification", "", &["claim", "share"]),
     ("certification", "", &["following", "member"]),
     ("host", "", &["driver", "gate"]),
