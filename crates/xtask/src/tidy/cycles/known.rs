@@ -2,8 +2,6 @@
 
 /// A crate's folder, the parent of the modules (empty at the top), and the modules.
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
-    ("certification", "", &["claim", "share"]),
-    ("certification", "", &["following", "member"]),
     ("host", "", &["driver", "gate"]),
     ("journal", "", &["error", "header", "record"]),
     ("journal", "", &["journal", "recovery", "snapshot", "writer"]),
