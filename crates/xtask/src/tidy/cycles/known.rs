@@ -2,7 +2,6 @@
 
 /// A crate's folder, the parent of the modules (empty at the top), and the modules.
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
-    ("host", "", &["driver", "gate"]),
     ("journal", "", &["error", "header", "record"]),
     ("journal", "", &["journal", "recovery", "snapshot", "writer"]),
     ("language", "", &["check", "flow"]),
