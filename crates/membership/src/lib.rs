@@ -9,6 +9,8 @@
 
 mod change;
 mod members;
+mod standing;
 
 pub use change::{Change, MemberError};
-pub use members::{Gap, Members, Standing};
+pub use members::{Gap, Members};
+pub use standing::Standing;

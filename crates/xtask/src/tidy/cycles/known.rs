@@ -7,7 +7,6 @@ pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
     ("language", "", &["check", "flow"]),
     ("language", "check", &["exits", "lower"]),
     ("program", "run", &["arithmetic", "builtins"]),
-    ("membership", "", &["change", "members"]),
     (
         "mixt",
         "",
