@@ -4,7 +4,6 @@
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
     ("language", "", &["check", "flow"]),
     ("language", "check", &["exits", "lower"]),
-    ("program", "run", &["arithmetic", "builtins"]),
     (
         "mixt",
         "",
