@@ -2,8 +2,6 @@
 
 /// A crate's folder, the parent of the modules (empty at the top), and the modules.
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
-    ("language", "", &["check", "flow"]),
-    ("language", "check", &["exits", "lower"]),
     (
         "mixt",
         "",
