@@ -3,15 +3,6 @@
 /// A crate's folder, the parent of the modules (empty at the top), and the modules.
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
     (
-        "mixt",
-        "",
-        &[
-            "binding", "group", "job", "outcome", "plan", "record", "rights", "shipment", "sight",
-            "store", "witness",
-        ],
-    ),
-    ("mixt", "", &["collect", "recovery"]),
-    (
         "postgres",
         "",
         &[
