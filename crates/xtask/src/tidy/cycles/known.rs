@@ -2,14 +2,6 @@
 
 /// A crate's folder, the parent of the modules (empty at the top), and the modules.
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
-    (
-        "postgres",
-        "",
-        &[
-            "builder", "custom", "failure", "link", "names", "objects", "postgres", "schema",
-            "session", "tls",
-        ],
-    ),
     ("primary", "", &["checkpoint", "following", "home", "machine", "requests"]),
     ("primary", "", &["command", "history"]),
     ("sim", "", &["ambush", "disk_faults", "faults", "outage", "scenario", "storage", "world"]),
