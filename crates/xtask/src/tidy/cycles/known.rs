@@ -4,9 +4,6 @@
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
     ("primary", "", &["checkpoint", "following", "home", "machine", "requests"]),
     ("primary", "", &["command", "history"]),
-    ("sim", "", &["ambush", "disk_faults", "faults", "outage", "scenario", "storage", "world"]),
-    ("sim", "", &["client", "spaces"]),
-    ("sim", "world", &["frame_ledger", "links"]),
     (
         "unistore",
         "",
