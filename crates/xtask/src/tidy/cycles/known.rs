@@ -2,8 +2,6 @@
 
 /// A crate's folder, the parent of the modules (empty at the top), and the modules.
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
-    ("primary", "", &["checkpoint", "following", "home", "machine", "requests"]),
-    ("primary", "", &["command", "history"]),
     (
         "unistore",
         "",
