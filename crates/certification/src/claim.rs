@@ -1,4 +1,4 @@
-//! What an abort leaves behind, so that the next attempt goes better.
+//! What a transaction shows that was aborted before, so that the next attempt goes better.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,21 +6,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use solera_data::Key;
-use solera_time::{Timestamp, Vector};
+use solera_time::Timestamp;
 
 use crate::ids::TransactionId;
 use crate::share::Share;
-
-/// What was in the way of a transaction that aborted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Obstacle {
-    /// A key on which it conflicted, if that is known.
-    pub key: Option<Key>,
-    /// A snapshot that does not cover this has not seen all that was in the way, and is in vain. Of what is
-    /// not decided yet it holds the strong timestamp that the group proposes: a partition that is complete
-    /// up to there has it, or it aborted, unless another group proposes a later one.
-    pub past: Vector,
-}
 
 /// What a transaction that was aborted before shows, to go before those that were not.
 ///

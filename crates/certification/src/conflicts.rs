@@ -6,9 +6,8 @@ use smallvec::SmallVec;
 use solera_data::Key;
 use solera_time::{Timestamp, Vector};
 
-use crate::claim::Obstacle;
 use crate::ids::TransactionId;
-use crate::share::{Access, Kind, Share};
+use crate::share::{Access, Kind, Obstacle, Share};
 
 /// The keys of a group's transactions that others may conflict with.
 #[derive(Debug)]

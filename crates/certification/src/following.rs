@@ -7,10 +7,9 @@ use solera_time::Timestamp;
 
 use crate::ahead::Ahead;
 use crate::entry::{Entry, Phase};
-use crate::ids::{Ballot, TransactionId};
+use crate::ids::TransactionId;
 use crate::kept::Kept;
-use crate::member::{Candidate, Member, Role};
-use crate::message::{Body, Output};
+use crate::message::Output;
 use crate::rare;
 use crate::share::Vote;
 use crate::step::Step;
@@ -20,48 +19,6 @@ use crate::step::Step;
 pub(crate) struct Follower {
     /// What it may deliver before its leader does.
     ahead: Ahead,
-}
-
-impl<W: Clone> Member<W> {
-    /// The follower, if a leader's message is of the term that it follows, with the state that the term began with.
-    pub(crate) fn follows(
-        &mut self,
-        step: &mut Step<'_, W>,
-        from: Address,
-        ballot: Ballot,
-    ) -> Option<(&mut Follower, &mut Kept<W>)> {
-        let promised = self.kept.election.ballot();
-        if ballot < promised {
-            step.counts.ignored += 1;
-            self.kept.refuse(step, from);
-            return None;
-        }
-        if ballot.leader == step.me() {
-            step.counts.ignored += 1;
-            return None;
-        }
-        self.kept.election.hear(step.now.monotonic);
-        let canvasses = matches!(
-            &self.role, Role::Candidate(Candidate { candidacy, .. }) if candidacy.canvasses()
-        );
-        if ballot > promised || canvasses {
-            self.follow();
-        }
-        let Member { kept, role } = self;
-        kept.promise(step, ballot);
-        kept.name_leader(step, ballot);
-        if ballot > kept.state.accepted_in {
-            step.reach(rare::NEEDS_STATE);
-            step.send(from, kept.group, Body::NeedState { ballot });
-            return None;
-        }
-        let Role::Follower(follower) = role else {
-            unreachable!(
-                "a member that leads, or asks for promises, has promised a term of its own"
-            )
-        };
-        Some((follower, kept))
-    }
 }
 
 impl Follower {

@@ -51,12 +51,12 @@ mod share;
 mod step;
 mod succession;
 
-pub use claim::{Claim, Obstacle};
+pub use claim::Claim;
 pub use config::{Config, Rule, Timing};
 pub use entry::{Entry, Phase, State};
 pub use ids::{Ballot, GroupId, NoTransactionId, Serial, TransactionId};
 pub use message::{Body, Message, Output, Record};
 pub use rare::ALL as RARE_PATHS;
 pub use service::{MAX_WORKERS, Service};
-pub use share::{Access, Kind, Outcome, Share, Vote};
+pub use share::{Access, Kind, Obstacle, Outcome, Share, Vote};
 pub use step::Counts;

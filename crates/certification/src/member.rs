@@ -13,6 +13,7 @@ use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::kept::Kept;
 use crate::leading::{Asked, Leader, Reported};
 use crate::message::Body;
+use crate::rare;
 use crate::share::Outcome;
 use crate::step::Step;
 
@@ -72,6 +73,46 @@ impl<W: Clone> Member<W> {
     pub(crate) fn follow(&mut self) {
         let follower = self.take_follower();
         self.role = Role::Follower(follower);
+    }
+
+    /// The follower, if a leader's message is of the term that it follows, with the state that the term began with.
+    pub(crate) fn follows(
+        &mut self,
+        step: &mut Step<'_, W>,
+        from: Address,
+        ballot: Ballot,
+    ) -> Option<(&mut Follower, &mut Kept<W>)> {
+        let promised = self.kept.election.ballot();
+        if ballot < promised {
+            step.counts.ignored += 1;
+            self.kept.refuse(step, from);
+            return None;
+        }
+        if ballot.leader == step.me() {
+            step.counts.ignored += 1;
+            return None;
+        }
+        self.kept.election.hear(step.now.monotonic);
+        let canvasses = matches!(
+            &self.role, Role::Candidate(Candidate { candidacy, .. }) if candidacy.canvasses()
+        );
+        if ballot > promised || canvasses {
+            self.follow();
+        }
+        let Member { kept, role } = self;
+        kept.promise(step, ballot);
+        kept.name_leader(step, ballot);
+        if ballot > kept.state.accepted_in {
+            step.reach(rare::NEEDS_STATE);
+            step.send(from, kept.group, Body::NeedState { ballot });
+            return None;
+        }
+        let Role::Follower(follower) = role else {
+            unreachable!(
+                "a member that leads, or asks for promises, has promised a term of its own"
+            )
+        };
+        Some((follower, kept))
     }
 
     /// What it knows as a follower, for its next role.

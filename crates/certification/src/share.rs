@@ -4,8 +4,6 @@ use serde::{Deserialize, Serialize};
 use solera_data::Key;
 use solera_time::{Timestamp, Vector};
 
-use crate::claim::Obstacle;
-
 /// A kind of operation, and the kinds it conflicts with (the paper's `⋈`).
 ///
 /// The submitter knows which kinds of operations conflict in a key's space and says so here, so that
@@ -76,6 +74,17 @@ impl<W> Share<W> {
         commit_vec.strong = ts;
         commit_vec
     }
+}
+
+/// What was in the way of a transaction that aborted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obstacle {
+    /// A key on which it conflicted, if that is known.
+    pub key: Option<Key>,
+    /// A snapshot that does not cover this has not seen all that was in the way, and is in vain. Of what is
+    /// not decided yet it holds the strong timestamp that the group proposes: a partition that is complete
+    /// up to there has it, or it aborted, unless another group proposes a later one.
+    pub past: Vector,
 }
 
 /// What a group thinks of a transaction.

@@ -6,8 +6,8 @@ use solera_journal::{Error, Event, Lsn};
 use solera_machine::{Machine, Output, OutputOf, Records};
 
 use crate::checkpoint::Checkpoints;
-use crate::driver::{Options, Rule};
 use crate::log::Log;
+use crate::options::{Options, Rule};
 
 /// Where nothing waits for it, so much is handed to the disk at once.
 const SUBMIT_BYTES: usize = 256 << 10;

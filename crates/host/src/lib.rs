@@ -24,9 +24,11 @@ mod driver;
 mod gate;
 mod log;
 mod open;
+mod options;
 mod virtual_log;
 
-pub use driver::{Driver, Options, Rule};
+pub use driver::Driver;
 pub use log::{Log, NoLog, Snapshot};
 pub use open::open;
+pub use options::{Options, Rule};
 pub use virtual_log::VirtualLog;

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 
-use crate::header::{Identity, VERSION};
-use crate::record::{Lsn, MAX_RECORD_BYTES};
+use crate::format::{MAX_RECORD_BYTES, VERSION};
+use crate::identity::Identity;
+use crate::lsn::Lsn;
 
 /// Why a journal could not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,6 +188,11 @@ impl Error {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::DiskFull { doing, file },
             kind => Error::Io { doing, file, kind, reason: error.to_string() },
         }
+    }
+
+    /// What the reader of a record says that could not read it.
+    pub(crate) fn refused(file: &str, offset: u64, reason: String) -> Error {
+        Error::Refused { file: file.to_owned(), offset, reason }
     }
 
     /// Whether the cause is a lack of space, which someone can mend without losing anything.

@@ -1,56 +1,22 @@
 //! The first sector of every file: what it is, whose, and which.
 
-use std::fmt;
-
 use crate::disk::DiskFile;
 use crate::error::{Damage, Error, Fault};
+use crate::format::{MAX_NUMBER, VERSION};
+use crate::identity::Identity;
 use crate::record::{u32_at, u64_at};
 
-/// The version of the format. Another one is refused.
-pub(crate) const VERSION: u32 = 1;
 /// A header fills a sector, so that no write of a record can tear it.
 pub(crate) const HEADER_BYTES: usize = 512;
-
-/// The highest number of a record or a segment that is taken for one.
-pub(crate) const MAX_NUMBER: u64 = 1 << 62;
 
 const CHECKSUM: std::ops::Range<usize> = 12..16;
 const IDENTITY_AT: usize = 48;
 
-/// Whose journal it is: cluster, node, worker, in any form. A journal opens for its own identity alone.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Identity(Vec<u8>);
-
 impl Identity {
-    /// The longest identity.
-    pub const MAX_BYTES: usize = 64;
-
     /// An identity of at most [`Identity::MAX_BYTES`]; otherwise [`Error::IdentityTooLong`].
     pub fn new(bytes: &[u8]) -> Result<Identity, Error> {
         let fits = bytes.len() <= Self::MAX_BYTES;
         fits.then(|| Identity(bytes.to_vec())).ok_or(Error::IdentityTooLong { bytes: bytes.len() })
-    }
-
-    /// The bytes that it was made of.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Goes into the checksum of each record: one of another journal does not pass for one of this.
-    pub(crate) fn seed(&self) -> u32 {
-        crc32c::crc32c(&self.0)
-    }
-}
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}'", self.0.escape_ascii())
-    }
-}
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

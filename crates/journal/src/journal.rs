@@ -2,28 +2,12 @@
 
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::header::Identity;
-use crate::record::{Encoder, Lsn};
+use crate::lsn::Lsn;
+use crate::options::Options;
+use crate::record::Encoder;
 use crate::recovery::{self, Entry, Recovered};
 use crate::snapshot::{SnapshotWriter, WrittenSnapshot};
 use crate::writer::Writer;
-
-/// How a journal is opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Whose journal it is. A journal of someone else is refused.
-    pub identity: Identity,
-    /// The size of new segments in bytes; 64 MiB. A longer record gets a longer segment. The disk
-    /// holds at least two segments, and those that no snapshot stands for yet.
-    pub segment_bytes: u64,
-}
-
-impl Options {
-    /// The usual options.
-    pub fn new(identity: Identity) -> Options {
-        Options { identity, segment_bytes: 64 << 20 }
-    }
-}
 
 /// A journal that does each step when it is told to.
 ///

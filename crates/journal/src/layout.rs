@@ -2,8 +2,8 @@
 
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::header::MAX_NUMBER;
-use crate::record::Lsn;
+use crate::format::MAX_NUMBER;
+use crate::lsn::Lsn;
 
 /// Held by whoever has the journal open.
 pub(crate) const LOCK: &str = "lock";

@@ -33,9 +33,13 @@
 
 mod disk;
 mod error;
+mod format;
 mod header;
+mod identity;
 mod journal;
 mod layout;
+mod lsn;
+mod options;
 mod reader;
 mod record;
 mod recovery;
@@ -50,9 +54,11 @@ mod writer;
 
 pub use disk::{Disk, DiskFile, RealDisk, RealFile};
 pub use error::{Damage, Error, Fault};
-pub use header::Identity;
-pub use journal::{Journal, Options};
-pub use record::{Lsn, MAX_RECORD_BYTES};
+pub use format::MAX_RECORD_BYTES;
+pub use identity::Identity;
+pub use journal::Journal;
+pub use lsn::Lsn;
+pub use options::Options;
 pub use recovery::{Entry, Recovered, TornTail, remove_unfinished};
 pub use repair::{Repair, must_be_repaired, repair};
 pub use sim_disk::{FaultyCall, SimDisk, SimFile, SimLock};

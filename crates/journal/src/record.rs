@@ -3,12 +3,8 @@
 //! Segments and snapshots hold the same frames: records, numbered without gaps, and marks. A mark in a
 //! segment says that all before it was synced before it was written; one ends each snapshot.
 
-use std::fmt;
-
 use crate::error::Error;
-
-/// The longest record, in bytes.
-pub const MAX_RECORD_BYTES: usize = 1 << 30;
+use crate::format::MAX_RECORD_BYTES;
 
 /// Checksum, length, number.
 pub(crate) const FRAME_HEADER: usize = 4 + 4 + 8;
@@ -18,28 +14,6 @@ pub(crate) const MARK_BYTES: usize = FRAME_HEADER + 8;
 pub(crate) const ALIGNMENT: usize = 8;
 /// Stands in a mark where a record has its length.
 pub(crate) const MARK_LENGTH: u32 = u32::MAX;
-
-/// A record's number in its journal: the first is 1, and there are no gaps. 0 is "no record yet".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Lsn(pub u64);
-
-impl Lsn {
-    /// The number after this one.
-    pub fn next(self) -> Lsn {
-        Lsn(self.0 + 1)
-    }
-
-    /// The number before this one. Panics for 0.
-    pub(crate) fn before(self) -> Lsn {
-        Lsn(self.0.checked_sub(1).expect("records are numbered from 1"))
-    }
-}
-
-impl fmt::Display for Lsn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// The bytes that a record takes in a file.
 pub(crate) fn frame_bytes(record: usize) -> usize {

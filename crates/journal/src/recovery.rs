@@ -11,11 +11,13 @@ use std::fmt;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Fault};
-use crate::header::{HEADER_BYTES, Header, Identity, Kind, damaged};
-use crate::journal::Options;
+use crate::header::{HEADER_BYTES, Header, Kind, damaged};
+use crate::identity::Identity;
 use crate::layout::{DIRECTORY, LOCK, Listing, SPARE, segment_name};
+use crate::lsn::Lsn;
+use crate::options::Options;
 use crate::reader::{Frame, Reader};
-use crate::record::{Lsn, MARK_BYTES, mark};
+use crate::record::{MARK_BYTES, mark};
 use crate::segment::{Spare, segment_header, segment_size};
 use crate::snapshot::read_snapshot;
 use crate::writer::{Current, SegmentRef, Start, Writer};
@@ -74,18 +76,6 @@ impl fmt::Display for TornTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TornTail { file, offset, bytes } = self;
         write!(f, "cut {bytes} bytes off {file} at byte {offset}: a write that a crash interrupted")
-    }
-}
-
-/// A record that whoever replays could not read.
-pub(crate) struct Refusal {
-    pub(crate) at: u64,
-    pub(crate) reason: String,
-}
-
-impl Refusal {
-    pub(crate) fn in_file(self, file: &str) -> Error {
-        Error::Refused { file: file.to_owned(), offset: self.at, reason: self.reason }
     }
 }
 
@@ -209,7 +199,7 @@ impl<F: DiskFile> Segment<F> {
             match reader.next()? {
                 Frame::Record { number, at, payload } => {
                     is_marked = false;
-                    let refusal = |reason| Refusal { at, reason }.in_file(&self.name);
+                    let refusal = |reason| Error::refused(&self.name, at, reason);
                     show(Lsn(number), payload).map_err(refusal)?;
                 }
                 Frame::Mark { at } => (unsure_from, is_marked) = (at, true),

@@ -2,9 +2,9 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
-use crate::header::Identity;
+use crate::identity::Identity;
 use crate::layout::{DIRECTORY, Listing, snapshot_name};
-use crate::record::Lsn;
+use crate::lsn::Lsn;
 use crate::recovery::{Gathered, Segment, Walk, gather, lock, make_segment, until};
 use crate::snapshot::read_snapshot;
 use crate::tools::{Report, inspect};

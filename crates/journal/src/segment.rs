@@ -2,7 +2,8 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
-use crate::header::{HEADER_BYTES, Header, Identity, Kind};
+use crate::header::{HEADER_BYTES, Header, Kind};
+use crate::identity::Identity;
 use crate::layout::{DIRECTORY, SPARE, segment_name};
 use crate::record::{ALIGNMENT, MARK_BYTES};
 

@@ -5,11 +5,12 @@
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Fault};
-use crate::header::{Header, Identity, Kind, damaged};
+use crate::header::{Header, Kind, damaged};
+use crate::identity::Identity;
 use crate::layout::{snapshot_name, temporary_snapshot_name};
+use crate::lsn::Lsn;
 use crate::reader::{Frame, Reader};
-use crate::record::{Encoder, Lsn, mark, seal};
-use crate::recovery::Refusal;
+use crate::record::{Encoder, mark, seal};
 
 /// How much is collected before it is written.
 const WRITE_BYTES: usize = 256 << 10;
@@ -172,7 +173,7 @@ pub(crate) fn read_snapshot<D: Disk>(
     loop {
         match reader.next()? {
             Frame::Record { at, payload, .. } => {
-                show(payload).map_err(|reason| Refusal { at, reason }.in_file(name))?;
+                show(payload).map_err(|reason| Error::refused(name, at, reason))?;
             }
             Frame::Mark { .. } => break,
             Frame::Bad(fault) => return Err(reader.damage(fault)),

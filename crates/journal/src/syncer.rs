@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::disk::Disk;
 use crate::error::Error;
-use crate::header::Identity;
+use crate::identity::Identity;
 use crate::journal::Journal;
-use crate::record::{Batch, Encoder, Lsn};
+use crate::lsn::Lsn;
+use crate::record::{Batch, Encoder};
 use crate::snapshot::{SnapshotFile, WrittenSnapshot, snapshot_header};
 use crate::stats::{Counters, Stats};
 use crate::writer::Writer;

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
-use crate::header::{HEADER_BYTES, Identity};
-use crate::journal::Options;
+use crate::header::HEADER_BYTES;
+use crate::identity::Identity;
 use crate::layout::{DIRECTORY, SPARE, segment_name, snapshot_name};
-use crate::record::{Batch, Lsn, MARK_BYTES, first_frame, fitting, mark, seal};
+use crate::lsn::Lsn;
+use crate::options::Options;
+use crate::record::{Batch, MARK_BYTES, first_frame, fitting, mark, seal};
 use crate::segment::{Spare, segment_header, segment_size};
 use crate::snapshot::WrittenSnapshot;
 

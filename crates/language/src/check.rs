@@ -4,6 +4,7 @@ mod calls;
 mod declarations;
 mod exits;
 mod expressions;
+mod leaving;
 mod lower;
 mod operators;
 mod places;

@@ -10,7 +10,7 @@ mod order;
 mod risk;
 mod table;
 
-pub use risk::{Risk, functions as risks};
+pub use risk::functions as risks;
 pub use table::Slot;
 pub(crate) use table::{Entry, Table};
 

@@ -12,5 +12,6 @@ pub mod explain;
 pub mod flat;
 pub mod flow;
 pub mod render;
+pub mod risk;
 pub mod split;
 pub mod syntax;

@@ -1,45 +1,16 @@
-//! Who a node is, and whether another one belongs to it.
+//! Who a node is, and whether another one belongs to its cluster.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use solera_machine::{NodeId, Protocol};
+use solera_machine::NodeId;
 
 use crate::admission::{Origin, Run};
+use crate::identity::{Identity, Speaks, WITH_THE_SITES};
 use crate::refusal::Refusal;
 
-/// The setting of [`Identity::agreed`] that may differ while the lists of sites do.
-pub const WITH_THE_SITES: &str = "f";
 /// Settings longer than this are compared by their hash.
 const LONG_SETTING: usize = 1024;
-
-/// What a node takes its cluster for, as its configuration describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The cluster's name.
-    pub cluster: String,
-    /// The cluster's identifier.
-    pub id: u64,
-    /// The sites, each with how many workers its nodes have.
-    pub sites: Vec<(String, Vec<u8>)>,
-    /// What else all nodes must agree on: `(what, how)`.
-    pub agreed: Vec<(String, String)>,
-    /// The protocols that the node runs.
-    pub speaks: Vec<Speaks>,
-}
-
-impl Identity {
-    /// How people call a node.
-    pub fn name_of(&self, node: NodeId) -> String {
-        let site = self.sites.get(node.site.index()).map_or("?", |(name, _)| name);
-        format!("node {} of site {site}", u16::from(node.node) + 1)
-    }
-
-    fn has(&self, node: NodeId) -> bool {
-        let site = self.sites.get(node.site.index());
-        site.is_some_and(|(_, nodes)| usize::from(node.node) < nodes.len())
-    }
-}
 
 /// Who a node is, and what it believes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,44 +45,6 @@ pub struct Card {
     pub clock_us: u64,
     /// In a welcome: the last numbered frame that arrived from the caller's incarnation.
     pub received: u64,
-}
-
-/// A protocol that a node runs, and the versions of its messages that it understands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Speaks {
-    /// The protocol's number.
-    pub protocol: u8,
-    /// Its name.
-    pub name: String,
-    /// The oldest version.
-    pub oldest: u8,
-    /// The newest version.
-    pub newest: u8,
-}
-
-impl Speaks {
-    /// Of a protocol that this build has.
-    pub fn of(protocol: &Protocol) -> Speaks {
-        Speaks {
-            protocol: protocol.number,
-            name: protocol.name.to_owned(),
-            oldest: protocol.oldest_messages,
-            newest: protocol.messages,
-        }
-    }
-
-    /// The version in which two nodes talk: the newest that both understand.
-    pub fn common(&self, other: &Speaks) -> Option<u8> {
-        let newest = self.newest.min(other.newest);
-        (newest >= self.oldest.max(other.oldest)).then_some(newest)
-    }
-
-    fn versions(&self) -> String {
-        match self.oldest == self.newest {
-            true => format!("version {}", self.newest),
-            false => format!("versions {} to {}", self.oldest, self.newest),
-        }
-    }
 }
 
 impl Card {
@@ -298,28 +231,4 @@ fn unknown_protocol(caller: &Card, called: &Card) -> Option<(String, String, Str
         let what = || format!("messages of protocol {protocol} ({name})");
         common.is_none().then(|| (what(), versions(one), versions(other)))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_talk_in_the_newest_version_that_both_understand() {
-        for (one, other, common) in [
-            ((1, 1), (1, 1), Some(1)),
-            ((1, 3), (2, 5), Some(3)),
-            ((2, 5), (1, 3), Some(3)),
-            ((1, 2), (3, 4), None),
-            ((3, 4), (1, 2), None),
-        ] {
-            let of = |(oldest, newest)| Speaks {
-                protocol: 1,
-                name: "UniStore".to_owned(),
-                oldest,
-                newest,
-            };
-            assert_eq!(of(one).common(&of(other)), common, "{one:?} {other:?}");
-        }
-    }
 }

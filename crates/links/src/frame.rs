@@ -6,6 +6,8 @@ use std::fmt;
 
 use solera_machine::Foreign;
 
+/// The version of all that nodes say to one another.
+pub(crate) const VERSION: u16 = 10;
 /// Length, checksum, kind and number.
 pub(crate) const HEADER: usize = 4 + 4 + 1 + 8;
 /// The longest frame that is read. The largest value a client can send fits.

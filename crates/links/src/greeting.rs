@@ -1,11 +1,10 @@
 //! What two nodes say first to one another; `docs/formats/wire.md` draws the bytes.
 
 use crate::card::Card;
+use crate::frame::VERSION;
 use crate::refusal::Refusal;
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
-/// The version of all that nodes say to one another.
-pub(crate) const VERSION: u16 = 10;
 /// Magic, version, kind, length and checksum: the same in every version.
 pub const HEAD: usize = 8 + 2 + 1 + 4 + 4;
 /// The longest greeting that is read.
@@ -86,13 +85,27 @@ impl Greeting {
     }
 }
 
+impl Refusal {
+    /// What a called node answers that refuses its caller, in words that may be shortened.
+    pub fn answer(&self, words: String) -> Greeting {
+        match self {
+            Refusal::Removed(_)
+            | Refusal::OtherData(..)
+            | Refusal::OlderCopy(..)
+            | Refusal::Forgetful(..) => Greeting::Farewell(words),
+            Refusal::Taken => Greeting::NotNow(words),
+            _ => Greeting::Refusal(words),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use solera_machine::NodeId;
     use solera_time::SiteId;
 
     use super::*;
-    use crate::card::Identity;
+    use crate::identity::Identity;
 
     fn card() -> Card {
         let [from, to] = [0, 1].map(|site| NodeId { site: SiteId(site), node: 0 });

@@ -16,14 +16,16 @@ mod batch;
 mod card;
 mod frame;
 mod greeting;
+mod identity;
 mod link;
 mod queue;
 mod refusal;
 
 pub use admission::{Admission, Origin, Place, Run, Unwelcome};
 pub use batch::{Body, Delivery, Sizes, decode_batch, encode_batch};
-pub use card::{Card, Identity, Speaks, WITH_THE_SITES};
+pub use card::Card;
 pub use frame::{Frame, Kind, WireError, read_frame, write_frame};
 pub use greeting::{Greeting, HEAD};
+pub use identity::{Identity, Speaks, WITH_THE_SITES};
 pub use link::{Handshake, Link, Ticket};
 pub use refusal::Refusal;

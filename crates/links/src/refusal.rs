@@ -6,8 +6,8 @@ use solera_machine::NodeId;
 use solera_time::SiteId;
 
 use crate::admission::Unwelcome;
-use crate::card::Identity;
-use crate::greeting::{Greeting, VERSION};
+use crate::frame::VERSION;
+use crate::identity::Identity;
 
 /// Why two nodes do not talk to one another. Told to both, so it speaks of the caller and the called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,18 +188,6 @@ impl Refusal {
             Unwelcome::OlderCopy => Refusal::OlderCopy(node, site),
             Unwelcome::Forgetful => Refusal::Forgetful(node, site),
             Unwelcome::Lacks(added) => Refusal::Lacks(node, name(added)),
-        }
-    }
-
-    /// What a called node answers that refuses its caller, in words that may be shortened.
-    pub fn answer(&self, words: String) -> Greeting {
-        match self {
-            Refusal::Removed(_)
-            | Refusal::OtherData(..)
-            | Refusal::OlderCopy(..)
-            | Refusal::Forgetful(..) => Greeting::Farewell(words),
-            Refusal::Taken => Greeting::NotNow(words),
-            _ => Greeting::Refusal(words),
         }
     }
 }

@@ -9,6 +9,7 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use solera_language::compile::compile;
 
 use crate::items::{arguments, program_for};
+use crate::quoted::unquote;
 use crate::said::{at_tokens, error};
 use crate::source::Source;
 use crate::types::Types;
@@ -221,33 +222,10 @@ impl Tokens {
     }
 }
 
-/// A text as a token that [`unquote`] reads, without escapes.
-pub(crate) fn quoted(text: &str) -> TokenStream {
-    let text = text.replace("\r\n", "\n");
-    let longest = text.split('"').map(|part| part.len() - part.trim_start_matches('#').len());
-    let signs = "#".repeat(longest.max().unwrap_or(0) + 1);
-    let parsed = format!("r{signs}\"{text}\"{signs}").parse();
-    // A text that holds what no text of Rust may hold is told of when the transaction is compiled.
-    parsed.unwrap_or_else(|_| quote!(r""))
-}
-
-/// The text of such a token.
-fn unquote(token: &str) -> String {
-    let inner = token.trim_start_matches('r').trim_matches('#');
-    let inner = inner.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'));
-    inner.unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn texts_are_read_back() {
-        for text in ["", "a \"b\" \\n", "\"# \"## \u{e9}", "two\nlines#"] {
-            assert_eq!(unquote(&quoted(text).to_string()), text);
-        }
-    }
+    use crate::quoted::quoted;
 
     fn expanded(tokens: &str) -> String {
         let mut all = quoted("store a : causal; store b : linearizable;");

@@ -7,8 +7,8 @@ use solera_program::ir::{Program, Struct, Transaction};
 use solera_program::run::spell;
 use solera_program::types::Type;
 
-use crate::inline;
 use crate::names::name;
+use crate::quoted::quoted;
 use crate::types::Types;
 
 /// A source, as the items have it.
@@ -55,7 +55,7 @@ fn source(text: &Text, types: &Types<'_>) -> TokenStream {
         Text::File(path, text) => (quote!(::core::include_str!(#path)), text),
     };
     let implementation = program_for(&quote!(Program), &source, paths);
-    let declarations = inline::quoted(written);
+    let declarations = quoted(written);
     let structs = types.structs.iter().enumerate().map(|(index, one)| {
         quote! {
             impl #paths::typed::StructAt<#index> for Program {

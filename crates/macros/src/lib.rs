@@ -8,6 +8,7 @@ mod file;
 mod inline;
 mod items;
 mod names;
+mod quoted;
 mod said;
 mod source;
 mod types;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
 
-use crate::members::{Standing, standing_at};
+use crate::standing::{Standing, standing_at};
 
 /// Why a site's standing cannot be changed now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

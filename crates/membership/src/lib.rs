@@ -11,7 +11,9 @@
 mod change;
 mod members;
 mod participant;
+mod standing;
 
 pub use change::{Change, MemberError};
-pub use members::{Gap, Members, Standing};
+pub use members::{Gap, Members};
 pub use participant::Participant;
+pub use standing::Standing;

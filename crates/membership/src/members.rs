@@ -1,35 +1,10 @@
 //! The standings of sites, as far as a participant knows.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use solera_time::{MAX_SITES, SiteId, Timestamp};
 
 use crate::change::{Change, MemberError};
-
-/// How a site stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It takes part.
-    Member,
-    /// It was declared dead; nobody listens to it, and its history is being settled.
-    Leaving,
-    /// It is gone, and nothing of it will change any more.
-    Gone,
-    /// It was let in again, and is getting all data from the others.
-    Joining,
-}
-
-impl fmt::Display for Standing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Standing::Member => "member",
-            Standing::Leaving => "leaving",
-            Standing::Gone => "removed",
-            Standing::Joining => "joining",
-        })
-    }
-}
+use crate::standing::{Standing, standing_at};
 
 /// The times of a site's transactions that are gone with one of its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,15 +28,6 @@ struct Slot {
 /// The sites' standings, as far as a replica knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members(Vec<Slot>);
-
-pub(crate) fn standing_at(stage: u32) -> Standing {
-    match stage % 4 {
-        0 => Standing::Member,
-        1 => Standing::Leaving,
-        2 => Standing::Gone,
-        _ => Standing::Joining,
-    }
-}
 
 impl Slot {
     /// Of a site that is gone, of whose lives before this one nothing is known.

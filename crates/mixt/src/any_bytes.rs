@@ -10,12 +10,15 @@ use solera_program::value::Value;
 
 use crate::binding::Modules;
 use crate::coordinator::{Ask, Coordinator, Next};
-use crate::group::{GroupRun, GroupStep, Reply, Request};
+use crate::form::{decode, encode};
+use crate::group::{GroupRun, GroupStep};
 use crate::job::Job;
 use crate::outcome::Limits;
-use crate::record::{Record, State, Turn, decode, encode};
-use crate::shipment::{Shipment, Shipped};
-use crate::store::{Answer, Fields, StoreError};
+use crate::place::Fields;
+use crate::record::{Record, State, Turn};
+use crate::request::calls::{Answer, StoreError};
+use crate::request::shipment::{Shipment, Shipped};
+use crate::request::{Reply, Request};
 use crate::witness::WriteWitness;
 
 /// How often a transaction is answered before it is left alone.

@@ -1,16 +1,16 @@
-//! Which spaces of which databases the stores of a module are.
+//! Binds the stores of a module to spaces of databases.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use solera_levels::Level;
 use solera_program::ir::Program;
-use solera_program::types::StoreId;
 use solera_program::verify::{Malformed, verify};
 
-use crate::store::{Database, Place};
+pub use crate::bound::{Bindings, Bound};
+use crate::place::Place;
+use crate::store::Database;
 
 /// A compiled module under a name that is the same for all that may complete its transactions. The name of a changed
 /// module differs, say by a digest of its source.
@@ -48,33 +48,6 @@ impl Module {
 
 /// The modules that a host knows, to complete what others have begun.
 pub type Modules = BTreeMap<Arc<str>, Module>;
-
-/// The space that a store is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bound {
-    /// Where it lies.
-    pub place: Place,
-    /// The level of the space.
-    pub level: Level,
-    /// Whether a transaction of the database takes effect in several of its spaces at once.
-    pub joint: bool,
-}
-
-impl Bound {
-    /// Whether what a transaction writes there takes effect as a whole, and is read as a whole.
-    pub fn atomic(&self) -> bool {
-        self.level.at_least(Level::Causal)
-    }
-
-    /// Whether transactions there are ordered against others.
-    pub fn strong(&self) -> bool {
-        matches!(self.level, Level::Linearizable | Level::Por)
-    }
-}
-
-/// The spaces of all stores of a module.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bindings(Vec<Bound>);
 
 impl Bindings {
     /// Binds each store of a program, by its name, to a space of a database, by its index.
@@ -115,20 +88,6 @@ impl Bindings {
             Ok(Bound { place, level, joint: described.joint })
         };
         program.stores.iter().map(one).collect::<Result<_, _>>().map(Bindings)
-    }
-
-    /// The space that a store is.
-    pub fn of(&self, store: StoreId) -> &Bound {
-        &self.0[usize::from(store.0)]
-    }
-
-    /// How many stores are bound.
-    pub(crate) fn all(&self) -> &[Bound] {
-        &self.0
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
     }
 }
 

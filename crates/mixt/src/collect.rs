@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use crate::drive::{BATCH, Connections};
 use crate::outcome::Limits;
+use crate::place::{Fields, Name};
 use crate::record::Record;
-use crate::recovery::Recovered;
-use crate::store::{Begin, Fields, Horizon, Name, NameWrite, StoreError};
+use crate::recovered::Recovered;
+use crate::request::calls::{Begin, Horizon, NameWrite, StoreError};
 use crate::witness::{self, TransactionId};
 
 /// Transactions whose leftovers are to be removed.

@@ -15,9 +15,9 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::{Object, StoreId, StructId, Type};
 use solera_program::value::{Handle, Value};
 
-use crate::store::{
-    Answer, Begin, Connection, Database, Fields, List, Name, NameWrite, ObjectCall, StoreError,
-};
+use crate::place::{Fields, Name};
+use crate::request::calls::{Answer, Begin, List, NameWrite, ObjectCall, StoreError};
+use crate::store::{Connection, Database};
 
 /// Calls the checks that a space must pass.
 ///

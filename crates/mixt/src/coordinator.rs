@@ -62,17 +62,18 @@ use self::rescue::Rescue;
 use self::standing::Standing;
 use self::turns::Taking;
 use self::validate::Validation;
-use crate::binding::{Bindings, Module, Modules};
+use crate::access::Users;
+use crate::binding::{Module, Modules};
+use crate::bound::Bindings;
 use crate::group::{Done, GroupEnd, GroupRun, GroupStep};
-pub use crate::group::{Reply, Request};
 pub use crate::job::CannotResume;
 use crate::job::{Job, check_args};
 use crate::outcome::{Limits, Outcome, Why};
 use crate::plan::Plan;
 use crate::record::{Record, State, Turn, Whence};
-use crate::rights::Users;
+use crate::request::calls::StoreError;
+pub use crate::request::{Reply, Request};
 use crate::sight::Sight;
-use crate::store::StoreError;
 pub use crate::witness::TransactionId;
 
 /// One transaction.

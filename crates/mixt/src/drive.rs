@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::access::Users;
 use crate::coordinator::{Ask, Coordinator, Next, Reply, Request};
 use crate::outcome::Outcome;
-use crate::rights::Users;
-use crate::store::{Begin, BoxFuture, Connection, Database, Fields, Name, StoreError};
+use crate::place::{Fields, Name};
+use crate::request::calls::{Begin, StoreError};
+use crate::store::{BoxFuture, Connection, Database};
 
 /// The time of a host.
 pub trait Clock: Send + Sync {
@@ -228,7 +230,8 @@ mod tests {
     use solera_levels::Level;
 
     use super::*;
-    use crate::store::{Answer, Description, List, NameWrite, ObjectCall};
+    use crate::request::calls::{Answer, List, NameWrite, ObjectCall};
+    use crate::store::Description;
 
     /// A database whose sessions never say that a transaction has begun, and which counts them.
     struct Silent(Arc<AtomicUsize>);

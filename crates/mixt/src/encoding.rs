@@ -7,7 +7,7 @@ use solera_program::codec::CodecError;
 use solera_program::keys::{Call, CallError};
 use solera_program::types::{Object, Type};
 
-use crate::store::{ObjectCall, StoreError};
+use crate::request::calls::{ObjectCall, StoreError};
 
 impl ObjectCall {
     /// What is called, apart from the key.

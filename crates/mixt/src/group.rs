@@ -1,82 +1,24 @@
 //! Runs one group of phases in one transaction of a database.
 
 mod requests;
+mod sighting;
 mod witnessing;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use solera_program::run::{Failure, FailureKind, Names, Refusal, Run, Step};
 use solera_program::types::StoreId;
 use solera_program::value::Value;
 
+use crate::form::{Unreadable, decode, encode};
 use crate::job::Job;
+use crate::place::{Fields, Name, Place};
 use crate::plan::Group;
-use crate::record::{Record, State, Turn, Unreadable, Worklist, decode, encode};
-use crate::rights::{Access, Denial};
-use crate::shipment::{Shipment, Shipped};
-use crate::store::{
-    Answer, Begin, Commits, CustomCall, Fields, Name, NameWrite, ObjectCall, Place, StoreError,
-};
+use crate::record::{Record, State, Turn, Worklist};
+use crate::request::calls::{Answer, Begin, NameWrite, StoreError};
+use crate::request::{Reply, Request};
 use crate::witness::{self, TransactionId, WriteWitness};
-
-/// What is asked of the group's database.
-#[derive(Clone, Debug)]
-pub enum Request {
-    /// Opens a transaction.
-    Begin(Begin),
-    /// An operation on an object.
-    Perform(ObjectCall),
-    /// A custom operation.
-    Custom(CustomCall),
-    /// Commits.
-    Commit(Vec<NameWrite>),
-    /// Has a worker run a group in a transaction of its own.
-    Execute(Box<Shipment>),
-    /// Whether this is seen.
-    Sees(Commits),
-    /// Whether the user may do this, as far as the database can tell before it is done.
-    Permits(Vec<Access>),
-    /// Gives the open transaction up, and certifies what it has read.
-    Certify,
-    /// Gives the open transaction up.
-    Abort,
-}
-
-impl Request {
-    /// Whether it is an operation that changes something.
-    fn mutates(&self) -> bool {
-        match self {
-            Request::Perform(call) => call.op.mutates(),
-            Request::Custom(call) => call.operation().mutates,
-            _ => false,
-        }
-    }
-}
-
-/// What a database answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Reply {
-    /// A transaction is open.
-    Began(Vec<Fields>),
-    /// An operation was done.
-    Answered(Answer),
-    /// It has committed.
-    Committed,
-    /// What it had read is certified.
-    Certified,
-    /// Whether it is seen.
-    Sees(bool),
-    /// The transaction is given up, or it was waited as long as was asked.
-    Done,
-    /// A worker has run the group.
-    #[serde(skip)]
-    Executed(Shipped),
-    /// What the user may not do, if there is something.
-    #[serde(skip)]
-    Permits(Option<Denial>),
-}
 
 /// An operation that a phase has done, so that it can be done once more.
 #[derive(Clone, Debug)]

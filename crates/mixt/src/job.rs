@@ -6,12 +6,13 @@ use std::sync::Arc;
 use solera_program::run::{Failure, Names, Run, Tapes};
 use solera_program::value::Value;
 
-use crate::binding::{Bindings, Module, Modules};
+use crate::access::Users;
+use crate::binding::{Module, Modules};
+use crate::bound::Bindings;
 use crate::outcome::Limits;
+use crate::place::{Name, Place};
 use crate::plan::{Group, Plan};
 use crate::record::{Record, State, Turn};
-use crate::rights::Users;
-use crate::store::{Name, Place};
 use crate::witness::{self, TransactionId};
 
 /// What does not change while a transaction runs.

@@ -10,28 +10,35 @@
 //!
 //! What is guaranteed, and what is not, is said at [`coordinator`].
 
+mod access;
 #[doc(hidden)]
 pub mod any_bytes;
 pub mod binding;
+mod bound;
 pub mod collect;
 pub mod conformance;
 pub mod coordinator;
 pub mod drive;
 mod encoding;
+mod form;
 mod group;
 mod job;
 pub mod memory;
 pub mod outcome;
+mod place;
 pub mod plan;
 pub mod record;
+mod recovered;
 pub mod recovery;
+mod request;
 pub mod rights;
-pub mod shipment;
 mod sight;
 pub mod store;
 pub mod typed;
 mod witness;
 pub mod worker;
+
+pub use request::shipment;
 
 /// What macros need besides what is public.
 #[doc(hidden)]

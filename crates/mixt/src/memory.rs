@@ -24,10 +24,11 @@ use solera_program::ir::Program;
 use solera_program::types::StoreId;
 
 use self::cell::Cell;
-use crate::store::{
-    Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
-    Horizon, List, Name, NameWrite, ObjectCall, StoreError,
+use crate::place::{Fields, Name};
+use crate::request::calls::{
+    Answer, Begin, Commits, CustomCall, Horizon, List, NameWrite, ObjectCall, StoreError,
 };
+use crate::store::{BoxFuture, Connection, Database, Description};
 
 /// A database in memory. Copies are the same database.
 #[derive(Clone)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use solera_program::run::{self, Failure};
 use solera_program::value::Value;
 
+use crate::place::Place;
 use crate::record::Record;
-use crate::store::{Place, StoreError};
+use crate::request::calls::StoreError;
 use crate::witness::TransactionId;
 
 /// How a transaction ended.

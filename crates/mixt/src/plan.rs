@@ -11,8 +11,8 @@ use std::sync::Arc;
 use solera_program::ir::Transaction;
 use solera_program::types::StoreId;
 
-use crate::binding::Bindings;
-use crate::store::Place;
+use crate::bound::Bindings;
+use crate::place::Place;
 
 /// How a transaction is run.
 #[derive(Clone, Debug, PartialEq, Eq)]

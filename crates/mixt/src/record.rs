@@ -1,26 +1,21 @@
 //! What is kept of a transaction, so that anybody can complete it.
 //!
-//! A recovery record and a ticket are the same: everything that a coordinator needs to go on. They are encoded with
-//! postcard, behind one byte with the version of the form.
+//! A recovery record and a ticket are the same: everything that a coordinator needs to go on.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use solera_program::run::Tapes;
 use solera_program::value::Value;
 
-use crate::binding::Bindings;
-use crate::rights::Users;
-use crate::store::{Fields, Name, Place};
+use crate::access::Users;
+use crate::bound::Bindings;
+pub use crate::form::Unreadable;
+use crate::form::{decode, encode};
+use crate::place::{Fields, Name, Place};
 use crate::witness::TransactionId;
-
-/// The version of the form; counts up whenever it changes, and whenever the compiler splits programs in another way:
-/// groups and tapes are known by their numbers.
-const FORM: u8 = 5;
 
 /// How far a transaction has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -209,54 +204,5 @@ impl Record {
     /// If they are no record of this version.
     pub fn decode(bytes: &[u8]) -> Result<Record, Unreadable> {
         decode(bytes, "a recovery record")
-    }
-}
-
-/// Bytes that are not what they should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
-    what: &'static str,
-    why: String,
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be read: {}", self.what, self.why)
-    }
-}
-
-impl std::error::Error for Unreadable {}
-
-pub(crate) fn encode(value: &impl Serialize) -> Arc<[u8]> {
-    let bytes = postcard::to_extend(value, vec![FORM]);
-    bytes.expect("all parts have lengths, and memory takes what it is given").into()
-}
-
-pub(crate) fn decode<T: DeserializeOwned>(
-    bytes: &[u8],
-    what: &'static str,
-) -> Result<T, Unreadable> {
-    match bytes.split_first() {
-        Some((&FORM, rest)) => {
-            postcard::from_bytes(rest).map_err(|error| Unreadable { what, why: error.to_string() })
-        }
-        Some((form, _)) => {
-            Err(Unreadable { what, why: format!("it is of form {form}, and {FORM} is known") })
-        }
-        None => Err(Unreadable { what, why: "it is empty".to_owned() }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::FORM;
-
-    #[test]
-    fn the_page_is_about_this_form() {
-        let page = include_str!("../../../docs/formats/mixt.md");
-        assert!(
-            page.contains(&format!("\nForm {FORM}. ")),
-            "docs/formats/mixt.md is of another form"
-        );
     }
 }

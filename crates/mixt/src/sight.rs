@@ -4,16 +4,14 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::group::{Found, GroupRun, GroupStep};
-use crate::record::{Source, Turn, Worklist};
-use crate::store::Place;
+use crate::place::Place;
 use crate::witness::TransactionId;
 
 /// What decides whether a group may commit. Whoever runs the group, here or next to its store, decides by it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sight {
     /// Which transactions are seen as a whole in which places.
-    covered: BTreeSet<(TransactionId, Place)>,
+    pub(crate) covered: BTreeSet<(TransactionId, Place)>,
     /// Whether something may have been read before a transaction of which a part was seen then.
     pub(crate) suspicious: bool,
 }
@@ -22,66 +20,5 @@ impl Sight {
     /// A transaction is seen as a whole in a place.
     pub(crate) fn cover(&mut self, id: TransactionId, place: Place) {
         self.covered.insert((id, place));
-    }
-
-    /// Considers the witnesses that a group has found, at `now_ms`. Whether the group itself has seen all of what they
-    /// tell of.
-    pub(crate) fn take_in(&mut self, run: &GroupRun, worklist: &mut Worklist, now_ms: u64) -> bool {
-        self.covered.extend(run.wanted().iter().map(|(place, id)| (*id, place.clone())));
-        if run.found.is_empty() {
-            return true;
-        }
-        // A commit witness is written together with the write witnesses of its place.
-        self.covered.extend(run.found.iter().map(|found| (found.witness.id, found.place.clone())));
-        let (job, index) = (run.job(), run.index());
-        let own = job.places(run.group());
-        let earlier = job.places_of(..index);
-        let later = job.places_of(index + 1..);
-        let mut whole = true;
-        for found in &run.found {
-            let id = found.witness.id;
-            for place in found.witness.places.iter() {
-                if self.covered.contains(&(id, place.clone())) {
-                    continue;
-                }
-                whole &= !own.contains(place);
-                // Too late if something has committed: that is the limit that `coordinator` tells.
-                let missed = earlier.contains(place) && !run.is_after_commit();
-                self.suspicious |= missed;
-                if missed || own.contains(place) || later.contains(place) {
-                    let record = found.witness.record.clone();
-                    let source = Source { record, found_ms: now_ms };
-                    worklist.entry((place.clone(), id)).or_insert(source);
-                }
-            }
-        }
-        whole
-    }
-
-    /// Commits a group that is ready, in a turn that is of now.
-    pub(crate) fn commit(&self, run: &mut GroupRun, worklist: &Worklist, turn: Turn) -> GroupStep {
-        let (job, next) = (run.job(), run.index() + 1);
-        let worklist = if run.group().writes() && !worklist.is_empty() {
-            // What later groups have to wait for.
-            let places = job.places_of(next..);
-            let held = worklist.iter().filter(|((place, _), _)| places.contains(place));
-            held.map(|(wanted, source)| (wanted.clone(), source.clone())).collect()
-        } else {
-            worklist.clone()
-        };
-        // Whoever then waits for this transaction waits for that one, too, as this one has seen it as a whole, or will
-        // have when it commits there.
-        let whole = run.found.iter().filter(|found| self.sees(run, found));
-        let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
-        run.commit(worklist, turn, |id| whole.contains(&id))
-    }
-
-    /// Whether a transaction that a group has found is seen as a whole, at the latest at the end.
-    fn sees(&self, run: &GroupRun, found: &Found) -> bool {
-        let later = run.job().places_of(run.index() + 1..);
-        let mut places = found.witness.places.iter();
-        places.all(|place| {
-            later.contains(place) || self.covered.contains(&(found.witness.id, place.clone()))
-        })
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Unreadable, decode, encode};
-use crate::store::{Name, Place};
+use crate::form::{Unreadable, decode, encode};
+use crate::place::{Name, Place};
 
 /// The name of a transaction: random, of 63 bits (MixT §5.4), so that no two transactions have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

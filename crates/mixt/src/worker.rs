@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::binding::Modules;
 use crate::drive::{Clock, Connections};
-use crate::group::{GroupEnd, GroupRun, GroupStep, Request};
+use crate::group::{GroupEnd, GroupRun, GroupStep};
 use crate::job::{CannotResume, Job};
 use crate::outcome::Limits;
 use crate::record::Turn;
-use crate::shipment::{Shipment, Shipped};
-use crate::store::{Begin, StoreError};
+use crate::request::Request;
+use crate::request::calls::{Begin, StoreError};
+use crate::request::shipment::{Shipment, Shipped};
 
 /// How long it waits before it looks again for what a group waits for, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 5;

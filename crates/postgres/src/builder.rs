@@ -9,16 +9,17 @@ use solera_tls::Files;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
+use crate::config_error::{ConfigError, MAX_SPACE};
 use crate::custom::statement_kind;
-use crate::postgres::{Postgres, Server};
+use crate::failure::cause;
+use crate::postgres::Postgres;
+use crate::shared::Server;
 use crate::tls;
 
 /// How long a connection may take to open, unless the URL says `connect_timeout`.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an answer may take, unless [`Builder::reply_timeout`] says otherwise.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest name of a space, in bytes. It is part of every index entry, whose room is limited.
-const MAX_SPACE: usize = 255;
 /// Settings of our sessions. The URL's `options` come after them and may say otherwise.
 ///
 /// Sequential scans lock whole tables against writers in serializable transactions, so small tables, too, are better
@@ -178,83 +179,19 @@ fn host(host: &Host) -> String {
     }
 }
 
+impl Postgres {
+    /// A database by its URL, as `postgresql://user:password@host:5432/database`. Connections are not encrypted unless
+    /// its `sslmode` says so, or [`Builder::tls`] does.
+    pub fn builder(url: &str) -> Builder {
+        Builder::new(url)
+    }
+}
+
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Not the URL: it may have a password.
         let mut shown = f.debug_struct("Builder");
         shown.field("name", &self.name).field("schema", &self.schema);
         shown.field("spaces", &self.spaces).finish_non_exhaustive()
-    }
-}
-
-/// Why a PostgreSQL database cannot be bound so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigError {
-    /// The URL cannot be read.
-    Url(String),
-    /// TLS cannot be spoken so.
-    Tls(String),
-    /// No schema has such a name.
-    Schema(String),
-    /// No space can have such a name.
-    Space(String),
-    /// A space is named twice.
-    SpaceTwice(String),
-    /// An operation was said before any space.
-    OperationWithoutSpace(String),
-    /// A space has two operations of one name.
-    OperationTwice {
-        /// The space.
-        space: String,
-        /// The operation.
-        operation: String,
-    },
-    /// What an operation is bound to is no statement that reads or writes data.
-    Statement {
-        /// The space.
-        space: String,
-        /// The operation.
-        operation: String,
-        /// The word that the statement begins with.
-        begins: String,
-    },
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Url(why) => write!(f, "the URL of PostgreSQL cannot be read: {why}"),
-            ConfigError::Tls(why) => f.write_str(why),
-            ConfigError::Schema(name) => {
-                write!(f, "`{name}` cannot be a schema: names have 1 to 63 bytes")
-            }
-            ConfigError::Space(name) => write!(
-                f,
-                "`{}` cannot be a space: names have 1 to {MAX_SPACE} bytes",
-                name.escape_debug()
-            ),
-            ConfigError::SpaceTwice(space) => write!(f, "the space `{space}` is named twice"),
-            ConfigError::OperationWithoutSpace(operation) => {
-                write!(f, "the operation `{operation}` is given before the space it belongs to")
-            }
-            ConfigError::OperationTwice { space, operation } => {
-                write!(f, "the space `{space}` has the operation `{operation}` twice")
-            }
-            ConfigError::Statement { space, operation, begins } => write!(
-                f,
-                "the operation `{operation}` of the space `{space}` begins with `{begins}`: it must be one SELECT, \
-                 INSERT, UPDATE, DELETE, MERGE, VALUES or WITH"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-/// An error with its cause, on one line.
-pub(crate) fn cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", cause(source)),
-        None => error.to_string(),
     }
 }

@@ -34,6 +34,7 @@ pub use self::declared::{CheckError, Problem};
 pub(crate) use self::held::held;
 use self::held::value_type;
 use self::rows::Answer;
+use crate::statement::Rows;
 
 /// How a call is made: what the parameters and the result are carried as.
 #[derive(Debug)]
@@ -107,11 +108,7 @@ impl Plan {
     }
 
     /// What the rows mean.
-    pub(crate) fn decode(
-        &self,
-        program: &Program,
-        answer: &crate::link::Rows,
-    ) -> Result<Value, String> {
+    pub(crate) fn decode(&self, program: &Program, answer: &Rows) -> Result<Value, String> {
         self.answer.read(program, answer)
     }
 }

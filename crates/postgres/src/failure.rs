@@ -5,8 +5,6 @@ use std::time::Duration;
 use solera_mixt::store::StoreError;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-use crate::builder::cause;
-
 /// Why something that was asked did not succeed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -125,6 +123,14 @@ impl std::fmt::Display for Trouble {
                 write!(f, "PostgreSQL has not answered within {} ms", limit.as_millis())
             }
         }
+    }
+}
+
+/// An error with its cause, on one line.
+pub(crate) fn cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", cause(source)),
+        None => error.to_string(),
     }
 }
 

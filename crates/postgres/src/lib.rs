@@ -7,6 +7,7 @@
 //! `docs/decisions/0018-postgres.md` why it is as it is.
 
 mod builder;
+mod config_error;
 mod custom;
 mod failure;
 mod link;
@@ -15,9 +16,12 @@ mod objects;
 mod postgres;
 mod schema;
 mod session;
+mod shared;
+mod statement;
 mod tls;
 
-pub use self::builder::{Builder, ConfigError};
+pub use self::builder::Builder;
+pub use self::config_error::ConfigError;
 pub use self::custom::{CheckError, Problem};
 pub use self::postgres::Postgres;
 pub use solera_tls::Files as TlsFiles;

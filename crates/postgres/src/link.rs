@@ -9,24 +9,14 @@ use futures_util::future::join_all;
 use solera_mixt::store::StoreError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Connection, NoTls, Row, Statement};
+use tokio_postgres::{Client, Connection, NoTls, Statement};
 
 use crate::custom::Bound;
 use crate::failure::Trouble;
-use crate::postgres::Shared;
 use crate::schema::{self, Unusable};
+use crate::shared::Shared;
+use crate::statement::{Params, Rows};
 use crate::tls::Connector;
-
-/// The values of a statement's parameters.
-pub(crate) type Params<'a> = Vec<&'a (dyn ToSql + Sync)>;
-
-/// What a statement answers.
-pub(crate) struct Rows {
-    pub(crate) rows: Vec<Row>,
-    /// How many rows it has given, or changed.
-    pub(crate) affected: u64,
-}
 
 pub(crate) struct Link {
     client: Client,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use solera_mixt::store::{Fields, List, Name, NameWrite, StoreError};
 
-use crate::link::Params;
 use crate::objects::check_name;
 use crate::schema::Sql;
+use crate::statement::{Params, get, unexpected};
 
 /// How much a commit may write. PostgreSQL's messages have at most 1 GiB.
 const MAX_WRITES: usize = 256 << 20;
@@ -124,16 +124,4 @@ pub(crate) fn listed(rows: &[tokio_postgres::Row]) -> Result<Vec<Arc<str>>, Stor
 /// How many keys the statement is to list.
 pub(crate) fn limit(list: &List) -> i64 {
     i64::try_from(list.limit).unwrap_or(i64::MAX)
-}
-
-/// A column of one of our own statements.
-pub(crate) fn get<'r, T: tokio_postgres::types::FromSql<'r>>(
-    row: &'r tokio_postgres::Row,
-    column: usize,
-) -> Result<T, StoreError> {
-    row.try_get(column).map_err(|error| unexpected(&crate::builder::cause(&error)))
-}
-
-fn unexpected(what: &dyn std::fmt::Display) -> StoreError {
-    StoreError::Refused(format!("its tables hold what Solera has not written: {what}"))
 }

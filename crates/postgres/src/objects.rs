@@ -14,9 +14,8 @@ use solera_program::types::{Object, Type};
 use solera_program::value::Value;
 use tokio_postgres::Row;
 
-use crate::link::{Params, Rows};
-use crate::names::get;
 use crate::schema::Sql;
+use crate::statement::{Params, Rows, get};
 
 /// The longest key, in bytes. What is indexed may have 2704 bytes, of which the space takes some, too.
 const MAX_KEY: usize = 1024;

@@ -9,15 +9,14 @@ use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 use solera_program::ir::Program;
 use solera_program::types::StoreId;
-use solera_tls::Tls;
 use tokio::sync::OnceCell;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
-use crate::builder::Builder;
 use crate::custom::{self, CheckError};
 use crate::link::{self, Link};
 use crate::schema::Sql;
 use crate::session::Session;
+use crate::shared::{Server, Shared};
 
 /// A database of a PostgreSQL server. Copies are the same database.
 #[derive(Clone)]
@@ -25,34 +24,7 @@ pub struct Postgres {
     shared: Arc<Shared>,
 }
 
-/// What all sessions share.
-pub(crate) struct Shared {
-    pub(crate) server: Server,
-    pub(crate) name: Arc<str>,
-    pub(crate) sql: Sql,
-    pub(crate) reply_timeout: Duration,
-    /// The statements of custom operations, by space and name.
-    pub(crate) spaces: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
-    /// Set when the schema is known to be there.
-    pub(crate) created: OnceCell<()>,
-}
-
-/// Where the server is, and how it is spoken with.
-pub(crate) struct Server {
-    pub(crate) config: Config,
-    /// For people.
-    pub(crate) address: String,
-    /// Without it, TLS is not spoken.
-    pub(crate) tls: Option<Tls>,
-}
-
 impl Postgres {
-    /// A database by its URL, as `postgresql://user:password@host:5432/database`. Connections are not encrypted unless
-    /// its `sslmode` says so, or [`Builder::tls`] does.
-    pub fn builder(url: &str) -> Builder {
-        Builder::new(url)
-    }
-
     pub(crate) fn new(
         server: Server,
         name: &str,

@@ -13,10 +13,11 @@ use solera_program::operation::ObjectOp;
 use tokio_postgres::types::FromSql;
 
 use crate::failure::Trouble;
-use crate::link::{Link, Params, Rows};
-use crate::names::{self, Wanted, Writes, get};
+use crate::link::Link;
+use crate::names::{self, Wanted, Writes};
 use crate::objects::{Request, check_name};
-use crate::postgres::Shared;
+use crate::shared::Shared;
+use crate::statement::{Params, Rows, get};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE";
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY";

@@ -11,7 +11,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::client;
 
-use crate::builder::ConfigError;
+use crate::config_error::ConfigError;
 
 /// A URL without its `sslmode`, and that. tokio-postgres knows fewer of them, and does not tell what was said from what
 /// holds if nothing is.

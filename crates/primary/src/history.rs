@@ -11,20 +11,10 @@ use solera_machine::{Address, PartitionId};
 pub(crate) use self::store::Held;
 use self::store::Store;
 use crate::command::{Failure, Update};
+use crate::position::Position;
 
 /// Epochs that a partition remembers. Positions before the first of them count as kept.
 const EPOCHS: usize = 16;
-
-/// A place in a partition's history.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct Position {
-    /// The epoch of the update there.
-    pub epoch: u64,
-    /// How many updates there are up to here.
-    pub index: u64,
-}
 
 /// The updates that one home has ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

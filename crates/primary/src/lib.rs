@@ -13,36 +13,39 @@
 //! | module | subject |
 //! |---|---|
 //! | `command` | what clients ask for, and what they are answered |
+//! | `position` | places in histories, and those that a session has seen |
 //! | `list` | lists of sites, and the home of a partition |
 //! | `history` | one partition's history, without any communication; its child `store`: values and log, and the bytes that they take |
+//! | `config` | what a worker is told at its start |
 //! | `machine` | the machine: dispatch, time, membership |
-//! | `requests` | updates of clients that wait |
-//! | `home` | what a home does: order, replicate, take over |
-//! | `following` | what other replicas do: apply, report, be filled |
+//! | `machine::requests` | updates of clients that wait |
+//! | `machine::home` | what a home does: order, replicate, take over |
+//! | `machine::following` | what other replicas do: apply, report, be filled |
+//! | `machine::checkpoint` | parts of a checkpoint |
 //! | `message`, `record` | what is sent, and what is kept |
 //! | `protocol` | the number and versions |
-//! | `checkpoint`, `recovery` | parts of a checkpoint, and the machine rebuilt from them |
+//! | `recovery` | the machine rebuilt from a checkpoint and records |
 
-mod checkpoint;
 mod command;
-mod following;
+mod config;
 mod history;
-mod home;
 mod list;
 mod machine;
 mod message;
+mod position;
 mod protocol;
 mod rare;
 mod record;
 mod recovery;
-mod requests;
 
-pub use checkpoint::Checkpoint;
-pub use command::{Command, Done, Failure, MAX_VALUE, Past, Response, Update};
-pub use history::{Entry, Epoch, Position, Seen};
+pub use command::{Command, Done, Failure, MAX_VALUE, Response, Update};
+pub use config::{Config, Rule, Timing};
+pub use history::{Entry, Epoch, Seen};
 pub use list::List;
-pub use machine::{Config, Primary, Rule, Timing};
+pub use machine::Primary;
+pub use machine::checkpoint::Checkpoint;
 pub use message::{Answer, Body, End, Event, Input, Message, Output, Piece, Request};
+pub use position::{Past, Position};
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Part, Record};

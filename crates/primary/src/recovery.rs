@@ -3,9 +3,10 @@
 use solera_machine::{Address, PartitionId};
 use solera_membership::Members;
 
+use crate::config::Config;
 use crate::history::{Entry, Epoch, Held, Seen};
 use crate::list::List;
-use crate::machine::{Config, Primary, Replica};
+use crate::machine::{Primary, Replica};
 use crate::record::{Part, Record};
 
 /// Takes the parts of a checkpoint and the records since.

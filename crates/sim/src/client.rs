@@ -4,54 +4,17 @@ use std::time::Duration;
 
 use std::collections::BTreeMap;
 
-use solera_checker::Level as Promise;
-use solera_data::{Key, Op, OpError, Outcome, Value};
-use solera_levels::Level;
+use solera_data::{Key, Op, Value};
 use solera_machine::{Address, RequestId};
 use solera_time::SiteId;
-use solera_unistore::{
-    Cause, Claim, Command, CommandError, Kind, Pasts, Response, TransactionId, TxId,
-};
+use solera_unistore::{Cause, Claim, Command, CommandError, Pasts, Response, TransactionId, TxId};
 
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::{MS, Scenario};
+use crate::recorded::{Recorded, Status, Step};
+use crate::scenario::Scenario;
 use crate::spaces;
 use crate::world::{SiteState, World};
-
-/// How a recorded transaction ended, as its client knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    Committed,
-    Aborted,
-    /// The client never learned.
-    Unknown,
-}
-
-/// An operation and what it answered, if it did.
-#[derive(Clone, Debug)]
-pub(crate) struct Step {
-    pub(crate) key: Key,
-    pub(crate) level: Level,
-    /// What it conflicts with in a strong transaction.
-    pub(crate) kind: Kind,
-    /// What it is judged by.
-    pub(crate) promise: Promise,
-    pub(crate) op: Op,
-    pub(crate) answer: Option<Result<Outcome, OpError>>,
-}
-
-/// A transaction as its client saw it.
-#[derive(Clone, Debug)]
-pub(crate) struct Recorded {
-    pub(crate) session: usize,
-    pub(crate) site: usize,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) status: Status,
-    pub(crate) cause: Option<Cause>,
-    /// When its client began it, and when it learned that it committed.
-    pub(crate) invoked: u64,
-    pub(crate) answered: Option<u64>,
-}
 
 /// What a client means to do with the transaction it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

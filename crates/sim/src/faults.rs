@@ -1,12 +1,15 @@
 //! What goes wrong, and when.
 
+pub(crate) mod ambush;
+pub(crate) mod disks;
+
 use solera_machine::Address;
 use solera_time::SiteId;
 
-use crate::ambush::Ambush;
-use crate::disk_faults::DiskFault;
+use self::ambush::Ambush;
+use self::disks::DiskFault;
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::MS;
 
 /// Something that happens to the world.
 #[derive(Clone, Copy, Debug, PartialEq)]

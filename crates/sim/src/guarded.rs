@@ -14,8 +14,9 @@ use solera_time::Vector;
 use solera_trial::Claim;
 use solera_unistore::{Command, CommandError, ExecuteGuarded, Kind, Response, TxId};
 
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::{MS, Scenario};
+use crate::scenario::Scenario;
 use crate::world::{Happening, SiteState, World};
 use judge::Judge;
 

@@ -11,7 +11,7 @@ use solera_membership::Gap;
 use solera_time::{Timestamp, Vector};
 use solera_unistore::{Cause, Event};
 
-use crate::client::{Recorded, Status, Step};
+use crate::recorded::{Recorded, Status, Step};
 use crate::spaces::conflicts;
 
 /// The places that the protocol's trace claims for transactions.

@@ -8,8 +8,8 @@ use solera_machine::{PartitionId, RequestId, Topology};
 use solera_time::{SiteId, Vector};
 use solera_unistore::{Cause, CommandError, Response};
 
-use crate::client::{Recorded, Status};
-use crate::scenario::MS;
+use crate::queue::MS;
+use crate::recorded::{Recorded, Status};
 use crate::spaces;
 use crate::world::World;
 

@@ -7,7 +7,8 @@ use solera_machine::{Address, PartitionId, RequestId};
 use solera_time::{SiteId, Vector};
 use solera_unistore::{Command, Kind, Pasts, Response, Rule};
 
-use crate::scenario::{MS, Scenario};
+use crate::queue::MS;
+use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::world::{Happening, World};
 

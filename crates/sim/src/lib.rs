@@ -6,10 +6,8 @@
 //! every client and every transaction must have come to an end. The same seed gives the same trace,
 //! byte for byte.
 
-mod ambush;
 mod by_worker;
 mod client;
-mod disk_faults;
 mod faults;
 mod guarded;
 mod history;
@@ -24,6 +22,7 @@ mod primary;
 mod promises;
 mod queue;
 mod random;
+mod recorded;
 mod run;
 mod scenario;
 mod spaces;
@@ -31,9 +30,11 @@ mod storage;
 mod tally;
 mod trace;
 mod trial;
+mod weakness;
 mod world;
 
 pub use run::{Report, Violation, run};
-pub use scenario::{Scenario, Weakness};
+pub use scenario::Scenario;
 pub use tally::{Kind, Tally};
 pub use trace::Trace;
+pub use weakness::Weakness;

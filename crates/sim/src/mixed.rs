@@ -30,7 +30,7 @@ use self::cluster::{Cluster, Task};
 use self::desk::Desk;
 use self::life::{Host, OBJECTS, Shared, numbers};
 use self::store::{Rule, SITES};
-use crate::scenario::MS;
+use crate::queue::MS;
 
 /// When faults end and everything heals, in milliseconds.
 const FAULTS_END_MS: u64 = 9_000;

@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-use crate::disk_faults::DiskFault;
 use crate::faults::Fault;
+use crate::faults::disks::DiskFault;
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::MS;
 
 /// When an outage begins: leaders are elected and clients are busy by then.
 const BEGIN: u64 = 2_000 * MS;

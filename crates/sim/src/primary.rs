@@ -11,8 +11,9 @@ use solera_machine::{Address, PartitionId, RequestId, Topology};
 use solera_primary::{Command, Done, Failure, Past, Position, Response};
 use solera_time::SiteId;
 
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::{MS, Scenario};
+use crate::scenario::Scenario;
 use crate::world::{SiteState, World};
 
 /// Wakes of their own, beyond those of other clients.

@@ -15,8 +15,10 @@ use solera_machine::{Address, RequestId};
 use solera_time::{SiteId, Vector};
 use solera_unistore::{Command, Kind, Pasts, Response, TxId};
 
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::{MS, Scenario, Weakness};
+use crate::scenario::Scenario;
+use crate::weakness::Weakness;
 use crate::world::{SiteState, World};
 
 /// Wakes of their own, beyond those of clients.

@@ -1,7 +1,10 @@
-//! What is due, in the order in which it becomes due.
+//! What is due in virtual time, in the order in which it becomes due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+/// One millisecond of virtual time, in nanoseconds.
+pub(crate) const MS: u64 = 1_000_000;
 
 /// Entries by time; those of the same time in the order in which they were added.
 ///

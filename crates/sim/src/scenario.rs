@@ -7,15 +7,13 @@ use solera_links::Sizes;
 use solera_machine::{Topology, Without};
 use solera_unistore::{Rule, Timing};
 
-use crate::ambush::ambushes;
-use crate::disk_faults::disk_faults;
+use crate::faults::ambush::ambushes;
+use crate::faults::disks::disk_faults;
 use crate::faults::{Fault, breaks, crashes, operate, schedule};
 use crate::outage::Outage;
+use crate::queue::MS;
 use crate::random::Random;
-use crate::world::Wiring;
-
-/// One millisecond of virtual time, in nanoseconds.
-pub(crate) const MS: u64 = 1_000_000;
+use crate::weakness::Weakness;
 
 /// A cluster, its network, its faults and its load.
 #[derive(Clone, Debug)]
@@ -381,6 +379,17 @@ impl Scenario {
     }
 }
 
+/// How connections are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wiring {
+    /// About how many bytes may wait for a worker.
+    pub(crate) queue_limit: usize,
+    /// How batches are cut into frames.
+    pub(crate) sizes: Sizes,
+    /// How long a byte occupies a connection, in nanoseconds.
+    pub(crate) byte_time: u64,
+}
+
 /// How long things take where they always take as long, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steady {
@@ -392,21 +401,4 @@ pub(crate) struct Steady {
 
 fn destroyed((_, fault): &(u64, Fault)) -> Option<usize> {
     if let Fault::Destroy(site) = fault { Some(*site) } else { None }
-}
-
-/// A precaution of hosts, of their journals or their tokens, that can be taken out, to see that the judges notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weakness {
-    /// What runs the machines leaves a rule out.
-    Driver(Without<solera_host::Rule>),
-    /// Frames are delivered that had arrived before.
-    DeliversAllFrames,
-    /// The first frame of a connection that is made again is not sent.
-    LosesFrames,
-    /// Nobody compares what a worker remembers with what it has told.
-    LetsCopiesIn,
-    /// A damaged journal is cut at its first damage, and the worker starts.
-    StartsFromDamage,
-    /// Tokens carry the causal past of their session only.
-    TokensOfCausalPasts,
 }

@@ -14,7 +14,7 @@ use solera_levels::Level;
 use solera_time::Vector;
 use solera_unistore::{Command, Kind};
 
-use crate::client::Step;
+use crate::recorded::Step;
 
 /// What clients use, by the first letter.
 pub(crate) const LETTERS: [&str; 10] = ["t", "s", "h", "u", "m", "e", "p", "q", "l", "v"];

@@ -16,7 +16,7 @@ use solera_site::{Recovery, Site};
 use solera_unistore::{Command, Config, Event, Response};
 
 use crate::random::Random;
-use crate::scenario::Weakness;
+use crate::weakness::Weakness;
 
 /// What runs a worker. Clients whose commands it executes directly wait for their responses.
 pub(crate) type Worker = Driver<Site, VirtualLog<SimDisk>, (RequestId, Response)>;

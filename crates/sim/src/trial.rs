@@ -7,8 +7,9 @@ use solera_machine::{Address, RequestId};
 use solera_time::SiteId;
 use solera_trial::{Answer, Command, Event, Response, chain};
 
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::{MS, Scenario};
+use crate::scenario::Scenario;
 use crate::world::{SiteState, World};
 
 /// Wakes of their own, beyond those of other clients.

@@ -23,18 +23,16 @@ use solera_site::{Input, Job, Message, Output, Site};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Config, Event, Pasts, Record, Replica, Response};
 
-use crate::ambush::Ambush;
 use crate::by_worker::ByWorker;
 use crate::faults::Fault;
-use crate::queue::Queue;
+use crate::faults::ambush::Ambush;
+use crate::queue::{MS, Queue};
 use crate::random::Random;
-use crate::scenario::{MS, Scenario, Steady};
+use crate::scenario::{Scenario, Steady};
 use crate::storage::{Health, Storage, Worker, takes};
 use crate::tally::Tally;
 use crate::trace::Trace;
 use links::{Links, Step};
-
-pub(crate) use links::Wiring;
 
 /// The wall clock at the start of the world, in microseconds since the Unix epoch.
 pub(crate) const EPOCH_MICROS: i64 = 1_800_000_000_000_000;

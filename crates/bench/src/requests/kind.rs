@@ -1,11 +1,9 @@
-//! The requests that are counted, as a client sends them.
+//! The requests that are counted, and transactions of them, as a client sends them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use solera_resp::encode_command;
-
-use super::server::Load;
 
 /// The spaces of the cluster that serves the requests, as in `solera.toml`.
 pub(super) const SPACES: &str = r#"[[space]]
@@ -46,6 +44,14 @@ pub enum Kind {
     StrongSet,
     /// `SOLERA.CALL` of a transaction that increments a linearizable and a causal counter.
     Call,
+}
+
+/// Transactions that a server under load runs: a `SOLERA.BEGIN`, so many `GET`s or `SET`s together, a `SOLERA.COMMIT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) operations: u64,
+    /// Whether the operations set values, of 100 bytes.
+    pub(crate) writes: bool,
 }
 
 /// Commands as bytes, and how many replies they have.

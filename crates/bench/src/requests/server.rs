@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-use super::count::{CountError, collected, successful, this_program, what_one_adds};
-use super::kind::Kind;
+use super::kind::{Kind, Load};
 use super::session::Session;
+use super::tool::{CountError, collected, successful, this_program, what_one_adds};
 use crate::ports::free_ports;
 
 /// How long a server under strace may take until it listens.
@@ -20,14 +20,6 @@ const TRANSACTIONS: u64 = 100;
 const TIMED: u64 = 2000;
 /// What servers under load are started for; what they are asked is up to the clients.
 const KIND: Kind = Kind::Get;
-
-/// Transactions that a server under load runs: a `SOLERA.BEGIN`, so many `GET`s or `SET`s together, a `SOLERA.COMMIT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Load {
-    pub(crate) operations: u64,
-    /// Whether the operations set values, of 100 bytes.
-    pub(crate) writes: bool,
-}
 
 /// Instructions of a server under load for a transaction.
 ///

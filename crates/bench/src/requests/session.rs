@@ -12,8 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-use super::kind::{Commands, Kind, SPACES};
-use super::server::Load;
+use super::kind::{Commands, Kind, Load, SPACES};
 use crate::error::BenchError;
 
 /// Time that passes on the workers' clock with each request: a tick of the protocol, of 1 ms while there is something

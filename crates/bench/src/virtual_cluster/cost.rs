@@ -17,9 +17,6 @@ use super::step::Class;
 const VERSION: u64 = 3;
 const SHIPPED: &str = include_str!("costs.json");
 
-/// The name of a message's encoding and decoding among the steps.
-pub(crate) const WIRE: &str = "wire";
-
 /// What a class of steps costs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Counted {

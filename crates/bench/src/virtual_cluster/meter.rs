@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use solera_machine::{Now, Wire};
 use solera_site::{Message, Output};
 
-use super::cost::{Rates, WIRE};
+use super::cost::Rates;
 use super::counted::{FUNCTIONS, function};
-use super::step::{About, Class, Engine, MachineStep, logarithm, run};
+use super::step::{About, Class, Engine, MachineStep, WIRE, logarithm, run};
 
 /// Instructions of each step while steps are counted: the course of the cluster that is counted must not depend on the
 /// table that comes of it.

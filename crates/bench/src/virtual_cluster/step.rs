@@ -6,7 +6,8 @@ use solera_machine::{Address, Now, RequestId, Wire};
 use solera_site::{Command, Input, Message, Output, Site};
 use solera_unistore::Command as OfUniStore;
 
-use super::cost::WIRE;
+/// The name of a message's encoding and decoding among the steps.
+pub(crate) const WIRE: &str = "wire";
 
 /// What runs a core's machine.
 pub(crate) type Engine = Driver<Site, NoLog>;

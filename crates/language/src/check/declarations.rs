@@ -10,7 +10,7 @@ use solera_program::span::Span;
 use solera_program::types::{Object, StoreId, StructId, Type};
 
 use crate::diagnostic::Diagnostic;
-use crate::flow::Risk;
+use crate::risk::Risk;
 use crate::syntax::ast::{
     FunctionDecl, Item, Module, Name, OperationDecl, Param, StoreDecl, StructDecl, TypeExpr,
     TypeKind,

@@ -3,10 +3,11 @@
 use solera_program::span::Span;
 
 use super::VarLabel;
-use super::risk::{Risk, Risks};
+use super::risk::Risks;
 use super::table::{Entry, Slot, Table};
 use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Diagnostic;
+use crate::risk::Risk;
 
 /// Warns of steps that fail on bad data after something was committed: the transaction is then incomplete.
 #[expect(clippy::too_many_arguments, reason = "what the analysis has found so far")]

@@ -3,8 +3,8 @@
 use super::rescue::Rescue;
 use super::{Ask, Coordinator, Stage};
 use crate::outcome::Why;
+use crate::place::Place;
 use crate::record::State;
-use crate::store::Place;
 use crate::witness::TransactionId;
 
 impl Coordinator {

@@ -11,7 +11,7 @@ use super::standing::Standing;
 use super::{Ask, Coordinator, Stage};
 use crate::outcome::{Attempts, Outcome, Why};
 use crate::record::{Record, Turn};
-use crate::store::StoreError;
+use crate::request::calls::StoreError;
 
 impl Coordinator {
     /// Whether others may soon go on with it.

@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use super::{Ask, Coordinator, Stage};
-use crate::group::{Reply, Request};
+use crate::access::{Access, Denial};
 use crate::outcome::Why;
-use crate::rights::{Access, Denial, accesses};
-use crate::store::StoreError;
+use crate::request::calls::StoreError;
+use crate::request::{Reply, Request};
+use crate::rights::accesses;
 
 /// What is still to be asked, by database.
 #[derive(Debug)]

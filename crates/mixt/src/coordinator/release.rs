@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Ask, Coordinator, Stage};
-use crate::group::{Reply, Request};
 use crate::job::Job;
 use crate::outcome::{Outcome, Why};
 use crate::record::Record;
-use crate::store::{Begin, NameWrite, StoreError};
+use crate::request::calls::{Begin, NameWrite, StoreError};
+use crate::request::{Reply, Request};
 use crate::witness;
 
 /// How far it has come.

@@ -1,9 +1,10 @@
 //! When a transaction does not appear as a whole: finds out why, and completes it if its coordinator is gone.
 
 use super::{Ask, Coordinator, Stage};
-use crate::group::{Reply, Request};
+use crate::place::{Fields, Place};
 use crate::record::Record;
-use crate::store::{Begin, Fields, Place, StoreError};
+use crate::request::calls::{Begin, StoreError};
+use crate::request::{Reply, Request};
 use crate::witness::{self, TransactionId};
 
 /// How many transactions may wait for one another to be completed on their behalf.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::{Ask, Coordinator, Stage};
-use crate::group::{GroupEnd, GroupRun, GroupStep, Reply, Request};
+use crate::group::{GroupEnd, GroupRun, GroupStep};
 use crate::record::State;
-use crate::shipment::{Shipment, Shipped, answers};
-use crate::store::StoreError;
+use crate::request::calls::StoreError;
+use crate::request::shipment::{Shipment, Shipped, answers};
+use crate::request::{Reply, Request};
 
 /// How the answer of a worker reads.
 enum Replayed {

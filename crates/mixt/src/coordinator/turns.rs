@@ -12,10 +12,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Ask, Coordinator, Stage};
-use crate::group::{Reply, Request};
+use crate::form::Unreadable;
 use crate::outcome::Why;
-use crate::record::{Record, Turn, Unreadable};
-use crate::store::{Begin, Commits, Fields, Name, NameWrite, StoreError};
+use crate::place::{Fields, Name};
+use crate::record::{Record, Turn};
+use crate::request::calls::{Begin, Commits, NameWrite, StoreError};
+use crate::request::{Reply, Request};
 use crate::witness;
 
 /// How far taking a turn has come.

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use super::{Ask, Coordinator, Reads, Stage};
-use crate::group::{Done, GroupRun, Reply, Request, stays_open};
+use crate::group::{Done, GroupRun, stays_open};
 use crate::outcome::Why;
-use crate::store::{Begin, StoreError};
+use crate::request::calls::{Begin, StoreError};
+use crate::request::{Reply, Request};
 
 /// How far it has come.
 #[derive(Debug)]

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use solera_program::run::{CustomCall as CustomStep, RemoteCall};
 use solera_program::value::Value;
 
-use super::{GroupRun, Request};
-use crate::store::{CustomCall, ObjectCall};
+use super::GroupRun;
+use crate::request::Request;
+use crate::request::calls::{CustomCall, ObjectCall};
 use crate::witness;
 
 impl GroupRun {

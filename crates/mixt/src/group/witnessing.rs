@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Found, GroupRun, Request};
-use crate::record::Unreadable;
-use crate::store::{Fields, Name, NameWrite};
+use super::{Found, GroupRun};
+use crate::form::Unreadable;
+use crate::place::{Fields, Name};
+use crate::request::Request;
+use crate::request::calls::NameWrite;
 use crate::witness::{self, WriteWitness};
 
 impl GroupRun {

@@ -7,7 +7,8 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::Object;
 use solera_program::value::Value;
 
-use crate::store::{Fields, ObjectCall, StoreError};
+use crate::place::Fields;
+use crate::request::calls::{ObjectCall, StoreError};
 
 /// What a key holds.
 #[derive(Clone, Debug)]

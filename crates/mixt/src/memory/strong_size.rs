@@ -7,7 +7,7 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::{Object, Type};
 use solera_program::value::Value;
 
-use crate::store::{CustomCall, ObjectCall, StoreError};
+use crate::request::calls::{CustomCall, ObjectCall, StoreError};
 
 const NAME: &str = "strong_size";
 

@@ -9,13 +9,17 @@ use solera_program::value::Value;
 use super::FromValue;
 use super::error::{Error, Ticket};
 use super::program::Program;
-use crate::binding::{BindError, Bindings, Module, Modules};
+use crate::binding::{BindError, Module, Modules};
+use crate::bound::Bindings;
 use crate::collect::Collector;
 use crate::coordinator::{Coordinator, TransactionId};
 use crate::drive::{Clock, Connections, run};
 use crate::outcome::{Contradiction, Limits, Outcome};
-use crate::recovery::{self, Recovered};
-use crate::store::{Database, Place, StoreError};
+use crate::place::Place;
+use crate::recovered::Recovered;
+use crate::recovery;
+use crate::request::calls::StoreError;
+use crate::store::Database;
 
 /// What transactions need of where they run besides databases.
 pub trait Host: Clock {

@@ -9,9 +9,8 @@ use solera_program::ir::{OperationParam, Program};
 use solera_program::types::{Object, Type};
 use solera_program::value::Value;
 
-use crate::link::Rows;
-use crate::names::get;
 use crate::objects::{ItemError, Items, kind, told};
+use crate::statement::{Rows, get};
 
 /// The type of a parameter's value: of one that is dereferenced, what it has that is read as a whole. None if that
 /// cannot be.

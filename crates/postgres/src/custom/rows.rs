@@ -11,7 +11,8 @@ use tokio_postgres::{Column, Row};
 
 use super::carrier::{Carrier, Raw, carrier, collected};
 use super::declared::Problem;
-use crate::link::Rows;
+use crate::failure::cause;
+use crate::statement::Rows;
 
 /// How the result is told by the rows.
 #[derive(Debug)]
@@ -178,7 +179,7 @@ impl Shape {
 
 impl Place {
     fn raw(&self, row: &Row) -> Result<Raw, String> {
-        row.try_get(self.column).map_err(|error| crate::builder::cause(&error))
+        row.try_get(self.column).map_err(|error| cause(&error))
     }
 
     fn read(&self, program: &Program, row: &Row) -> Result<Value, String> {

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::args::Args;
-use super::builtins::list_mut;
 use super::failure::{FailureKind, malformed};
 use super::slot::{Meter, NODE, Slot, Weight};
 use crate::operator::{BinaryOp, UnaryOp};
@@ -134,7 +133,7 @@ fn add(mut args: Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
             meter.elements(more.len())?;
             let by = args.weigh(1, meter)?;
             let mut list = args.take(0);
-            list_mut(&mut list, meter)?.extend(more.iter().cloned());
+            list.list_mut(meter)?.extend(more.iter().cloned());
             // Its elements are as deep in the sum as they were in the summand, which itself is not in it.
             let elements = Weight { size: by.size - NODE, depth: by.depth.saturating_sub(1) };
             meter.grow(&mut list, elements)?;

@@ -7,8 +7,6 @@ mod texts;
 
 use std::sync::Arc;
 
-pub(super) use self::lists::list_mut;
-
 use super::args::Args;
 use super::failure::{FailureKind, malformed};
 use super::slot::{Meter, Slot, Weight};

@@ -1,6 +1,8 @@
 //! Registers, and what their values weigh.
 
-use super::failure::FailureKind;
+use std::sync::Arc;
+
+use super::failure::{FailureKind, malformed};
 use super::inputs::Limits;
 use crate::nesting::MAX_NESTING;
 use crate::value::Value;
@@ -79,6 +81,19 @@ impl Slot {
     /// Less is in it.
     pub(super) fn shrink(&mut self, by: u32) {
         self.weight.size = self.weight.size.saturating_sub(by).max(NODE);
+    }
+
+    /// The elements of a list, to be changed. Copies them if somebody else refers to them.
+    pub(super) fn list_mut(&mut self, meter: &mut Meter) -> Result<&mut Vec<Value>, FailureKind> {
+        let values = match &mut self.value {
+            Value::List(values) => values,
+            other => return Err(malformed("a method of lists", other)),
+        };
+        if !self.owned {
+            meter.elements(values.len())?;
+            self.owned = true;
+        }
+        Ok(Arc::make_mut(values))
     }
 }
 

@@ -11,10 +11,11 @@ use solera_time::{SiteId, Timestamp};
 
 use super::desk::Desk;
 use super::store::SITES;
-use crate::disk_faults::DiskFault;
 use crate::faults::Fault;
+use crate::faults::disks::DiskFault;
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::{MS, Scenario};
+use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::world::{EPOCH_MICROS, Happening, SiteState, World};
 

@@ -10,8 +10,8 @@ use solera_mixt::store::{BoxFuture, Horizon};
 use solera_time::SiteId;
 use solera_unistore::{Command, Response};
 
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::MS;
 
 /// How long a session waits for an answer before it takes its connection for broken, in nanoseconds.
 const PATIENCE: u64 = 1_500 * MS;

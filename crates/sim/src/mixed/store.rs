@@ -19,7 +19,7 @@ use solera_unistore::{Claim, Command, CommandError, Kind, Pasts, Response, Trans
 use super::desk::Desk;
 use super::objects;
 use super::users::Users;
-use crate::scenario::MS;
+use crate::queue::MS;
 
 /// How many sites there are.
 pub(super) const SITES: usize = 3;

@@ -11,7 +11,7 @@ use solera_site::Message;
 use solera_time::{Origin, Timestamp};
 
 use super::{Happening, World};
-use crate::scenario::MS;
+use crate::queue::MS;
 
 /// So long after a worker was told a time, in nanoseconds, that is in its journal.
 const RECORDED_AFTER: u64 = 2_000 * MS;

@@ -16,8 +16,8 @@ use solera_membership::Members;
 use solera_unistore::{Command, Config};
 
 use super::{Happening, World};
-use crate::scenario::Weakness;
 use crate::storage::writes;
+use crate::weakness::Weakness;
 
 /// By how much clocks may differ: more than faults let them.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(3600);

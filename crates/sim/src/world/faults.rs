@@ -7,10 +7,10 @@ use solera_time::SiteId;
 use super::class_of;
 use super::links::Links;
 use super::{Due, Happening, SiteState, World};
-use crate::ambush::{Ambush, Blow};
-use crate::disk_faults::DiskFault;
 use crate::faults::Fault;
-use crate::scenario::MS;
+use crate::faults::ambush::{Ambush, Blow};
+use crate::faults::disks::DiskFault;
+use crate::queue::MS;
 
 impl World {
     /// Whether a message is one that an ambush waits for.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use solera_machine::{Address, Lane};
 
-use super::links::{Body, Process};
+/// A worker, and its incarnation.
+pub(super) type Process = (Address, u64);
+pub(super) type Body = Arc<Vec<u8>>;
 
 /// From which process to which.
 type Way = (Process, Process);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use solera_links::{Greeting, Handshake, Link, Sizes, decode_batch, encode_batch};
+use solera_links::{Greeting, Handshake, Link, decode_batch, encode_batch};
 use solera_machine::Address;
 use solera_site::Message;
 use solera_time::{Monotonic, SiteId};
@@ -16,28 +16,16 @@ use solera_unistore::Command;
 use super::copies::Copies;
 use super::doors::{Doors, read_greeting};
 use super::frame_ledger::FrameLedger;
+use super::frame_ledger::{Body, Process};
 use super::{Due, Happening, SiteState, World};
-use crate::scenario::{MS, Weakness};
+use crate::queue::MS;
+use crate::scenario::Wiring;
+use crate::weakness::Weakness;
 
 /// After so long without an answer, in nanoseconds, a refusal counts no more.
 const SILENCE: u64 = 1_000 * MS;
 /// What stands before the body of a frame, in bytes.
 const FRAME_HEADER: usize = 17;
-
-/// How connections are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wiring {
-    /// About how many bytes may wait for a worker.
-    pub(crate) queue_limit: usize,
-    /// How batches are cut into frames.
-    pub(crate) sizes: Sizes,
-    /// How long a byte occupies a connection, in nanoseconds.
-    pub(crate) byte_time: u64,
-}
-
-/// A worker, and its incarnation.
-pub(super) type Process = (Address, u64);
-pub(super) type Body = Arc<Vec<u8>>;
 
 /// All links of a world.
 pub(super) struct Links {

@@ -4,9 +4,9 @@ use solera_machine::Address;
 use solera_membership::Standing;
 
 use super::{Due, Happening, SiteState, World};
-use crate::disk_faults::DiskFault;
 use crate::faults::Fault;
-use crate::scenario::MS;
+use crate::faults::disks::DiskFault;
+use crate::queue::MS;
 use crate::storage::Refusal;
 
 impl World {

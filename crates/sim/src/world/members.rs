@@ -8,7 +8,7 @@ use solera_time::SiteId;
 
 use super::{Due, EPOCH_MICROS, Happening, SiteState, World};
 use crate::faults::Fault;
-use crate::scenario::MS;
+use crate::queue::MS;
 
 impl World {
     /// Whether a site has not yet all that it shall have before it serves.

@@ -1,7 +1,5 @@
 //! Lists.
 
-use std::sync::Arc;
-
 use crate::builtin::Builtin;
 use crate::run::args::Args;
 use crate::run::failure::{FailureKind, malformed};
@@ -19,7 +17,7 @@ pub(super) fn evaluate(
         Builtin::RemoveAt => remove_at(args, meter),
         Builtin::Reversed => {
             let mut list = args.take(0);
-            let values = list_mut(&mut list, meter)?;
+            let values = list.list_mut(meter)?;
             meter.elements(values.len())?;
             values.reverse();
             Ok(list)
@@ -28,28 +26,12 @@ pub(super) fn evaluate(
     }
 }
 
-/// The elements of a list, to be changed. Copies them if somebody else refers to them.
-pub(in crate::run) fn list_mut<'a>(
-    slot: &'a mut Slot,
-    meter: &mut Meter,
-) -> Result<&'a mut Vec<Value>, FailureKind> {
-    let values = match &mut slot.value {
-        Value::List(values) => values,
-        other => return Err(malformed("a method of lists", other)),
-    };
-    if !slot.owned {
-        meter.elements(values.len())?;
-        slot.owned = true;
-    }
-    Ok(Arc::make_mut(values))
-}
-
 fn push(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
     let by = args.weigh(1, meter)?;
     let value = args.share(1).value;
     let mut list = args.take(0);
     meter.grow(&mut list, by)?;
-    list_mut(&mut list, meter)?.push(value);
+    list.list_mut(meter)?.push(value);
     Ok(list)
 }
 
@@ -59,7 +41,7 @@ fn set_at(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
     let value = args.share(2).value;
     let mut list = args.take(0);
     meter.weigh(&mut list)?;
-    let old = std::mem::replace(&mut list_mut(&mut list, meter)?[index], value);
+    let old = std::mem::replace(&mut list.list_mut(meter)?[index], value);
     list.shrink(meter.weigh_value(&old)?.size);
     meter.grow(&mut list, by)?;
     Ok(list)
@@ -69,7 +51,7 @@ fn remove_at(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind
     let index = index(args)?;
     let mut list = args.take(0);
     meter.weigh(&mut list)?;
-    let values = list_mut(&mut list, meter)?;
+    let values = list.list_mut(meter)?;
     meter.elements(values.len() - index)?;
     let old = values.remove(index);
     list.shrink(meter.weigh_value(&old)?.size);
@@ -90,7 +72,7 @@ fn index(args: &Args<'_>) -> Result<usize, FailureKind> {
 fn sorted(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
     let weight = args.weigh(0, meter)?;
     let mut list = args.take(0);
-    let values = list_mut(&mut list, meter)?;
+    let values = list.list_mut(meter)?;
     // Each round of merging looks at everything once.
     let rounds = u64::from(values.len().checked_ilog2().unwrap_or(0)) + 1;
     meter.spend(rounds * (values.len() as u64 / 4 + u64::from(weight.size) / 64))?;

@@ -2,41 +2,6 @@
 
 /// A crate's folder, the parent of the modules (empty at the top), and the modules.
 pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
-    ("bench", "requests", &["count", "kind", "server", "session", "table"]),
-    ("bench", "virtual_cluster", &["cost", "step"]),
-    ("certification", "", &["claim", "share"]),
-    ("certification", "", &["following", "member"]),
-    ("host", "", &["driver", "gate"]),
-    ("journal", "", &["error", "header", "record"]),
-    ("journal", "", &["journal", "recovery", "snapshot", "writer"]),
-    ("language", "", &["check", "flow"]),
-    ("language", "check", &["exits", "lower"]),
-    ("program", "run", &["arithmetic", "builtins"]),
-    ("links", "", &["card", "greeting", "refusal"]),
-    ("macros", "", &["inline", "items"]),
-    ("membership", "", &["change", "members"]),
-    (
-        "mixt",
-        "",
-        &[
-            "binding", "group", "job", "outcome", "plan", "record", "rights", "shipment", "sight",
-            "store", "witness",
-        ],
-    ),
-    ("mixt", "", &["collect", "recovery"]),
-    (
-        "postgres",
-        "",
-        &[
-            "builder", "custom", "failure", "link", "names", "objects", "postgres", "schema",
-            "session", "tls",
-        ],
-    ),
-    ("primary", "", &["checkpoint", "following", "home", "machine", "requests"]),
-    ("primary", "", &["command", "history"]),
-    ("sim", "", &["ambush", "disk_faults", "faults", "outage", "scenario", "storage", "world"]),
-    ("sim", "", &["client", "spaces"]),
-    ("sim", "world", &["frame_ledger", "links"]),
     (
         "unistore",
         "",
@@ -61,5 +26,4 @@ pub(super) const KNOWN: &[(&str, &str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("unistore", "", &["command", "encoding", "message", "pasts"]),
 ];

@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use solera_data::Key;
 
-use crate::machine::Primary;
+use super::Primary;
 use crate::record::Part;
 
 /// A part with about so many bytes of values takes no more.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use solera_machine::{Address, Now, PartitionId};
 use solera_time::{Monotonic, SiteId};
 
+use super::{Primary, Role};
 use crate::command::{Done, Failure};
+use crate::config::Rule;
 use crate::history::Entry;
-use crate::machine::{Primary, Role, Rule};
 use crate::message::{Answer, Body, End, Piece, Request};
 use crate::rare;
 use crate::record::Record;

@@ -6,9 +6,9 @@ use solera_data::Key;
 use solera_machine::{Now, PartitionId, RequestId};
 use solera_time::Monotonic;
 
+use super::Primary;
 use crate::command::{Done, Failure, Response, Update};
 use crate::list::home_of;
-use crate::machine::Primary;
 use crate::message::{Answer, Body, Request};
 use crate::record::Record;
 

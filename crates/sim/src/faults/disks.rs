@@ -3,8 +3,8 @@
 use solera_journal::FaultyCall;
 
 use crate::faults::Fault;
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::MS;
 
 /// Something that happens to one worker of a site with journals, or to its disk.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,8 +6,8 @@ use solera_time::{Origin, SiteId};
 use solera_unistore::{Message, Stretch};
 
 use crate::faults::Fault;
+use crate::queue::MS;
 use crate::random::Random;
-use crate::scenario::MS;
 
 /// A message of certification arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use solera_machine::{Now, PartitionId};
 use solera_time::SiteId;
 
+use super::{Primary, Replica, Role};
 use crate::command::Done;
+use crate::config::Rule;
 use crate::history::{Entry, Epoch, Held, History};
 use crate::list::home_of;
-use crate::machine::{Primary, Replica, Role, Rule};
 use crate::message::{Body, Piece};
 use crate::rare;
 use crate::record::Record;

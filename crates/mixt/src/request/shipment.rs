@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::group::{Reply, Request};
-use crate::record::{Record, Unreadable, decode, encode};
+use crate::form::{Unreadable, decode, encode};
+use crate::record::Record;
+use crate::request::calls::StoreError;
+use crate::request::{Reply, Request};
 use crate::sight::Sight;
-use crate::store::StoreError;
 use crate::witness::TransactionId;
 
 /// A group of phases with all that it needs but the program, which is known by the module's name.

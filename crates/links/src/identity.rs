@@ -1,0 +1,97 @@
+//! What a node takes its cluster for, and which protocols it runs.
+
+use serde::{Deserialize, Serialize};
+use solera_machine::{NodeId, Protocol};
+
+/// The setting of [`Identity::agreed`] that may differ while the lists of sites do.
+pub const WITH_THE_SITES: &str = "f";
+
+/// What a node takes its cluster for, as its configuration describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The cluster's identifier.
+    pub id: u64,
+    /// The sites, each with how many workers its nodes have.
+    pub sites: Vec<(String, Vec<u8>)>,
+    /// What else all nodes must agree on: `(what, how)`.
+    pub agreed: Vec<(String, String)>,
+    /// The protocols that the node runs.
+    pub speaks: Vec<Speaks>,
+}
+
+impl Identity {
+    /// How people call a node.
+    pub fn name_of(&self, node: NodeId) -> String {
+        let site = self.sites.get(node.site.index()).map_or("?", |(name, _)| name);
+        format!("node {} of site {site}", u16::from(node.node) + 1)
+    }
+
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        let site = self.sites.get(node.site.index());
+        site.is_some_and(|(_, nodes)| usize::from(node.node) < nodes.len())
+    }
+}
+
+/// A protocol that a node runs, and the versions of its messages that it understands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Speaks {
+    /// The protocol's number.
+    pub protocol: u8,
+    /// Its name.
+    pub name: String,
+    /// The oldest version.
+    pub oldest: u8,
+    /// The newest version.
+    pub newest: u8,
+}
+
+impl Speaks {
+    /// Of a protocol that this build has.
+    pub fn of(protocol: &Protocol) -> Speaks {
+        Speaks {
+            protocol: protocol.number,
+            name: protocol.name.to_owned(),
+            oldest: protocol.oldest_messages,
+            newest: protocol.messages,
+        }
+    }
+
+    /// The version in which two nodes talk: the newest that both understand.
+    pub fn common(&self, other: &Speaks) -> Option<u8> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest.max(other.oldest)).then_some(newest)
+    }
+
+    pub(crate) fn versions(&self) -> String {
+        match self.oldest == self.newest {
+            true => format!("version {}", self.newest),
+            false => format!("versions {} to {}", self.oldest, self.newest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_talk_in_the_newest_version_that_both_understand() {
+        for (one, other, common) in [
+            ((1, 1), (1, 1), Some(1)),
+            ((1, 3), (2, 5), Some(3)),
+            ((2, 5), (1, 3), Some(3)),
+            ((1, 2), (3, 4), None),
+            ((3, 4), (1, 2), None),
+        ] {
+            let of = |(oldest, newest)| Speaks {
+                protocol: 1,
+                name: "UniStore".to_owned(),
+                oldest,
+                newest,
+            };
+            assert_eq!(of(one).common(&of(other)), common, "{one:?} {other:?}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The form of what transactions keep and send: postcard, behind one byte with the version of the form.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The version of the form; counts up whenever it changes, and whenever the compiler splits programs in another way:
+/// groups and tapes are known by their numbers.
+const FORM: u8 = 5;
+
+/// Bytes that are not what they should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    pub(crate) what: &'static str,
+    pub(crate) why: String,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be read: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+pub(crate) fn encode(value: &impl Serialize) -> Arc<[u8]> {
+    let bytes = postcard::to_extend(value, vec![FORM]);
+    bytes.expect("all parts have lengths, and memory takes what it is given").into()
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(
+    bytes: &[u8],
+    what: &'static str,
+) -> Result<T, Unreadable> {
+    match bytes.split_first() {
+        Some((&FORM, rest)) => {
+            postcard::from_bytes(rest).map_err(|error| Unreadable { what, why: error.to_string() })
+        }
+        Some((form, _)) => {
+            Err(Unreadable { what, why: format!("it is of form {form}, and {FORM} is known") })
+        }
+        None => Err(Unreadable { what, why: "it is empty".to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FORM;
+
+    #[test]
+    fn the_page_is_about_this_form() {
+        let page = include_str!("../../../docs/formats/mixt.md");
+        assert!(
+            page.contains(&format!("\nForm {FORM}. ")),
+            "docs/formats/mixt.md is of another form"
+        );
+    }
+}

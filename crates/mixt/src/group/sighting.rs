@@ -1,0 +1,70 @@
+//! Decides whether a group may commit, by what it sees of others (MixT §5.4).
+
+use std::collections::BTreeSet;
+
+use super::{Found, GroupRun, GroupStep};
+use crate::record::{Source, Turn, Worklist};
+use crate::sight::Sight;
+
+impl Sight {
+    /// Considers the witnesses that a group has found, at `now_ms`. Whether the group itself has seen all of what they
+    /// tell of.
+    pub(crate) fn take_in(&mut self, run: &GroupRun, worklist: &mut Worklist, now_ms: u64) -> bool {
+        self.covered.extend(run.wanted().iter().map(|(place, id)| (*id, place.clone())));
+        if run.found.is_empty() {
+            return true;
+        }
+        // A commit witness is written together with the write witnesses of its place.
+        self.covered.extend(run.found.iter().map(|found| (found.witness.id, found.place.clone())));
+        let (job, index) = (run.job(), run.index());
+        let own = job.places(run.group());
+        let earlier = job.places_of(..index);
+        let later = job.places_of(index + 1..);
+        let mut whole = true;
+        for found in &run.found {
+            let id = found.witness.id;
+            for place in found.witness.places.iter() {
+                if self.covered.contains(&(id, place.clone())) {
+                    continue;
+                }
+                whole &= !own.contains(place);
+                // Too late if something has committed: that is the limit that `coordinator` tells.
+                let missed = earlier.contains(place) && !run.is_after_commit();
+                self.suspicious |= missed;
+                if missed || own.contains(place) || later.contains(place) {
+                    let record = found.witness.record.clone();
+                    let source = Source { record, found_ms: now_ms };
+                    worklist.entry((place.clone(), id)).or_insert(source);
+                }
+            }
+        }
+        whole
+    }
+
+    /// Commits a group that is ready, in a turn that is of now.
+    pub(crate) fn commit(&self, run: &mut GroupRun, worklist: &Worklist, turn: Turn) -> GroupStep {
+        let (job, next) = (run.job(), run.index() + 1);
+        let worklist = if run.group().writes() && !worklist.is_empty() {
+            // What later groups have to wait for.
+            let places = job.places_of(next..);
+            let held = worklist.iter().filter(|((place, _), _)| places.contains(place));
+            held.map(|(wanted, source)| (wanted.clone(), source.clone())).collect()
+        } else {
+            worklist.clone()
+        };
+        // Whoever then waits for this transaction waits for that one, too, as this one has seen it as a whole, or will
+        // have when it commits there.
+        let whole = run.found.iter().filter(|found| self.sees(run, found));
+        let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
+        run.commit(worklist, turn, |id| whole.contains(&id))
+    }
+
+    /// Whether a transaction that a group has found is seen as a whole, at the latest at the end.
+    fn sees(&self, run: &GroupRun, found: &Found) -> bool {
+        let later = run.job().places_of(run.index() + 1..);
+        let mut places = found.witness.places.iter();
+        places.all(|place| {
+            later.contains(place) || self.covered.contains(&(found.witness.id, place.clone()))
+        })
+    }
+}
