@@ -144,6 +144,11 @@ pub enum Rule {
     Certification(Certification),
 }
 
+/// The most that a transaction may write, in bytes: the longest value that a Redis client can send, and
+/// its key. At one worker it must fit into one record of a journal and into one frame of a link, both of at
+/// most 2^30 bytes.
+pub(crate) const MAX_UPDATE: usize = 513 << 20;
+
 /// What a replica is told when it is created.
 #[derive(Clone, Debug)]
 pub struct Config {

@@ -11,9 +11,6 @@ use solera_machine::Address;
 use solera_membership::Members;
 use solera_time::{SiteId, Timestamp};
 
-use crate::record::Record;
-use crate::replica::Replica;
-
 /// The greatest time of its own that a worker of another site has told this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
@@ -42,6 +39,11 @@ impl HeardOf {
         }
     }
 
+    /// Returns all, if something is in no record yet; from then on it is.
+    pub(crate) fn take_news(&mut self) -> Option<Vec<Heard>> {
+        std::mem::take(&mut self.is_news).then(|| self.to_save())
+    }
+
     pub(crate) fn to_save(&self) -> Vec<Heard> {
         self.latest.iter().map(|(&worker, &(life, ts))| Heard { worker, life, ts }).collect()
     }
@@ -56,21 +58,5 @@ impl HeardOf {
             worker.site == site && *life == members.life(site)
         };
         self.latest.iter().filter(present).map(|(worker, (_, ts))| (*worker, *ts))
-    }
-}
-
-impl Replica {
-    /// A worker of another site has told a time of its own.
-    pub(crate) fn hear(&mut self, worker: Address, ts: Timestamp) {
-        let life = self.worker.dissemination.members.life(worker.site);
-        self.heard_of.raise(Heard { worker, life, ts });
-    }
-
-    /// Records what was heard since the last record.
-    pub(crate) fn record_heard(&mut self) {
-        if std::mem::take(&mut self.heard_of.is_news) {
-            let heard = self.heard_of.to_save();
-            self.worker.record(|| Record::Heard(heard));
-        }
     }
 }

@@ -7,45 +7,43 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `replica` | the machine: dispatch, direct calls, time |
-//! | `worker` | what the parts of a replica share: partitions, clock, what the site knows, outputs |
-//! | `coordinator` | interactive transactions and two-phase commit (Alg. 1) |
-//! | `participant` | prepared transactions (Alg. 1 l. 36–48) |
+//! | `replica` | the machine: dispatch and time |
+//! | `replica::single` | single operations as direct calls |
+//! | `replica::coordinator` | interactive transactions and two-phase commit (Alg. 1) |
+//! | `replica::participant` | prepared transactions (Alg. 1 l. 36–48) |
 //! | `coordinator::guarded`, `participant::guarding` | transactions that other protocols must agree to |
-//! | `partition`, `op_log`, `pending` | one partition's store: versions, folding |
-//! | `replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
+//! | `replica::replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
+//! | `replica::demand` | asking idle workers for the progress that somebody waits for |
+//! | `replica::strong`, `strong::delivery` | COMMIT_STRONG; DELIVER_UPDATES (Alg. 3) |
+//! | `replica::barriers` | UNIFORM_BARRIER and ATTACH |
+//! | `replica::members`, `joining`, `hearing` | the list of sites; the receiver of a partition at a site that joins; what siblings have told |
+//! | `replica::checkpoint`, `scan`, `status` | parts of a checkpoint; reading all keys in one snapshot; reports |
+//! | `worker` | what the parts of a replica share: partitions, clock, what the site knows, outputs |
+//! | `partition`, `keys`, `op_log`, `pending`, `committed` | one partition's store: versions, folding; its histories |
 //! | `dissemination` | BROADCAST_VECS by a tree, floors, causal stability |
-//! | `demand` | asking idle workers for the progress that somebody waits for |
 //! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
-//! | `strong` | strong transactions: COMMIT_STRONG, DELIVER_UPDATES (Alg. 3) |
-//! | `scan` | reading all keys in one snapshot |
-//! | `status` | what a replica knows and holds, for reports |
-//! | `barriers` | UNIFORM_BARRIER and ATTACH |
+//! | `accesses`, `groups` | what a strong transaction claims; the groups that certify it |
 //! | `pasts` | the causal and the durability past of a session |
-//! | `failure_detector` | who is suspected |
-//! | `record`, `checkpoint`, `recovery` | what a journal keeps, and building a replica from it |
-//! | `transfer`, `joining` | a partition's full state for a site that joins: its donor, its receiver |
+//! | `failure_detector`, `heard`, `lacking` | who is suspected, what siblings have told, and which of them have lost updates |
+//! | `record`, `recovery` | what a journal keeps, and building a replica from it |
+//! | `transfer` | a partition's full state for a site that joins: its donor |
 //! | `protocol`, `encoding`, `fits` | its number; the bytes of messages and records; whether a message from a wire can be true |
 
-mod barriers;
+mod accesses;
 mod by_origin;
-mod checkpoint;
 mod command;
 mod committed;
 mod config;
-mod coordinator;
-mod demand;
 mod dissemination;
 mod encoding;
 mod failure_detector;
 mod fits;
+mod groups;
 mod heard;
-mod joining;
 mod keys;
 mod lacking;
 mod message;
 mod op_log;
-mod participant;
 mod partition;
 mod passing;
 mod pasts;
@@ -55,19 +53,13 @@ mod rare;
 mod record;
 mod recovery;
 mod replica;
-mod replication;
-mod scan;
-mod status;
-mod strong;
 mod transfer;
 mod uniformity;
 mod worker;
 
-pub use checkpoint::Checkpoint;
 pub use command::{Command, CommandError, ExecuteGuarded, Response, StrongLimit, TxId};
 pub use config::{Config, Protocol, Rule, StrongLimits, Timing};
 pub use heard::Heard;
-pub use joining::Progress;
 pub use keys::Held;
 pub use message::{
     Begin, Cause, Chunk, Converged, Errand, Event, Executed, Fetch, Filling, Input, Message,
@@ -79,6 +71,8 @@ pub use rare::ALL as RARE_PATHS;
 pub use record::{Decision, Part, Prepared, Promise, Record, SavedKey};
 pub use recovery::{ForeignPartition, Recovery};
 pub use replica::Replica;
+pub use replica::checkpoint::Checkpoint;
+pub use replica::joining::Progress;
+pub use replica::status::{AtRisk, Status};
+pub use replica::strong::{LONGEST_RETRY_WAIT, RETRY_PAUSE, StrongCounts};
 pub use solera_certification::{Access, Claim, Kind, MAX_WORKERS, TransactionId};
-pub use status::{AtRisk, Status};
-pub use strong::{LONGEST_RETRY_WAIT, RETRY_PAUSE, StrongCounts};

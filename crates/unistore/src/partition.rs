@@ -15,7 +15,6 @@ use crate::message::{Begin, Chunk, Update, Write};
 use crate::op_log::OpLog;
 use crate::passing::{PassingUpdate, PassingWrite};
 use crate::record::{Part, SavedKey};
-use crate::recovery::Restored;
 
 /// The replica of one partition at one site.
 #[derive(Debug)]
@@ -78,6 +77,17 @@ pub(crate) struct HandOver {
     pub(crate) begin: Begin,
     pub(crate) updates: Vec<Arc<Update>>,
     pub(crate) keys: Vec<Key>,
+}
+
+/// What a checkpoint says of an update at one of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restored {
+    /// Nothing: it is newer.
+    Missing,
+    /// It was there and not folded.
+    Pending,
+    /// It is in the base, or settled.
+    Folded,
 }
 
 /// How an update of the journal is restored.

@@ -12,13 +12,13 @@ use solera_time::{Origin, Vector};
 
 use crate::command::TxId;
 use crate::config::{Config, Rule};
+use crate::groups::first_run;
 use crate::heard::Heard;
 use crate::message::Update;
-use crate::partition::Restoring;
+use crate::partition::{Restored, Restoring};
 use crate::rare;
 use crate::record::{Decision, Part, Prepared, Promise, Record};
 use crate::replica::Replica;
-use crate::strong::first_run;
 
 /// A replica that is being built again: first all parts of a checkpoint, if there is one, then all
 /// records since the checkpoint began, in order.
@@ -348,15 +348,4 @@ impl Recovery {
     fn index_of(&self, partition: PartitionId) -> Result<usize, ForeignPartition> {
         self.replica.worker.index_of(partition).ok_or(ForeignPartition(partition))
     }
-}
-
-/// What a checkpoint says of an update at one of its keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Restored {
-    /// Nothing: it is newer.
-    Missing,
-    /// It was there and not folded.
-    Pending,
-    /// It is in the base, or settled.
-    Folded,
 }

@@ -1,48 +1,51 @@
 //! The machine: what comes in, what goes out, and when.
 
+mod barriers;
+pub(crate) mod checkpoint;
+mod coordinator;
+mod demand;
+mod hearing;
+pub(crate) mod joining;
+mod members;
+mod participant;
+mod replication;
+mod scan;
+mod single;
+pub(crate) mod status;
+pub(crate) mod strong;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use smallvec::smallvec;
-use solera_data::{Dot, Key, Op, OpError, Outcome};
-use solera_levels::Level;
+use solera_data::Dot;
 use solera_machine::{Address, GuardAnswer, Machine, Now, PartitionId, RequestId};
-use solera_membership::{Change, MemberError, Members, Standing};
-use solera_time::{HybridClock, Lane, Monotonic, Physical, SiteId, Timestamp, Vector};
+use solera_membership::{Members, Standing};
+use solera_time::{HybridClock, Lane, Monotonic, Physical, Timestamp, Vector};
 
-use crate::barriers::Barriers;
+use self::barriers::Barriers;
+use self::checkpoint::Checkpoint;
+use self::coordinator::Coordinator;
+use self::demand::Demand;
+use self::joining::Joining;
+use self::members::OtherProtocols;
+use self::participant::Participant;
+use self::status::Status;
+use self::strong::Strong;
 use crate::by_origin::ByOrigin;
-use crate::checkpoint::Checkpoint;
 use crate::command::{Command, Response};
 use crate::config::{Config, Rule, StrongLimits};
-use crate::coordinator::Coordinator;
-use crate::demand::Demand;
 use crate::dissemination::{Dissemination, NoChild};
 use crate::failure_detector::FailureDetector;
 use crate::heard::HeardOf;
-use crate::joining::Joining;
 use crate::keys::Held;
 use crate::lacking::Lacking;
 use crate::message::{Errand, Event, Input, Message, Output, SiteView, Subtree};
-use crate::participant::{Execute, Participant};
-use crate::partition::{Done, Partition, Storing};
-use crate::passing::{Passing, PassingUpdate};
+use crate::partition::Partition;
 use crate::pasts::Pasts;
-use crate::record::{Part, Promise, Record};
-use crate::status::Status;
-use crate::strong::Strong;
+use crate::record::{Part, Promise};
 use crate::transfer::Donor;
-use crate::worker::{ACTIVE_FOR, ReplyTo, Worker, push_record};
-
-/// How far other protocols of the worker are with changes of the list of sites.
-#[derive(Debug)]
-pub(crate) struct OtherProtocols {
-    /// Whether they have the data that they need to serve.
-    pub(crate) filled: bool,
-    /// The latest list for which they have done what it asks of them.
-    pub(crate) settled: Members,
-}
+use crate::worker::{ACTIVE_FOR, ReplyTo, Worker};
 
 /// What one worker of a site runs of UniStore.
 ///
@@ -85,11 +88,6 @@ pub struct Replica {
     last_tick: Option<Monotonic>,
     next_tick: Monotonic,
 }
-
-/// The most that a transaction may write, in bytes: the longest value that a Redis client can send, and
-/// its key. At one worker it must fit into one record of a journal and into one frame of a link, both of at
-/// most 2^30 bytes.
-pub(crate) const MAX_UPDATE: usize = 513 << 20;
 
 impl Replica {
     /// A replica that stores nothing yet. `seed` only spreads keys over hash tables.
@@ -168,59 +166,6 @@ impl Replica {
         self.worker.config.address
     }
 
-    /// A single-operation transaction on a key, for the worker's own clients.
-    ///
-    /// Answers at once if this worker owns the key and nothing blocks the read; `pasts` then contain the
-    /// transaction. Otherwise answers `None`, and later yields [`Output::Reply`] for `request`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one per field of the command, which is borrowed here"
-    )]
-    pub fn execute(
-        &mut self,
-        now: Now,
-        request: RequestId,
-        pasts: &mut Pasts,
-        level: Level,
-        key: &[u8],
-        op: &Op,
-    ) -> Option<Result<Outcome, OpError>> {
-        let partition = self.worker.partition_of(key);
-        let owner = self.worker.config.topology.owner(self.worker.me, partition);
-        if owner != self.worker.config.address {
-            if key.len() + op.size() > MAX_UPDATE {
-                return Some(Err(OpError::TooLarge));
-            }
-            let (key, op, past) = (Key::from(key), op.clone(), pasts.causal);
-            self.worker.send(owner, Message::Execute { request, past, level, key, op });
-            return None;
-        }
-        if let Some(result) =
-            self.try_execute(now, ReplyTo::Client(request), pasts, level, partition, key, op)
-        {
-            return Some(result);
-        }
-        let (to, past) = (ReplyTo::Client(request), pasts.causal);
-        self.wait_for_strong(past.strong);
-        let execute = Execute { to, past, level, key: Key::from(key), op: op.clone() };
-        self.participant.park_execute(now.monotonic, execute);
-        None
-    }
-
-    /// As [`Replica::execute`], but does nothing at all when the answer cannot be had at once.
-    pub fn execute_at_once(
-        &mut self,
-        now: Now,
-        pasts: &mut Pasts,
-        level: Level,
-        key: &[u8],
-        op: &Op,
-    ) -> Option<Result<Outcome, OpError>> {
-        let partition = self.worker.partition_of(key);
-        self.worker.index_of(partition)?;
-        self.try_execute(now, ReplyTo::Nobody, pasts, level, partition, key, op)
-    }
-
     /// How many keys of this worker exist for a client without a past.
     pub fn count_keys(&mut self, now: Now) -> usize {
         let nothing = Vector::zero(self.worker.config.topology.sites());
@@ -253,87 +198,6 @@ impl Replica {
     /// What the replica knows and holds, for status reports and for the simulator's assertions.
     pub fn status(&self) -> Status<'_> {
         Status { replica: self }
-    }
-
-    /// Executes a single-operation transaction on an owned key, or returns `None` if a prepared
-    /// transaction blocks the read.
-    #[expect(clippy::too_many_arguments, reason = "the hot path passes everything in registers")]
-    pub(crate) fn try_execute(
-        &mut self,
-        now: Now,
-        reply_to: ReplyTo,
-        pasts: &mut Pasts,
-        level: Level,
-        partition: PartitionId,
-        key: &[u8],
-        op: &Op,
-    ) -> Option<Result<Outcome, OpError>> {
-        if key.len() + op.size() > MAX_UPDATE {
-            return Some(Err(OpError::TooLarge));
-        }
-        let eventual = level == Level::Eventual;
-        let index = self.worker.index_of(partition).expect("callers route by owner");
-        let snap_vec = if eventual {
-            self.worker.owned(partition).arrived
-        } else {
-            let snap_vec = self.worker.start_snapshot(now, &pasts.causal);
-            if self.is_blocked(index, key, &snap_vec) {
-                return None;
-            }
-            snap_vec
-        };
-        let storing = if eventual {
-            Storing::Eventual
-        } else if !self.snapshots_are_fresh(&snap_vec) {
-            Storing::Pending
-        } else if self.worker.config.topology.sites() == 1 {
-            Storing::Alone
-        } else {
-            Storing::Visible
-        };
-        // Prepare and commit in one step: nobody else takes part.
-        let (clock, site) = (&mut self.worker.clock, self.worker.me);
-        let passing = self.worker.config.journal.then_some(|update: PassingUpdate<'_>| {
-            push_record(&mut self.worker.outputs, &Passing::Stored(&[(partition, update)]));
-        });
-        let Done { result, dependency, stored } =
-            self.worker.partitions[index].execute(key, op, &snap_vec, storing, passing, || {
-                clock.observe(snap_vec.max_entry());
-                Dot::of(site, clock.tick(now.physical))
-            });
-        self.trace_snapshot(reply_to, &snap_vec, eventual);
-        if let Some((dot, kept)) = stored {
-            if let Some(update) = kept {
-                self.worker.record(|| match eventual {
-                    true => Record::StoredEventual(partition, update),
-                    false => Record::Stored(smallvec![(partition, update)]),
-                });
-            }
-            self.worker.last_activity = now.monotonic;
-            self.worker.trace(|| Event::Stored { partition, dot });
-            self.trace_commit(reply_to, dot, &snap_vec, partition, eventual);
-            self.demand.want_stored(self.worker.me, dot.ts);
-            match eventual {
-                true => pasts.add_eventual(self.worker.me, &snap_vec.with(self.worker.me, dot.ts)),
-                false => pasts.causal.raise(self.worker.me, dot.ts),
-            }
-        }
-        if !eventual {
-            pasts.causal.raise(self.worker.me, dependency);
-            self.worker.add_remote_entries(&mut pasts.causal, &snap_vec);
-        }
-        Some(result)
-    }
-
-    /// Whether every live and future snapshot of the site contains all that was committed here, and what
-    /// commits on this snapshot: this worker is alone at its site and has no open transaction.
-    pub(crate) fn snapshots_are_fresh(&self, snap_vec: &Vector) -> bool {
-        let uniform_vec = &self.worker.dissemination.view.uniform_vec;
-        snap_vec.strong <= uniform_vec.strong
-            && self.strong.is_within(uniform_vec)
-            && self.worker.config.topology.workers[self.worker.me.index()] == 1
-            && self.coordinator.is_idle()
-            && (self.donor.is_idle() || !self.worker.config.keeps(Rule::DonorHoldsSnapshot))
     }
 
     /// The worker of this site that holds `key`.
@@ -530,135 +394,6 @@ impl Replica {
         self.demand.note_progress(&stable_vec, &view.stable_vec);
         self.demand.note_progress(&uniform_vec, &view.uniform_vec);
         self.send_down();
-    }
-
-    /// Changes how a site stands, for an operator. To be asked of the root of a site's workers (worker
-    /// 0), which is the first to hear what other sites confirm.
-    ///
-    /// # Errors
-    /// It cannot be changed now.
-    pub fn change_members(
-        &mut self,
-        now: Now,
-        site: SiteId,
-        change: Change,
-    ) -> Result<(), MemberError> {
-        let members = self.worker.dissemination.members.changed(self.worker.me, site, change)?;
-        // Its life must be a new one, and only all sites together know of all lives.
-        if change == Change::Add
-            && let Some(other) = self.worker.dissemination.not_agreed()
-        {
-            return Err(MemberError::NotAgreed(other));
-        }
-        self.learn_members(now, &members);
-        Ok(())
-    }
-
-    /// Returns the list of sites as this worker knows it.
-    pub fn members(&self) -> &Members {
-        &self.worker.dissemination.members
-    }
-
-    /// Notes how far the worker's other protocols are with changes of the list of sites: whether they have the data that they need to serve, and whether they have
-    /// settled what the present list asks of them. See [`Participant`](solera_membership::Participant).
-    pub fn note_others(&mut self, filled: bool, settled: bool) {
-        let config = &self.worker.config;
-        let others = self.others.get_or_insert_with(|| OtherProtocols {
-            filled,
-            settled: Members::founded(config.founders, config.topology.sites()),
-        });
-        others.filled = filled;
-        let members = &self.worker.dissemination.members;
-        if settled && others.settled != *members {
-            others.settled = members.clone();
-        }
-    }
-
-    /// Returns the latest list of sites for which the worker's protocols have done what it asks of them.
-    pub(crate) fn settled_members(&self) -> &Members {
-        let members = &self.worker.dissemination.members;
-        let waits = self.worker.config.keeps(Rule::GoneWhenSettled);
-        self.others.as_ref().filter(|_| waits).map_or(members, |others| &others.settled)
-    }
-
-    /// Takes what another knows of the sites' standings.
-    pub(crate) fn learn_members(&mut self, now: Now, theirs: &Members) {
-        let mut members = self.worker.dissemination.members.clone();
-        if members.merge(theirs) {
-            self.worker.be_active(now);
-            self.worker.record(|| Record::Members(members.clone()));
-            self.set_members(members, |_| false);
-            for site in SiteId::all(self.worker.config.topology.sites()) {
-                for index in 0..self.worker.partitions.len() {
-                    self.keep_known(index, site);
-                }
-            }
-        }
-    }
-
-    /// What follows from new standings. `knows` tells of a partition, by its place, whether it comes from a checkpoint that knows of
-    /// this change already: what it holds after the end of a life is of the next one.
-    pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
-        let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
-        // All workers of a site that has joined begin after its former lives.
-        for gap in members.gaps(self.worker.me) {
-            self.worker.clock.observe(gap.end);
-        }
-        for site in SiteId::all(members.sites()) {
-            for gap in &members.gaps(site)[before.gaps(site).len()..] {
-                if site != self.worker.me && !members.is_member(self.worker.me) {
-                    // What it has got may lack some of what the members have agreed to keep.
-                    self.begin_filling_anew();
-                }
-                let drops = self.worker.config.keeps(Rule::DropAfterCut);
-                let filled = self.worker.partitions.iter_mut().enumerate();
-                for (index, partition) in filled.filter(|(_, partition)| partition.filled) {
-                    if drops && !knows(index) {
-                        partition.drop_causal_after(site, gap.cut);
-                    }
-                    partition.has_all_of(site, gap.end);
-                }
-                self.worker.trace(|| Event::Closed { site, gap: *gap });
-            }
-            // Another member may have heard more of it, and forgotten that in a crash; or something
-            // that is kept depends on more.
-            if let Some(gap) = members.open_gap(site) {
-                for partition in
-                    self.worker.partitions.iter_mut().filter(|partition| partition.filled)
-                {
-                    partition.has_all_of(site, gap.end);
-                }
-            }
-            if members.life(site) != before.life(site) {
-                self.worker.dissemination.welcome(site);
-                for partition in &mut self.worker.partitions {
-                    partition.welcome(site);
-                }
-            }
-        }
-        for partition in &mut self.worker.partitions {
-            partition.agreed.fill(false);
-        }
-        self.set_groups();
-    }
-
-    /// Whether a message of another site's replica may count: it must belong to the life of its site
-    /// that takes part now. What is known of the sites' standings is taken from anybody.
-    fn admits(&mut self, now: Now, from: Address, life: u32, message: &Message) -> bool {
-        if let Message::StableVec { members, .. } | Message::KnownVecGlobal { members, .. } =
-            message
-        {
-            self.learn_members(now, members);
-        }
-        let members = &self.worker.dissemination.members;
-        members.life(from.site) == life
-            && match members.standing(from.site) {
-                Standing::Member => true,
-                Standing::Joining => {
-                    matches!(message, Message::Fetch(_) | Message::StableVec { .. })
-                }
-                Standing::Leaving | Standing::Gone => false,
-            }
     }
 
     /// Everything periodic.

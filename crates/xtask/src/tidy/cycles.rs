@@ -4,13 +4,10 @@
 //! Parent and child may use each other, so `lib.rs` is never part of a cycle; neither are tests. What a
 //! module re-exports counts as what it is re-exported from.
 
-mod known;
 mod modules;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use self::known::KNOWN;
 use self::modules::{Crate, Reference};
 use crate::finding::Finding;
 use crate::tree::Text;
@@ -20,40 +17,13 @@ type Uses<'a> = BTreeMap<&'a str, BTreeMap<&'a str, &'a Reference>>;
 
 /// Findings in the sources of one crate, whose folder below `crates` is `folder`.
 pub(crate) fn check(folder: &str, sources: &[Text]) -> Vec<Finding> {
-    let known: Vec<(&str, &[&str])> = KNOWN
-        .iter()
-        .filter(|(crate_folder, ..)| *crate_folder == folder)
-        .map(|(_, parent, members)| (*parent, *members))
-        .collect();
-    judge(folder, sources, &known)
-}
-
-fn judge(folder: &str, sources: &[Text], known: &[(&str, &[&str])]) -> Vec<Finding> {
     let source = Crate::read(&format!("crates/{folder}/src"), sources);
     let references = source.references();
     let by_parent = uses(&references);
-    let mut findings = Vec::new();
-    let mut in_cycles: BTreeSet<(&str, &str)> = BTreeSet::new();
-    for (parent, uses) in &by_parent {
-        for cycle in cycles(uses) {
-            in_cycles.extend(cycle.iter().map(|member| (parent.as_str(), *member)));
-            let is_known = |(of, members): &(&str, &[&str])| {
-                of == parent && cycle.iter().all(|member| members.contains(member))
-            };
-            if !known.iter().any(is_known) {
-                findings.push(finding(uses, &cycle));
-            }
-        }
-    }
-    let listed = known.iter().flat_map(|(of, members)| members.iter().map(|it| (*of, *it)));
-    findings.extend(listed.filter(|it| !in_cycles.contains(it)).map(|(parent, member)| {
-        let separator = if parent.is_empty() { "" } else { "::" };
-        let what =
-            format!("module {parent}{separator}{member} of {folder} is in no cycle any more");
-        let mend = "take it out of crates/xtask/src/tidy/cycles/known.rs";
-        Finding::new(Path::new(&format!("crates/{folder}/src")), 1, what, mend)
-    }));
-    findings
+    let cycles = by_parent
+        .values()
+        .flat_map(|uses| cycles(uses).into_iter().map(move |cycle| finding(uses, &cycle)));
+    cycles.collect()
 }
 
 /// By the parent of modules that use one another, what they use.
@@ -121,13 +91,13 @@ fn finding(uses: &Uses<'_>, cycle: &BTreeSet<&str>) -> Finding {
 mod tests {
     use super::*;
 
-    fn found(sources: &[(&str, &str)], known: &[(&str, &[&str])]) -> Vec<String> {
+    fn found(sources: &[(&str, &str)]) -> Vec<String> {
         let text = |(path, content): &(&str, &str)| Text {
             path: format!("crates/x/src/{path}").into(),
             content: (*content).to_owned(),
         };
         let sources: Vec<Text> = sources.iter().map(text).collect();
-        judge("x", &sources, known).iter().map(ToString::to_string).collect()
+        check("x", &sources).iter().map(ToString::to_string).collect()
     }
 
     const LIB: (&str, &str) = ("lib.rs", "mod a;\nmod b;\nmod c;\npub use b::B;\n");
@@ -139,9 +109,9 @@ mod tests {
             ("a.rs", "use crate::b::B;\n"),
             ("b.rs", "pub struct B;\nfn f() { crate::c::g() }\n"),
         ];
-        assert_eq!(found(&[&cycle[..], &[("c.rs", "")]].concat(), &[]), [""; 0]);
+        assert_eq!(found(&[&cycle[..], &[("c.rs", "")]].concat()), [""; 0]);
         let c = ("c.rs", "use crate::{\n    a::A,\n    d,\n};\n");
-        let findings = found(&[&cycle[..], &[c]].concat(), &[]);
+        let findings = found(&[&cycle[..], &[c]].concat());
         let [finding] = &findings[..] else { panic!("{findings:?}") };
         assert!(finding.starts_with(
             "crates/x/src/a.rs:1: modules use one another in a cycle: a, b, c: \
@@ -162,7 +132,7 @@ mod tests {
             ("a/one/below.rs", "use super::super::two::Two;\n"),
         ] {
             let one = ("a/one.rs", "mod below;\n");
-            let findings = found(&[lib, a, one, two, (path, content)], &[]);
+            let findings = found(&[lib, a, one, two, (path, content)]);
             assert_eq!(findings.len(), 1, "{content}: {findings:?}");
             assert!(findings[0].contains("cycle: one, two:"), "{findings:?}");
         }
@@ -176,7 +146,7 @@ mod tests {
             ("a/below.rs", "use super::A;\nuse crate::a;\nuse crate::f;\n"),
             ("b.rs", "use crate::f;\nuse crate::a::A;\n"),
         ];
-        assert_eq!(found(&sources, &[]), [""; 0]);
+        assert_eq!(found(&sources), [""; 0]);
     }
 
     #[test]
@@ -187,7 +157,7 @@ mod tests {
             ("b.rs", "use crate::a::A;\npub struct B;\n"),
             ("c.rs", ""),
         ];
-        assert_eq!(found(&sources, &[]).len(), 1);
+        assert_eq!(found(&sources).len(), 1);
     }
 
     #[test]
@@ -199,17 +169,7 @@ mod tests {
             ("/// See [`crate::b::B`].\nfn f() { g(\"crate::b::B\") }\n", ""),
         ] {
             let tests = ("a/tests.rs", tests);
-            assert_eq!(found(&[LIB, ("a.rs", content), tests, b], &[]), [""; 0], "{content}");
+            assert_eq!(found(&[LIB, ("a.rs", content), tests, b]), [""; 0], "{content}");
         }
-    }
-
-    #[test]
-    fn known_cycles_are_passed_over_and_must_shrink() {
-        let sources = [LIB, ("a.rs", "use crate::b::B;\n"), ("b.rs", "use crate::a::A;\n")];
-        assert_eq!(found(&sources, &[("", &["a", "b"])]), [""; 0]);
-        assert_eq!(found(&sources, &[("a", &["a", "b"])]).len(), 3, "of another parent");
-        let findings = found(&sources, &[("", &["a", "b", "c"])]);
-        let [finding] = &findings[..] else { panic!("{findings:?}") };
-        assert!(finding.contains("module c of x is in no cycle any more"), "{finding}");
     }
 }

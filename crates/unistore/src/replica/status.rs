@@ -12,12 +12,13 @@ use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::command::CommandError;
 use crate::config::Rule;
-use crate::joining::Progress;
+use crate::groups::group_of;
 use crate::message::{SiteView, Update};
 use crate::partition::Partition;
 use crate::pasts::Pasts;
 use crate::replica::Replica;
-use crate::strong::{StrongCounts, group_of};
+use crate::replica::joining::Progress;
+use crate::replica::strong::StrongCounts;
 
 /// How many bytes of keys are named as being at risk.
 const AT_RISK_BYTES: usize = 8 << 20;

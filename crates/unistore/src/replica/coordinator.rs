@@ -15,13 +15,14 @@ use solera_levels::Level;
 use solera_machine::{Address, Guarded, Now, PartitionId, RequestId};
 use solera_time::{Monotonic, SiteId, Timestamp, Vector};
 
+use crate::accesses::Accesses;
 use crate::command::{CommandError, Response, StrongLimit, TxId};
+use crate::config::MAX_UPDATE;
 use crate::config::{Rule, StrongLimits, Timing};
 use crate::message::{Cause, Event, Executed, Message, PrepareGuarded, Write};
 use crate::pasts::Pasts;
 use crate::record::{Decision, Record};
-use crate::replica::{MAX_UPDATE, Replica};
-use crate::strong::Accesses;
+use crate::replica::Replica;
 use guarded::Singles;
 
 /// How long a transaction may be open that has a name: so long the groups forget nothing that is submitted

@@ -7,38 +7,36 @@
 //! UNIFORM_BARRIER (Alg. 3 l. 2) is no step of its own: members acknowledge a vote when their site stores
 //! what the transaction has seen, so that a quorum of acknowledgements makes it uniform.
 
+mod delivery;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use smallvec::smallvec;
 use solera_certification::{
     Access, Claim, Counts, GroupId, Kind, Obstacle, Outcome, Output as Certified, Service, Share,
     TransactionId,
 };
-use solera_data::{Dot, Key, Op, OpError, Outcome as Answer};
+use solera_data::{Key, Op, OpError, Outcome as Answer};
 use solera_levels::Level;
 use solera_machine::{Address, Now, PartitionId, RequestId};
 use solera_membership::Members;
 use solera_time::{Monotonic, Origin, SiteId, Timestamp, Vector};
 
 use crate::command::{CommandError, Response, TxId};
-use crate::config::{Config, Protocol, Rule};
-use crate::coordinator::Transaction;
-use crate::message::{Cause, Event, Message, Stretch, Update, Write};
+use crate::config::{Config, Rule};
+use crate::groups::{configuration, first_run, group_of};
+use crate::message::{Cause, Event, Message, Write};
 use crate::pasts::Pasts;
 use crate::record::Record;
 use crate::replica::Replica;
-use crate::replication::{STRETCH_LIMIT, TICK_BYTES};
+use crate::replica::coordinator::Transaction;
 
 /// The pause before what was aborted is executed again, if it is not known what was in its way: 10 ms.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// How long the next attempt waits at most until the site has what was in the way of the one before: 500 ms.
 pub const LONGEST_RETRY_WAIT: Duration = Duration::from_millis(500);
-
-/// The group that certifies everything in REDBLUE.
-const CENTRAL: GroupId = GroupId(0);
 
 /// What became of a transaction that is not decided after so long is not waited for any more: only those who
 /// took part in it find out.
@@ -89,12 +87,6 @@ pub struct StrongCounts {
     pub reserved: u64,
     /// Transactions that waited, at this worker as a leader, for one that had been aborted before.
     pub waited: u64,
-}
-
-/// Returns a number below that of every run in a site's life, and above those of its lives before. Runs number
-/// transactions, which so have different names in each life.
-pub(crate) fn first_run(life: u32) -> u64 {
-    u64::from(life) << 16
 }
 
 impl StrongCounts {
@@ -156,38 +148,6 @@ struct Again {
     lacks: Option<Vector>,
     /// When it is executed again all the same.
     at: Monotonic,
-}
-
-/// What a strong transaction has accessed so far.
-#[derive(Debug, Default)]
-pub(crate) struct Accesses {
-    done: BTreeMap<(Key, u8, bool), Kind>,
-    /// Of operations that have not been answered.
-    outstanding: BTreeMap<RequestId, Kind>,
-}
-
-impl Accesses {
-    /// An operation begins. What conflicts with nothing leaves no trace, so that only partitions whose
-    /// order matters, or that are written to, take part in certification.
-    pub(crate) fn begin(&mut self, request: RequestId, kind: Kind) {
-        if !kind.is_free() {
-            self.outstanding.insert(request, kind);
-        }
-    }
-
-    /// It was executed (the read set of Alg. 1 l. 14, and what the writes conflict with).
-    pub(crate) fn end(&mut self, request: RequestId, key: &Key, update: bool) {
-        let Some(kind) = self.outstanding.remove(&request) else { return };
-        self.done.insert((key.clone(), kind.number, update), kind);
-    }
-
-    /// Makes reads of all updates: each still conflicts with what it would have been ordered against, and nothing after
-    /// it has to see it.
-    pub(crate) fn drop_updates(&mut self) {
-        let done = std::mem::take(&mut self.done);
-        self.done =
-            done.into_iter().map(|((key, number, _), kind)| ((key, number, false), kind)).collect();
-    }
 }
 
 impl Strong {
@@ -257,11 +217,6 @@ impl Strong {
     pub(crate) fn is_idle(&self) -> bool {
         self.submitted.is_empty() && self.undecided() == 0
     }
-}
-
-/// The group of a partition's siblings.
-pub(crate) fn group_of(partition: PartitionId) -> GroupId {
-    GroupId(partition.0)
 }
 
 impl Replica {
@@ -451,7 +406,7 @@ impl Replica {
         let (snap_vec, writes, accesses) = transaction.into_certified();
         let mut shares: BTreeMap<GroupId, Share<Write>> = BTreeMap::new();
         let empty = || Share { snap_vec, accesses: Vec::new(), writes: Vec::new() };
-        for ((key, _, update), kind) in accesses.done {
+        for ((key, _, update), kind) in accesses.into_done() {
             let access = Access { key, update, kind };
             let group = self.certifier_of(self.worker.partition_of(&access.key));
             shares.entry(group).or_insert_with(empty).accesses.push(access);
@@ -728,188 +683,6 @@ impl Replica {
             }
         });
     }
-
-    /// The group that certifies what is done at a partition.
-    fn certifier_of(&self, partition: PartitionId) -> GroupId {
-        match self.worker.config.protocol {
-            Protocol::RedBlue => CENTRAL,
-            _ => group_of(partition),
-        }
-    }
-
-    /// The central certifier's history at this site: brings what is new to the other partitions.
-    pub(crate) fn spread(
-        &mut self,
-        certifier: PartitionId,
-        prev: Timestamp,
-        updates: &[Arc<Update>],
-        known: Timestamp,
-    ) {
-        let central =
-            self.worker.config.protocol == Protocol::RedBlue && group_of(certifier) == CENTRAL;
-        if !central || known <= prev {
-            return;
-        }
-        let mut by_worker: BTreeMap<Address, Vec<Stretch>> = BTreeMap::new();
-        for id in (0..self.worker.config.topology.partitions).map(PartitionId) {
-            if group_of(id) == CENTRAL {
-                continue;
-            }
-            let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
-            let owner = self.worker.config.topology.owner(self.worker.me, id);
-            let origin = Origin::Strong;
-            let stretch = Stretch { partition: id, origin, prev, known, updates };
-            by_worker.entry(owner).or_default().push(stretch);
-        }
-        for (worker, stretches) in by_worker {
-            self.worker.send(worker, Message::Spread(stretches));
-        }
-    }
-
-    /// What an update of the central certifier's history writes at a partition.
-    fn part_at(&self, id: PartitionId, update: &Update) -> Option<Arc<Update>> {
-        let of = |write: &&Write| self.worker.partition_of(&write.key) == id;
-        let writes: Vec<Write> = update.writes.iter().filter(of).cloned().collect();
-        let Update { dot, snap_vec, .. } = *update;
-        let part = Update { dot, snap_vec, writes, eventual: false };
-        (!part.writes.is_empty()).then(|| Arc::new(part))
-    }
-
-    /// A partition of this site has not got what the central certifier spread after `known`: the link
-    /// between two of the site's nodes may break.
-    pub(crate) fn spread_again(&mut self, id: PartitionId, known: Timestamp) {
-        let redblue = self.worker.config.protocol == Protocol::RedBlue;
-        let Some(index) = self.worker.index_of(PartitionId(CENTRAL.0)).filter(|_| redblue) else {
-            return;
-        };
-        if id.0 >= self.worker.config.topology.partitions || group_of(id) == CENTRAL {
-            return;
-        }
-        let central = &self.worker.partitions[index];
-        let history = &central.committed[Origin::Strong];
-        let (has, mut budget) = (central.known_vec.strong, TICK_BYTES);
-        let (updates, all) = history.stretch(known, has, STRETCH_LIMIT, &mut budget);
-        // What is left out is asked for once more, when something new is spread.
-        let upto = if all { Some(has) } else { updates.last().map(|u| u.dot.ts) };
-        let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
-        let (origin, owner) =
-            (Origin::Strong, self.worker.config.topology.owner(self.worker.me, id));
-        if let Some(upto) = upto.filter(|upto| *upto > known) {
-            let stretch = Stretch { partition: id, origin, prev: known, known: upto, updates };
-            self.worker.send(owner, Message::Spread(vec![stretch]));
-        }
-    }
-
-    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there. What a follower
-    /// delivers ahead comes again from there, and [`Self::on_replicate`] takes it for what it has.
-    fn deliver(&mut self, now: Now, group: GroupId, ts: Timestamp, share: &Share<Write>) {
-        let id = PartitionId(group.0);
-        let index = self.worker.index_of(id).expect("only groups of owned partitions deliver here");
-        assert!(
-            ts > self.worker.partitions[index].known_vec.strong,
-            "strong transactions come in order"
-        );
-        self.worker.be_active(now);
-        self.wait_for(&share.commit_vec(ts));
-        let prev = self.worker.partitions[index].known_vec.strong;
-        let mut delivered = Vec::new();
-        if !share.writes.is_empty() {
-            let dot = Dot::of(Origin::Strong, ts);
-            let (snap_vec, writes) = (share.snap_vec, share.writes.clone());
-            let update = Arc::new(Update { dot, snap_vec, writes, eventual: false });
-            self.worker.record(|| Record::Stored(smallvec![(id, update.clone())]));
-            self.store_strong(index, update.clone());
-            delivered.push(update);
-        }
-        self.worker.partitions[index].known_vec.raise(Origin::Strong, ts);
-        self.spread(id, prev, &delivered, ts);
-        self.retry_parked(now);
-    }
-
-    /// Nothing else was committed up to here: what HEARTBEAT_STRONG is for (UniStore Alg. 3 l. 9–10).
-    fn complete(&mut self, now: Now, group: GroupId, upto: Timestamp) {
-        let index = self.worker.index_of(PartitionId(group.0));
-        let index = index.expect("only groups of owned partitions are complete here");
-        if self.certifier_of(PartitionId(group.0)) != group {
-            return;
-        }
-        let prev = self.worker.partitions[index].known_vec.strong;
-        self.worker.partitions[index].known_vec.raise(Origin::Strong, upto);
-        self.spread(PartitionId(group.0), prev, &[], upto);
-        self.retry_parked(now);
-    }
-
-    /// Stores an update of the strong history.
-    pub(crate) fn store_strong(&mut self, index: usize, update: Arc<Update>) {
-        let (partition, dot) = (self.worker.partitions[index].id, update.dot);
-        let partitions = self.worker.config.topology.partitions;
-        let own = |key: &Key| PartitionId::of(key, partitions) == partition;
-        self.worker.partitions[index].store_of(update, own);
-        self.worker.trace(|| Event::Stored { partition, dot });
-    }
-
-    /// A new leader lacks what others have.
-    fn catch_up(&mut self, group: GroupId) {
-        let partition = PartitionId(group.0);
-        let index =
-            self.worker.index_of(partition).expect("only owned partitions have a leader here");
-        let known = self.worker.partitions[index].known_vec.strong;
-        for site in self.worker.other_members() {
-            let to = self.worker.config.topology.owner(site, partition);
-            self.worker.send(to, Message::Gap { partition, origin: Origin::Strong, known });
-        }
-    }
-
-    /// Whether this replica tells `dest` of an owned partition's strong transactions: it leads, or was
-    /// asked, or the leader cannot be heard there.
-    pub(crate) fn sends_strong(&self, index: usize, dest: SiteId) -> bool {
-        let group = group_of(self.worker.partitions[index].id);
-        if self.certifier_of(self.worker.partitions[index].id) != group {
-            // Each site's certifier tells the partitions of its site.
-            return false;
-        }
-        let leader = self.strong.service.leader(group);
-        let forwards = || {
-            self.worker.config.keeps(Rule::Forwarding)
-                && leader.is_some_and(|leader| {
-                    leader != dest && self.worker.detector.should_forward(dest, leader)
-                })
-        };
-        self.leads_strong(index) || self.strong.asked.contains(&(index, dest)) || forwards()
-    }
-
-    /// Who leads the group of a partition, as far as this replica knows.
-    pub(crate) fn strong_leader(&self, id: PartitionId) -> Option<SiteId> {
-        self.strong.service.leader(self.certifier_of(id))
-    }
-
-    /// Whether this replica leads the group of an owned partition.
-    pub(crate) fn leads_strong(&self, index: usize) -> bool {
-        self.strong.service.leads(group_of(self.worker.partitions[index].id))
-    }
-
-    /// A site wants the history from here, whoever leads.
-    pub(crate) fn asked_for_strong(&mut self, index: usize, dest: SiteId) {
-        self.strong.asked.insert((index, dest));
-    }
-
-    /// It was told all that there is.
-    pub(crate) fn told_strong(&mut self, index: usize, dest: SiteId) {
-        self.strong.asked.remove(&(index, dest));
-    }
-
-    /// Asks a site to lead the certification of all partitions from now on.
-    pub fn move_leaders(&mut self, now: Now, site: SiteId) {
-        for id in 0..self.worker.config.topology.partitions {
-            self.move_leader(now, PartitionId(id), site);
-        }
-    }
-
-    /// The same of one partition.
-    pub fn move_leader(&mut self, now: Now, partition: PartitionId, site: SiteId) {
-        let group = group_of(partition);
-        self.certifying(now, |replica| replica.strong.service.move_leader(now, group, site));
-    }
 }
 
 /// What a trace tells of a transaction that is submitted.
@@ -923,17 +696,4 @@ fn submission(
     let writing = shares.iter().filter(|(_, share)| !share.writes.is_empty());
     let partitions = writing.map(|(group, _)| PartitionId(group.0)).collect();
     Event::Submitted { cause, tid, snap_vec, partitions, accesses }
-}
-
-/// A number that grows with every change of the members, and differs for different members. The founding
-/// members have 0, of which the first term is: it needs no other to be there.
-fn configuration(members: &Members, founding: &Members) -> u64 {
-    let stages = |members: &Members| -> u64 {
-        SiteId::all(members.sites()).map(|site| members.stage(site)).sum()
-    };
-    let who: u64 = members.members().map(|site| 1 << site.0).sum();
-    match stages(members) - stages(founding) {
-        0 => 0,
-        changes => (changes << 8) | who,
-    }
 }

@@ -7,18 +7,13 @@ use solera_machine::{Address, Now, PartitionId};
 use solera_membership::{Gap, Members, Standing};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
+use crate::committed::{STRETCH_LIMIT, TICK_BYTES};
 use crate::config::Rule;
+use crate::groups::group_of;
 use crate::message::{Converged, Event, Message, Stretch, Subtree};
 use crate::rare;
 use crate::record::{Promise, Record};
 use crate::replica::Replica;
-use crate::strong::group_of;
-
-/// The most updates in one stretch; more follow with the next tick.
-pub(crate) const STRETCH_LIMIT: usize = 8192;
-/// About how many bytes of updates are sent to one worker with a tick: what a backlog may take of the
-/// time of local clients, who wait while it is encoded.
-pub(crate) const TICK_BYTES: usize = 1 << 20;
 
 /// How long a receiver waits before it asks again for what it misses: about the longest round trip.
 const GAP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);

@@ -1,0 +1,150 @@
+//! The list of sites: changes of it, and what follows from them.
+
+use solera_machine::{Address, Now};
+use solera_membership::{Change, MemberError, Members, Standing};
+use solera_time::SiteId;
+
+use super::Replica;
+use crate::config::Rule;
+use crate::message::{Event, Message};
+use crate::record::Record;
+
+/// How far other protocols of the worker are with changes of the list of sites.
+#[derive(Debug)]
+pub(crate) struct OtherProtocols {
+    /// Whether they have the data that they need to serve.
+    pub(crate) filled: bool,
+    /// The latest list for which they have done what it asks of them.
+    pub(crate) settled: Members,
+}
+
+impl Replica {
+    /// Changes how a site stands, for an operator. To be asked of the root of a site's workers (worker
+    /// 0), which is the first to hear what other sites confirm.
+    ///
+    /// # Errors
+    /// It cannot be changed now.
+    pub fn change_members(
+        &mut self,
+        now: Now,
+        site: SiteId,
+        change: Change,
+    ) -> Result<(), MemberError> {
+        let members = self.worker.dissemination.members.changed(self.worker.me, site, change)?;
+        // Its life must be a new one, and only all sites together know of all lives.
+        if change == Change::Add
+            && let Some(other) = self.worker.dissemination.not_agreed()
+        {
+            return Err(MemberError::NotAgreed(other));
+        }
+        self.learn_members(now, &members);
+        Ok(())
+    }
+
+    /// Returns the list of sites as this worker knows it.
+    pub fn members(&self) -> &Members {
+        &self.worker.dissemination.members
+    }
+
+    /// Notes how far the worker's other protocols are with changes of the list of sites: whether they have the data that they need to serve, and whether they have
+    /// settled what the present list asks of them. See [`Participant`](solera_membership::Participant).
+    pub fn note_others(&mut self, filled: bool, settled: bool) {
+        let config = &self.worker.config;
+        let others = self.others.get_or_insert_with(|| OtherProtocols {
+            filled,
+            settled: Members::founded(config.founders, config.topology.sites()),
+        });
+        others.filled = filled;
+        let members = &self.worker.dissemination.members;
+        if settled && others.settled != *members {
+            others.settled = members.clone();
+        }
+    }
+
+    /// Returns the latest list of sites for which the worker's protocols have done what it asks of them.
+    pub(crate) fn settled_members(&self) -> &Members {
+        let members = &self.worker.dissemination.members;
+        let waits = self.worker.config.keeps(Rule::GoneWhenSettled);
+        self.others.as_ref().filter(|_| waits).map_or(members, |others| &others.settled)
+    }
+
+    /// Takes what another knows of the sites' standings.
+    pub(crate) fn learn_members(&mut self, now: Now, theirs: &Members) {
+        let mut members = self.worker.dissemination.members.clone();
+        if members.merge(theirs) {
+            self.worker.be_active(now);
+            self.worker.record(|| Record::Members(members.clone()));
+            self.set_members(members, |_| false);
+            for site in SiteId::all(self.worker.config.topology.sites()) {
+                for index in 0..self.worker.partitions.len() {
+                    self.keep_known(index, site);
+                }
+            }
+        }
+    }
+
+    /// What follows from new standings. `knows` tells of a partition, by its place, whether it comes from a checkpoint that knows of
+    /// this change already: what it holds after the end of a life is of the next one.
+    pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
+        let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
+        // All workers of a site that has joined begin after its former lives.
+        for gap in members.gaps(self.worker.me) {
+            self.worker.clock.observe(gap.end);
+        }
+        for site in SiteId::all(members.sites()) {
+            for gap in &members.gaps(site)[before.gaps(site).len()..] {
+                if site != self.worker.me && !members.is_member(self.worker.me) {
+                    // What it has got may lack some of what the members have agreed to keep.
+                    self.begin_filling_anew();
+                }
+                let drops = self.worker.config.keeps(Rule::DropAfterCut);
+                let filled = self.worker.partitions.iter_mut().enumerate();
+                for (index, partition) in filled.filter(|(_, partition)| partition.filled) {
+                    if drops && !knows(index) {
+                        partition.drop_causal_after(site, gap.cut);
+                    }
+                    partition.has_all_of(site, gap.end);
+                }
+                self.worker.trace(|| Event::Closed { site, gap: *gap });
+            }
+            // Another member may have heard more of it, and forgotten that in a crash; or something
+            // that is kept depends on more.
+            if let Some(gap) = members.open_gap(site) {
+                for partition in
+                    self.worker.partitions.iter_mut().filter(|partition| partition.filled)
+                {
+                    partition.has_all_of(site, gap.end);
+                }
+            }
+            if members.life(site) != before.life(site) {
+                self.worker.dissemination.welcome(site);
+                for partition in &mut self.worker.partitions {
+                    partition.welcome(site);
+                }
+            }
+        }
+        for partition in &mut self.worker.partitions {
+            partition.agreed.fill(false);
+        }
+        self.set_groups();
+    }
+
+    /// Whether a message of another site's replica may count: it must belong to the life of its site
+    /// that takes part now. What is known of the sites' standings is taken from anybody.
+    pub(super) fn admits(&mut self, now: Now, from: Address, life: u32, message: &Message) -> bool {
+        if let Message::StableVec { members, .. } | Message::KnownVecGlobal { members, .. } =
+            message
+        {
+            self.learn_members(now, members);
+        }
+        let members = &self.worker.dissemination.members;
+        members.life(from.site) == life
+            && match members.standing(from.site) {
+                Standing::Member => true,
+                Standing::Joining => {
+                    matches!(message, Message::Fetch(_) | Message::StableVec { .. })
+                }
+                Standing::Leaving | Standing::Gone => false,
+            }
+    }
+}
