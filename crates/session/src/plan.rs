@@ -1,7 +1,7 @@
 //! Commands on keys: from arguments to operations, and from outcomes to replies.
 
 use smallvec::{SmallVec, smallvec};
-use solera_commands::CommandId;
+use solera_commands::{Command as Described, CommandId};
 use solera_data::{Op, OpError, Outcome, Value};
 use solera_resp::{Arguments, Writer, parse_integer};
 
@@ -41,6 +41,12 @@ enum Shape {
     Ok,
     /// OK, or nothing if the number is zero (SET NX).
     Taken,
+}
+
+/// Whether a command reads or changes what keys hold: [`plan`] says what it does.
+pub(crate) fn is_on_keys(command: &Described) -> bool {
+    // These look at keys, or ask what they are.
+    command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch)
 }
 
 /// What a command on keys does.

@@ -6,7 +6,6 @@ use solera_data::{Key, Outcome};
 use solera_machine::PartitionId;
 use solera_resp::{Arguments, Writer, parse_integer};
 use solera_time::Vector;
-use solera_unistore::TxId;
 
 use super::dbsize::count_keys;
 use crate::context::{Context, Unreachable};
@@ -26,16 +25,19 @@ pub(crate) async fn export<W: Context>(session: &mut Session<W>, arguments: &Arg
             "NOPERM SOLERA.EXPORT shows every key; this user needs the keys '*' or '%R~*' for it",
         );
     }
-    let Some((tx, snapshot)) = session.snapshot() else { return };
+    let snapshot = match session.snapshot() {
+        Ok(snapshot) => snapshot,
+        Err(error) => return session.fail(error),
+    };
     match arguments.len() {
-        1 => introduce(session, tx, &snapshot).await,
-        3 => page(session, tx, snapshot, arguments).await,
+        1 => introduce(session, &snapshot).await,
+        3 => page(session, snapshot, arguments).await,
         _ => session.fail("ERR wrong number of arguments for 'solera.export' command"),
     }
 }
 
-async fn introduce<W: Context>(session: &mut Session<W>, tx: TxId, snapshot: &Vector) {
-    remember_processes(session, tx);
+async fn introduce<W: Context>(session: &mut Session<W>, snapshot: &Vector) {
+    remember_processes(session);
     let (keys, missing) = count_keys(session).await;
     if let Some(missing) = missing {
         return session.fail(missing.to_string());
@@ -60,12 +62,7 @@ async fn introduce<W: Context>(session: &mut Session<W>, tx: TxId, snapshot: &Ve
     snapshot.first(spec.sites.len()).iter().for_each(|ts| out.integer(ts.0 as i64));
 }
 
-async fn page<W: Context>(
-    session: &mut Session<W>,
-    tx: TxId,
-    snapshot: Vector,
-    arguments: &Arguments<'_>,
-) {
+async fn page<W: Context>(session: &mut Session<W>, snapshot: Vector, arguments: &Arguments<'_>) {
     let partitions = session.worker.spec().partitions;
     let partition = parse_integer(arguments.get(1)).and_then(|number| u16::try_from(number).ok());
     let Some(partition) = partition.filter(|number| *number < partitions).map(PartitionId) else {
@@ -78,7 +75,7 @@ async fn page<W: Context>(
             None => return session.fail("ERR invalid cursor"),
         },
     };
-    remember_processes(session, tx);
+    remember_processes(session);
     match find(session, Ask { partition, snapshot, from }).await {
         Ok(page) => write_page(&mut session.out, &page),
         Err(error) => session.fail(error),
@@ -86,17 +83,15 @@ async fn page<W: Context>(
 }
 
 /// Notes which processes run the site's workers: one that restarts may forget the snapshot.
-fn remember_processes<W: Context>(session: &mut Session<W>, tx: TxId) {
-    if session.scanned.as_ref().is_none_or(|(scanned, _)| *scanned != tx) {
-        let worker = &session.worker;
-        let workers = worker.workers();
-        let processes = workers.map(|other| worker.process_of(other)).collect();
-        session.scanned = Some((tx, processes));
+fn remember_processes<W: Context>(session: &mut Session<W>) {
+    let worker = &session.worker;
+    if let Some(open) = session.mode.open_mut().filter(|open| open.scanned.is_empty()) {
+        open.scanned = worker.workers().map(|other| worker.process_of(other)).collect();
     }
 }
 
 /// Asks the partition's worker until it answers.
-async fn find<W: Context>(session: &Session<W>, ask: Ask) -> Result<Page, String> {
+async fn find<W: Context>(session: &mut Session<W>, ask: Ask) -> Result<Page, String> {
     let worker = &session.worker;
     let owner = worker.with(|replica| replica.holder_of(ask.partition));
     let started = Instant::now();
@@ -111,10 +106,8 @@ async fn find<W: Context>(session: &Session<W>, ask: Ask) -> Result<Page, String
             None => return Err(Unreachable(worker.node_name(owner)).to_string()),
         }
     };
-    let before = session
-        .scanned
-        .as_ref()
-        .and_then(|(_, processes)| processes.get(usize::from(owner.worker)).copied().flatten());
+    let open = session.mode.open_mut();
+    let before = open.and_then(|open| open.scanned.get(usize::from(owner.worker)).copied()?);
     if before.is_none() || before != worker.process_of(owner) {
         return Err(format!(
             "TRYAGAIN {} restarted meanwhile, and may have forgotten the snapshot; begin anew",
