@@ -29,7 +29,7 @@ impl<W: Context> Session<W> {
         let inside = command.is_data() || is_allowed_in_exec(command.id);
         // What makes no sense is told when it is run, as Redis does.
         let plan = command.is_data().then(|| plan::plan(command.id, arguments).ok()).flatten();
-        let keys = plan.iter().flat_map(|plan| &plan.ops).map(|op| op.key);
+        let keys = plan.iter().flat_map(Plan::keys);
         if let Err(error) = self.is_beside_primary(keys) {
             return self.spoil(&error);
         }

@@ -86,7 +86,7 @@ impl<W: Context> Session<W> {
             let result = match strong {
                 true => self.execute_strong(plan, single).await?,
                 false => {
-                    let level = self.worker.spec().spaces.level_of(single.key);
+                    let level = self.worker.spec().spaces.level_of(&single.key);
                     self.execute_causal(single, level).await?
                 }
             };
@@ -153,11 +153,11 @@ impl<W: Context> Session<W> {
         op: &KeyOp<'_>,
         kind: Kind,
     ) -> Result<Result<Outcome, OpError>, Failure> {
-        let owner = self.worker.reach(op.key).map_err(Failure::Unreachable)?;
+        let owner = self.worker.reach(&op.key).map_err(Failure::Unreachable)?;
         let command = Command::Operate {
             tx,
-            level: self.worker.spec().spaces.level_of(op.key),
-            key: op.key.into(),
+            level: self.worker.spec().spaces.level_of(&op.key),
+            key: (&*op.key).into(),
             op: op.op.clone(),
             kind,
         };
@@ -181,11 +181,12 @@ impl<W: Context> Session<W> {
         op: &KeyOp<'_>,
         level: Level,
     ) -> Result<Result<Outcome, OpError>, String> {
-        let owner = self.worker.reach(op.key).map_err(|error| error.to_string())?;
+        let owner = self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let request = self.worker.new_request();
         let (now, pasts) = (self.now, &mut self.pasts);
-        let executed =
-            self.worker.with(|replica| replica.execute(now, request, pasts, level, op.key, &op.op));
+        let executed = self
+            .worker
+            .with(|replica| replica.execute(now, request, pasts, level, &op.key, &op.op));
         if let Some(executed) = executed {
             return Ok(executed);
         }

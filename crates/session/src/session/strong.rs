@@ -1,4 +1,4 @@
-//! Strong transactions of a session: single commands, WATCH, and EXEC that is certified.
+//! Strong transactions of a session: WATCH, SOLERA.BEGIN STRONG, and commands that are strong by themselves.
 
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ impl<W: Context> Session<W> {
     /// What a command's operation needs of certification.
     pub(crate) fn class_of(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
         let spec = self.worker.spec();
-        spec.protocol.class_of(&spec.spaces, op.key, command, &op.op)
+        spec.protocol.class_of(&spec.spaces, &op.key, command, &op.op)
     }
 
     /// Whether a command is a strong transaction where it stands alone.
@@ -52,9 +52,9 @@ impl<W: Context> Session<W> {
     pub(crate) fn may_run(&self, plan: &Plan<'_>, strong: bool) -> Result<(), String> {
         let checks = self.worker.spec().protocol == Baseline::UniStore;
         for op in &plan.ops {
-            let space = self.worker.spec().spaces.space_of(op.key);
+            let space = self.worker.spec().spaces.space_of(&op.key);
             let class = self.class_of(plan.command, op);
-            let key = String::from_utf8_lossy(op.key);
+            let key = String::from_utf8_lossy(&op.key);
             let name = &space.name;
             // Whatever the protocol: certification knows nothing of eventual writes.
             if strong && space.level == Level::Eventual && op.op.is_update() {
@@ -92,10 +92,10 @@ impl<W: Context> Session<W> {
         plan: &Plan<'_>,
         op: &KeyOp<'_>,
     ) -> Result<Result<Outcome, OpError>, String> {
-        self.worker.reach(op.key).map_err(|error| error.to_string())?;
+        self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let command = Command::ExecuteStrong {
             past: self.pasts.causal,
-            key: op.key.into(),
+            key: (&*op.key).into(),
             op: op.op.clone(),
             kind: self.class_of(plan.command, op).as_kind(),
         };
@@ -150,7 +150,7 @@ impl<W: Context> Session<W> {
             if self.watched.iter().any(|watched| watched.key.as_bytes() == key) {
                 continue;
             }
-            let op = KeyOp { key, op: Op::Digest };
+            let op = KeyOp::new(key, Op::Digest);
             let digest = self.execute_causal(&op, Level::Causal).await?;
             self.watched.push(Watched { key: key.into(), digest });
         }
@@ -159,7 +159,7 @@ impl<W: Context> Session<W> {
 
     /// What a key holds in the open transaction, which conflicts with changes from now on.
     async fn look(&mut self, tx: TxId, key: &[u8]) -> Result<Result<Outcome, OpError>, Failure> {
-        let op = KeyOp { key, op: Op::Digest };
+        let op = KeyOp::new(key, Op::Digest);
         let kind = self.class_of(CommandId::Watch, &op).as_kind();
         self.operate(tx, &op, kind).await
     }
@@ -214,7 +214,7 @@ impl<W: Context> Session<W> {
     ) -> Result<Transaction, NotBegun> {
         // Where the keys are, so that the snapshot has what others of this site have written to them.
         for Watched { key, digest } in watched {
-            let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
+            let op = KeyOp::new(key.as_bytes(), Op::Digest);
             match self.execute_causal(&op, Level::Causal).await {
                 Ok(now) if now == *digest => {}
                 Ok(_) => return Err(NotBegun::Changed(key.clone())),
