@@ -11,7 +11,7 @@ pub(crate) const VERSION: &str = "7.0.15";
 
 pub(crate) fn hello<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     let mut protocol = session.out.protocol;
-    let mut name = None;
+    let (mut name, mut logins) = (None, Vec::new());
     if arguments.len() > 1 {
         protocol = match parse_integer(arguments.get(1)) {
             Some(2) => Protocol::Resp2,
@@ -32,13 +32,17 @@ pub(crate) fn hello<W: Context>(session: &mut Session<W>, arguments: &Arguments<
             name = Some(given);
             at += 2;
         } else if option.eq_ignore_ascii_case(b"auth") && at + 2 < arguments.len() {
-            if !authenticate(session, arguments.get(at + 1), arguments.get(at + 2)) {
-                return;
-            }
+            logins.push((arguments.get(at + 1), arguments.get(at + 2)));
             at += 3;
         } else {
             let option = String::from_utf8_lossy(option).into_owned();
             return session.fail(format!("ERR Syntax error in HELLO option '{option}'"));
+        }
+    }
+    // Nothing is done before all options are known to be right, as in Redis.
+    for (user, password) in logins {
+        if !authenticate(session, user, password) {
+            return;
         }
     }
     if !session.identity.is_known() {
