@@ -141,34 +141,15 @@ impl<W: Context> Session<W> {
         command: &Described,
         arguments: &Arguments<'_>,
     ) -> Next {
-        if plan::is_on_keys(command) {
-            match plan::plan(command.id, arguments) {
-                Ok(plan) => match self.run_plan(&plan).await {
-                    Ok(results) => self.answer(&plan, &results),
-                    Err(stopped) => self.fail(stopped.into_error()),
-                },
-                Err(error) => self.fail(error),
-            }
-            return Next::Stay;
+        if !plan::is_on_keys(command) {
+            return commands::run_other(self, command.id, arguments).await;
         }
-        match command.id {
-            CommandId::Multi => {
-                let begun = self.mode.begin_queue();
-                self.answer_ok(begun);
-            }
-            CommandId::Exec => self.exec().await,
-            CommandId::Discard => match self.mode.end_queue() {
-                Some(_) => {
-                    self.watched.clear();
-                    self.out.simple("OK");
-                }
-                None => self.fail("ERR DISCARD without MULTI"),
+        match plan::plan(command.id, arguments) {
+            Ok(plan) => match self.run_plan(&plan).await {
+                Ok(results) => self.answer(&plan, &results),
+                Err(stopped) => self.fail(stopped.into_error()),
             },
-            CommandId::Unwatch => {
-                self.watched.clear();
-                self.out.simple("OK");
-            }
-            _ => return commands::run_other(self, command.id, arguments).await,
+            Err(error) => self.fail(error),
         }
         Next::Stay
     }
