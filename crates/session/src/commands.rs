@@ -43,6 +43,7 @@ mod wait;
 mod watch;
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
 pub use self::abort::Abort;
@@ -71,7 +72,7 @@ use self::multi::Multi;
 pub use self::on_key::OnKey;
 pub use self::outcome::Outcome;
 use self::ping::Ping;
-use self::request::serve;
+use self::request::{for_later, serve};
 use self::reset::Reset;
 use self::select::Select;
 use self::site::Site;
@@ -84,7 +85,7 @@ use self::unwatch::Unwatch;
 use self::wait::Wait;
 pub use self::watch::Watch;
 use crate::context::Context;
-use crate::session::{Next, Session};
+use crate::session::{Later, Next, Session};
 
 /// Runs a command that does not read or change keys, and appends its reply.
 pub(crate) async fn run_other<W: Context>(
@@ -134,6 +135,29 @@ pub(crate) async fn run_other<W: Context>(
         _ => session.fail("ERR the command cannot be run here"),
     }
     Next::Stay
+}
+
+/// Parses a command for EXEC, which runs it. `None` for commands that do not read or change keys and that may not stand
+/// between MULTI and EXEC; none of the others needs [`Request::admit`].
+///
+/// [`Request::admit`]: self::request::Request::admit
+pub(crate) fn for_exec<W: Context>(
+    spec: &ClusterSpec,
+    command: CommandId,
+    arguments: &Arguments<'_>,
+) -> Option<Result<Box<dyn Later<W>>, String>> {
+    Some(match command {
+        CommandId::Ping => for_later::<Ping, W>(arguments, spec),
+        CommandId::Echo => for_later::<Echo, W>(arguments, spec),
+        CommandId::Time => for_later::<Time, W>(arguments, spec),
+        CommandId::Unwatch => for_later::<Unwatch, W>(arguments, spec),
+        CommandId::Info => for_later::<Info, W>(arguments, spec),
+        CommandId::Dbsize => for_later::<Dbsize, W>(arguments, spec),
+        CommandId::SoleraSite => for_later::<Site, W>(arguments, spec),
+        CommandId::SoleraSpaces => for_later::<Spaces, W>(arguments, spec),
+        CommandId::SoleraLevel => for_later::<Level, W>(arguments, spec),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

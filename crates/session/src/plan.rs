@@ -48,7 +48,6 @@ impl<'a> Plan<'a> {
     }
 
     /// The same with keys of its own, to be kept.
-    #[cfg(test)]
     pub(crate) fn into_owned(self) -> Plan<'static> {
         let owned = |op: KeyOp<'_>| KeyOp { key: Cow::Owned(op.key.into_owned()), op: op.op };
         let Plan { ops, command, shape } = self;

@@ -9,7 +9,7 @@ use solera_resp::Arguments;
 use crate::commands;
 use crate::context::{Context, Single};
 use crate::plan;
-use crate::session::{Mode, Next, Session};
+use crate::session::{Mode, Next, Session, Work};
 
 impl<W: Context> Session<W> {
     /// Runs a command on one key of this worker and appends its reply: the hot path, without any
@@ -80,7 +80,8 @@ impl<W: Context> Session<W> {
             return Next::Stay;
         }
         if self.mode.queue().is_some() && !ends_queue(command.id) {
-            self.enqueue(command, arguments);
+            let work = self.work_for_exec(command, arguments);
+            self.enqueue(command, arguments, work);
             return Next::Stay;
         }
         if let Err(error) = self.mode.admits(command.id) {
@@ -136,11 +137,7 @@ impl<W: Context> Session<W> {
     }
 
     /// Runs a command that nothing refuses, and appends its reply.
-    pub(crate) async fn dispatch(
-        &mut self,
-        command: &Described,
-        arguments: &Arguments<'_>,
-    ) -> Next {
+    async fn dispatch(&mut self, command: &Described, arguments: &Arguments<'_>) -> Next {
         if !plan::is_on_keys(command) {
             return commands::run_other(self, command.id, arguments).await;
         }
@@ -152,6 +149,18 @@ impl<W: Context> Session<W> {
             Err(error) => self.fail(error),
         }
         Next::Stay
+    }
+
+    /// What EXEC is to do for a command; `None` if it may not stand between MULTI and EXEC. A command is parsed once,
+    /// when it is queued.
+    fn work_for_exec(&self, command: &Described, arguments: &Arguments<'_>) -> Option<Work<W>> {
+        let parsed = match plan::is_on_keys(command) {
+            true => plan::plan(command.id, arguments).map(|plan| Work::Keys(plan.into_owned())),
+            false => {
+                commands::for_exec(self.worker.spec(), command.id, arguments)?.map(Work::Other)
+            }
+        };
+        Some(parsed.unwrap_or_else(Work::Wrong))
     }
 
     /// A command is refused. EXEC ends its transaction all the same, as in Redis.

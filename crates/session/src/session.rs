@@ -27,6 +27,7 @@ pub(crate) use self::mode::Mode;
 use self::mode::Transaction;
 pub(crate) use self::operations::Stopped;
 pub(crate) use self::primary::Wait;
+pub(crate) use self::queue::{Later, Work};
 use self::strong::Watched;
 use crate::client::Client;
 use crate::context::Context;
@@ -79,7 +80,7 @@ pub struct Session<W> {
     /// Where the client is, if not in this process.
     pub(crate) from: Option<SocketAddr>,
     /// What its commands belong to.
-    pub(crate) mode: Mode,
+    pub(crate) mode: Mode<W>,
     /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on, in any mode: a causal transaction in between
     /// does not use them up.
     pub(crate) watched: Vec<Watched>,

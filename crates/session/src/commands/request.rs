@@ -1,10 +1,12 @@
 //! The way of a command from byte strings to its reply.
 
+use std::pin::Pin;
+
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::{Later, Session};
 
 /// A command that does not read or change keys, with its arguments.
 ///
@@ -30,6 +32,12 @@ pub(crate) trait Request: Sized + 'static {
     fn reply<W: Context>(self, session: &mut Session<W>) -> impl Future<Output = ()>;
 }
 
+impl<R: Request + Clone, W: Context> Later<W> for R {
+    fn run<'a>(&'a self, session: &'a mut Session<W>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(self.clone().reply(session))
+    }
+}
+
 /// Parses a command, runs it and appends its reply.
 pub(super) async fn serve<R: Request, W: Context>(
     session: &mut Session<W>,
@@ -39,6 +47,17 @@ pub(super) async fn serve<R: Request, W: Context>(
         Ok(request) => request.reply(session).await,
         Err(error) => session.fail(error),
     }
+}
+
+/// Parses a command that EXEC will run.
+///
+/// # Errors
+/// The error reply, which EXEC gives.
+pub(super) fn for_later<R: Request + Clone, W: Context>(
+    arguments: &Arguments<'_>,
+    spec: &ClusterSpec,
+) -> Result<Box<dyn Later<W>>, String> {
+    Ok(Box::new(R::parse(arguments, spec)?))
 }
 
 /// Parsing of commands in tests.

@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
-use solera_commands::{Command as Described, CommandId, lookup};
+use solera_commands::{Command as Described, CommandId, Unit};
 use solera_resp::Arguments;
 use solera_unistore::CommandError;
 
 use super::Session;
 use super::conflict::PATIENCE;
 use super::operations::{Dropped, Stopped};
-use super::queue::{QUEUE_BYTES, Queue};
+use super::queue::{QUEUE_BYTES, Queue, Queued, Work};
 use super::strong::{NotBegun, Watched};
 use super::transaction::NotCommitted;
 use crate::context::Context;
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 
 /// What EXEC has come to.
 enum Executed {
@@ -25,25 +25,36 @@ enum Executed {
 }
 
 impl<W: Context> Session<W> {
-    pub(crate) fn enqueue(&mut self, command: &Described, arguments: &Arguments<'_>) {
-        let inside = command.is_data() || is_allowed_in_exec(command.id);
-        // What makes no sense is told when it is run, as Redis does.
-        let plan = command.is_data().then(|| plan::plan(command.id, arguments).ok()).flatten();
-        let keys = plan.iter().flat_map(Plan::keys);
-        if let Err(error) = self.is_beside_primary(keys) {
+    /// Queues a command for EXEC; without `work`, it is one that EXEC does not run. Appends the reply.
+    pub(crate) fn enqueue(
+        &mut self,
+        command: &'static Described,
+        arguments: &Arguments<'_>,
+        work: Option<Work<W>>,
+    ) {
+        if command.id == CommandId::Watch {
+            return self.fail("ERR WATCH inside MULTI is not allowed");
+        }
+        let Some(work) = work else {
+            let name = command.name;
+            return self.spoil(&format!("ERR Command not allowed inside a transaction: '{name}'"));
+        };
+        let plan = work.plan();
+        if let Err(error) = self.is_beside_primary(plan.into_iter().flat_map(Plan::keys)) {
             return self.spoil(&error);
         }
-        let strong = plan.is_some_and(|plan| self.is_strong(&plan));
-        if command.id == CommandId::Watch {
-            self.fail("ERR WATCH inside MULTI is not allowed");
-        } else if !inside {
-            let name = command.name;
-            self.spoil(&format!("ERR Command not allowed inside a transaction: '{name}'"));
-        } else if self.mode.queue_mut().is_some_and(|queue| queue.push(arguments)) {
-            if let Some(queue) = self.mode.queue_mut() {
-                queue.strong |= strong;
-                queue.writes |= command.has_flag("write");
+        let strong = plan.is_some_and(|plan| self.is_strong(plan));
+        let other_keys = match work {
+            Work::Keys(_) => Vec::new(),
+            Work::Other(_) | Work::Wrong(_) => {
+                command.keys(arguments.from(0)).map(<[u8]>::to_vec).collect()
             }
+        };
+        let queued = Queued { command, other_keys, work };
+        if let Some(queue) = self.mode.queue_mut()
+            && queue.push(queued, arguments)
+        {
+            queue.strong |= strong;
             self.out.simple("QUEUED");
         } else {
             self.spoil(&format!(
@@ -85,7 +96,7 @@ impl<W: Context> Session<W> {
 
     /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long as
     /// nothing is watched: then the commands do not depend on what the client has read.
-    async fn exec_strong(&mut self, queue: &Queue) {
+    async fn exec_strong(&mut self, queue: &Queue<W>) {
         let watched = std::mem::take(&mut self.watched);
         if !watched.is_empty() {
             // Strong reads between WATCH and EXEC would wait for what is kept free for EXEC.
@@ -104,7 +115,7 @@ impl<W: Context> Session<W> {
         }
     }
 
-    async fn exec_strong_once(&mut self, queue: &Queue, watched: &[Watched]) -> Executed {
+    async fn exec_strong_once(&mut self, queue: &Queue<W>, watched: &[Watched]) -> Executed {
         let transaction = match self.begin_watching(watched).await {
             Ok(transaction) => transaction,
             Err(NotBegun::Changed(_)) => return Executed::Conflict,
@@ -129,12 +140,12 @@ impl<W: Context> Session<W> {
     ///
     /// # Errors
     /// Why the transaction was aborted. If the worker has not said why, there is none: the commit's answer tells.
-    async fn run_queued(&mut self, queue: &Queue) -> Result<Vec<u8>, String> {
+    async fn run_queued(&mut self, queue: &Queue<W>) -> Result<Vec<u8>, String> {
         let before = std::mem::take(&mut self.out.bytes);
         self.out.array(queue.commands.len());
         let mut aborted = None;
-        for command in &queue.commands {
-            aborted = self.run_one(command).await;
+        for queued in &queue.commands {
+            aborted = self.run_one(queued).await;
             // Nothing of an aborted transaction may run outside of it.
             if aborted.is_some() {
                 break;
@@ -149,33 +160,23 @@ impl<W: Context> Session<W> {
     }
 
     /// Runs one queued command and appends its reply. Returns why that has aborted the transaction, if it has.
-    async fn run_one(&mut self, command: &[Vec<u8>]) -> Option<Dropped> {
-        let mut bytes = Vec::new();
-        solera_resp::encode_command(&mut bytes, command);
-        let mut parser = solera_resp::RequestParser::new();
-        if let Ok(Some((arguments, _))) = parser.next(&bytes)
-            && let Some(command) = lookup(arguments.get(0))
-        {
-            // Users may have changed since it was queued.
-            if let Err(refused) = self.may(command, &arguments) {
-                self.fail(refused.in_exec());
-                return None;
-            }
-            if !plan::is_on_keys(command) {
-                Box::pin(self.dispatch(command, &arguments)).await;
-                return None;
-            }
-            match plan::plan(command.id, &arguments) {
-                Ok(plan) => return self.run_in_exec(&plan).await,
-                // What makes no sense is told when it is run, as Redis does.
-                Err(error) => self.fail(error),
-            }
+    async fn run_one(&mut self, queued: &Queued<W>) -> Option<Dropped> {
+        // Users may have changed since it was queued.
+        if let Err(refused) = self.may_use(Unit::of(queued.command, None), queued.keys()) {
+            self.fail(refused.in_exec());
+            return None;
         }
-        None
-    }
-
-    /// Runs a queued command on keys and appends its reply. Returns why that has aborted the transaction, if it has.
-    async fn run_in_exec(&mut self, plan: &Plan<'_>) -> Option<Dropped> {
+        let plan = match &queued.work {
+            Work::Keys(plan) => plan,
+            Work::Other(command) => {
+                command.run(self).await;
+                return None;
+            }
+            Work::Wrong(error) => {
+                self.fail(error);
+                return None;
+            }
+        };
         match self.run_plan(plan).await {
             Ok(results) => self.answer(plan, &results),
             Err(Stopped::Alone(error)) => self.fail(error),
@@ -186,20 +187,4 @@ impl<W: Context> Session<W> {
         }
         None
     }
-}
-
-/// Whether a command that is not about keys may be queued between MULTI and EXEC.
-fn is_allowed_in_exec(command: CommandId) -> bool {
-    matches!(
-        command,
-        CommandId::Ping
-            | CommandId::Echo
-            | CommandId::Time
-            | CommandId::Unwatch
-            | CommandId::Info
-            | CommandId::Dbsize
-            | CommandId::SoleraSite
-            | CommandId::SoleraSpaces
-            | CommandId::SoleraLevel
-    )
 }

@@ -13,13 +13,13 @@ use super::queue::Queue;
 /// MULTI leads from `Idle` to `Queueing`, and EXEC or DISCARD back; SOLERA.BEGIN leads to `Open`, and SOLERA.COMMIT or
 /// SOLERA.ABORT back. An error in `Open` leads to `GivenUp`. Commands that begin a transaction of their own are
 /// `Executing` while they run. RESET leads to `Idle` from anywhere.
-#[derive(Debug, Default)]
-pub(crate) enum Mode {
+#[derive(Default)]
+pub(crate) enum Mode<W> {
     /// Each command stands alone.
     #[default]
     Idle,
     /// MULTI has come, and commands are queued until EXEC or DISCARD.
-    Queueing(Queue),
+    Queueing(Queue<W>),
     /// The current command runs in a transaction that it has begun itself: EXEC, a command on several keys, or
     /// SOLERA.BEGIN STRONG while it looks at the watched keys. If the connection ends meanwhile, the transaction is
     /// aborted with it.
@@ -64,14 +64,14 @@ pub(crate) enum Ended {
     Nothing,
 }
 
-impl Mode {
+impl<W> Mode<W> {
     /// Whether the session is between MULTI and EXEC, or between the begin and the end of a transaction.
     pub(crate) fn is_in_transaction(&self) -> bool {
         !matches!(self, Mode::Idle)
     }
 
     /// The queue, between MULTI and EXEC.
-    pub(crate) fn queue(&self) -> Option<&Queue> {
+    pub(crate) fn queue(&self) -> Option<&Queue<W>> {
         match self {
             Mode::Queueing(queue) => Some(queue),
             _ => None,
@@ -79,7 +79,7 @@ impl Mode {
     }
 
     /// The queue, between MULTI and EXEC.
-    pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue> {
+    pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue<W>> {
         match self {
             Mode::Queueing(queue) => Some(queue),
             _ => None,
@@ -136,7 +136,7 @@ impl Mode {
     }
 
     /// EXEC and DISCARD: ends queueing and returns the queue. `None` without MULTI, and then nothing changes.
-    pub(crate) fn end_queue(&mut self) -> Option<Queue> {
+    pub(crate) fn end_queue(&mut self) -> Option<Queue<W>> {
         match std::mem::take(self) {
             Mode::Queueing(queue) => Some(queue),
             other => {
@@ -253,15 +253,17 @@ mod tests {
     const TRANSACTION: Transaction =
         Transaction { id: TxId { coordinator: 1, sequence: 7 }, strong: true };
 
-    fn open() -> Mode {
-        let mut mode = Mode::Idle;
+    const IDLE: Mode<()> = Mode::Idle;
+
+    fn open() -> Mode<()> {
+        let mut mode = IDLE;
         mode.open(TRANSACTION, None);
         mode
     }
 
     #[test]
     fn multi_and_exec_lead_to_a_queue_and_back() {
-        let mut mode = Mode::Idle;
+        let mut mode = IDLE;
         assert!(mode.end_queue().is_none(), "EXEC without MULTI");
         assert_eq!(mode.begin_queue(), Ok(()));
         assert!(mode.queue().is_some() && mode.is_in_transaction());
@@ -291,7 +293,7 @@ mod tests {
         for ends in [CommandId::SoleraCommit, CommandId::SoleraAbort, CommandId::Reset] {
             assert_eq!(mode.admits(ends), Ok(()));
         }
-        let Ended::GivenUp(given_up) = mode.end() else { panic!("{mode:?}") };
+        let Ended::GivenUp(given_up) = mode.end() else { panic!("it was given up") };
         assert!(given_up.at_commit().ends_with("first: ERR first"));
         assert_eq!(mode.admits(CommandId::Get), Ok(()));
     }
@@ -301,14 +303,14 @@ mod tests {
         let mut mode = open();
         mode.give_up("NOTX it is over".to_owned());
         assert!(mode.admits(CommandId::Get).unwrap_err().starts_with("NOTX "));
-        let Ended::GivenUp(given_up) = mode.end() else { panic!("{mode:?}") };
+        let Ended::GivenUp(given_up) = mode.end() else { panic!("it was given up") };
         assert_eq!(given_up.at_commit(), "NOTX it is over");
     }
 
     #[test]
     fn reset_leaves_every_mode_and_tells_what_to_abort() {
-        assert_eq!(Mode::Idle.reset(), None);
-        let mut executing = Mode::Idle;
+        let (mut idle, mut executing) = (IDLE, IDLE);
+        assert_eq!(idle.reset(), None);
         executing.execute(TRANSACTION);
         for mut mode in [executing, open()] {
             assert_eq!(mode.reset(), Some(TRANSACTION.id));
