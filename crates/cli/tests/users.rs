@@ -75,6 +75,7 @@ fn who_does_not_say_who_they_are_is_told_to() {
         ("AUTH alice wrong", WRONGPASS),
         ("AUTH default pw", WRONGPASS),
         ("HELLO 3 AUTH alice wrong", WRONGPASS),
+        ("HELLO 3 AUTH alice pw FOO", "-ERR Syntax error in HELLO option 'FOO'"),
         ("GET a", NOAUTH),
         ("AUTH alice pw", "+OK"),
         ("SET a 1", "+OK"),

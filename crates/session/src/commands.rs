@@ -1,4 +1,6 @@
-//! What each command means, a file for each; [`crate::plan`] is what commands on keys mean.
+//! What each command means, a file for each: its arguments as a type, how they are parsed, what it needs beyond the rights
+//! that the table of commands says, and what it does. [`request`] is what the files have in common. [`crate::plan`] is
+//! what commands on keys mean.
 
 mod abort;
 mod acl;
@@ -12,6 +14,9 @@ mod command;
 mod commit;
 mod config;
 mod dbsize;
+mod discard;
+mod echo;
+mod exec;
 mod export;
 mod hello;
 mod help;
@@ -19,9 +24,13 @@ mod info;
 mod leaders;
 mod level;
 mod modules;
+mod multi;
 mod on_key;
 mod outcome;
 mod ping;
+mod quit;
+mod request;
+mod reset;
 mod select;
 mod site;
 mod sites;
@@ -29,78 +38,126 @@ mod spaces;
 mod time;
 mod token;
 mod txid;
+mod unwatch;
 mod wait;
 mod watch;
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
 pub use self::abort::Abort;
+use self::acl::Acl;
+use self::at_risk::AtRisk;
+use self::attach::AttachRequest;
 pub use self::attach::{Attach, AttachHorizon, AttachUntil, Horizon};
+use self::auth::Auth;
+use self::barrier::Barrier;
 pub use self::begin::Begin;
+use self::command::Command;
+pub use self::command::describe;
 pub use self::commit::Commit;
+use self::config::Config;
+use self::dbsize::Dbsize;
+use self::discard::Discard;
+use self::echo::Echo;
+use self::exec::Exec;
+use self::export::Export;
+use self::hello::Hello;
+use self::info::Info;
+use self::leaders::Leaders;
+use self::level::Level;
+use self::modules::Modules;
+use self::multi::Multi;
 pub use self::on_key::OnKey;
 pub use self::outcome::Outcome;
+use self::ping::Ping;
+use self::request::{for_later, serve};
+use self::reset::Reset;
+use self::select::Select;
+use self::site::Site;
+use self::sites::Sites;
+use self::spaces::Spaces;
+use self::time::Time;
 pub use self::token::TakeToken;
 pub use self::txid::Txid;
+use self::unwatch::Unwatch;
+use self::wait::Wait;
 pub use self::watch::Watch;
 use crate::context::Context;
-use crate::session::{Next, Session};
+use crate::session::{Later, Next, Session};
 
-/// Runs a command that is not about the content of keys.
+/// Runs a command that does not read or change keys, and appends its reply.
 pub(crate) async fn run_other<W: Context>(
     session: &mut Session<W>,
     command: CommandId,
     arguments: &Arguments<'_>,
 ) -> Next {
-    if let Some(lines) = help::asked(command, arguments) {
-        help::answer(session, lines);
-        return Next::Stay;
-    }
     match command {
-        CommandId::Ping => ping::ping(session, arguments),
-        CommandId::Echo => session.out.bulk(arguments.get(1)),
-        CommandId::Hello => hello::hello(session, arguments),
-        CommandId::Select => select::select(session, arguments),
-        CommandId::Quit => {
-            session.out.simple("OK");
-            return Next::Close;
-        }
-        CommandId::Reset => {
-            session.reset();
-            session.out.simple("RESET");
-        }
-        CommandId::Auth => auth::auth(session, arguments),
-        CommandId::Client => return client::client(session, arguments),
-        CommandId::Command => command::command(session, arguments),
-        CommandId::Info => info::info(session, arguments).await,
-        CommandId::Time => time::time(session),
-        CommandId::Config => config::config(session, arguments),
-        CommandId::Dbsize => dbsize::dbsize(session).await,
-        CommandId::Acl => acl::acl(session, arguments),
-        CommandId::Watch => watch::watch(session, arguments).await,
-        CommandId::SoleraBegin => begin::begin(session, arguments).await,
-        CommandId::SoleraCommit => commit::commit(session).await,
-        CommandId::SoleraAbort => abort::abort(session, arguments).await,
-        CommandId::SoleraToken => token::token(session).await,
-        CommandId::SoleraAttach => attach::attach(session, arguments).await,
-        CommandId::SoleraBarrier => barrier::barrier(session, arguments).await,
-        CommandId::SoleraSite => site::site(session),
-        CommandId::SoleraSites => sites::sites(session, arguments).await,
-        CommandId::SoleraSpaces => spaces::spaces(session),
-        CommandId::SoleraLevel => level::level(session, arguments),
-        CommandId::SoleraAtRisk => at_risk::at_risk(session, arguments).await,
-        CommandId::SoleraTxid => txid::txid(session).await,
-        CommandId::SoleraOutcome => outcome::outcome(session, arguments).await,
-        CommandId::SoleraLeaders => leaders::leaders(session, arguments).await,
+        CommandId::Ping => serve::<Ping, W>(session, arguments).await,
+        CommandId::Echo => serve::<Echo, W>(session, arguments).await,
+        CommandId::Hello => serve::<Hello, W>(session, arguments).await,
+        CommandId::Select => serve::<Select, W>(session, arguments).await,
+        CommandId::Quit => return quit::quit(session),
+        CommandId::Reset => serve::<Reset, W>(session, arguments).await,
+        CommandId::Auth => serve::<Auth, W>(session, arguments).await,
+        CommandId::Client => return client::serve(session, arguments),
+        CommandId::Command => serve::<Command, W>(session, arguments).await,
+        CommandId::Info => serve::<Info, W>(session, arguments).await,
+        CommandId::Time => serve::<Time, W>(session, arguments).await,
+        CommandId::Config => serve::<Config, W>(session, arguments).await,
+        CommandId::Dbsize => serve::<Dbsize, W>(session, arguments).await,
+        CommandId::Acl => serve::<Acl, W>(session, arguments).await,
+        CommandId::Wait => serve::<Wait, W>(session, arguments).await,
+        CommandId::Multi => serve::<Multi, W>(session, arguments).await,
+        CommandId::Exec => serve::<Exec, W>(session, arguments).await,
+        CommandId::Discard => serve::<Discard, W>(session, arguments).await,
+        CommandId::Watch => serve::<Watch, W>(session, arguments).await,
+        CommandId::Unwatch => serve::<Unwatch, W>(session, arguments).await,
+        CommandId::SoleraBegin => serve::<Begin, W>(session, arguments).await,
+        CommandId::SoleraCommit => serve::<Commit, W>(session, arguments).await,
+        CommandId::SoleraAbort => serve::<Abort, W>(session, arguments).await,
+        CommandId::SoleraToken => serve::<TakeToken, W>(session, arguments).await,
+        CommandId::SoleraAttach => serve::<AttachRequest, W>(session, arguments).await,
+        CommandId::SoleraBarrier => serve::<Barrier, W>(session, arguments).await,
+        CommandId::SoleraSite => serve::<Site, W>(session, arguments).await,
+        CommandId::SoleraSites => serve::<Sites, W>(session, arguments).await,
+        CommandId::SoleraSpaces => serve::<Spaces, W>(session, arguments).await,
+        CommandId::SoleraLevel => serve::<Level, W>(session, arguments).await,
+        CommandId::SoleraAtRisk => serve::<AtRisk, W>(session, arguments).await,
+        CommandId::SoleraExport => serve::<Export, W>(session, arguments).await,
+        CommandId::SoleraTxid => serve::<Txid, W>(session, arguments).await,
+        CommandId::SoleraOutcome => serve::<Outcome, W>(session, arguments).await,
+        CommandId::SoleraLeaders => serve::<Leaders, W>(session, arguments).await,
         CommandId::SoleraModule | CommandId::SoleraCall | CommandId::SoleraPhase => {
-            modules::run(session, arguments).await;
+            serve::<Modules, W>(session, arguments).await;
         }
-        CommandId::SoleraExport => export::export(session, arguments).await,
-        CommandId::Wait => wait::wait(session, arguments).await,
         _ => session.fail("ERR the command cannot be run here"),
     }
     Next::Stay
+}
+
+/// Parses a command for EXEC, which runs it. `None` for commands that do not read or change keys and that may not stand
+/// between MULTI and EXEC; none of the others needs [`Request::admit`].
+///
+/// [`Request::admit`]: self::request::Request::admit
+pub(crate) fn for_exec<W: Context>(
+    spec: &ClusterSpec,
+    command: CommandId,
+    arguments: &Arguments<'_>,
+) -> Option<Result<Box<dyn Later<W>>, String>> {
+    Some(match command {
+        CommandId::Ping => for_later::<Ping, W>(arguments, spec),
+        CommandId::Echo => for_later::<Echo, W>(arguments, spec),
+        CommandId::Time => for_later::<Time, W>(arguments, spec),
+        CommandId::Unwatch => for_later::<Unwatch, W>(arguments, spec),
+        CommandId::Info => for_later::<Info, W>(arguments, spec),
+        CommandId::Dbsize => for_later::<Dbsize, W>(arguments, spec),
+        CommandId::SoleraSite => for_later::<Site, W>(arguments, spec),
+        CommandId::SoleraSpaces => for_later::<Spaces, W>(arguments, spec),
+        CommandId::SoleraLevel => for_later::<Level, W>(arguments, spec),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ mod client;
 mod commands;
 mod context;
 mod identity;
-mod introspection;
 mod lent;
 mod plan;
 mod run;
@@ -22,11 +21,10 @@ pub use batch::{Answer, Answers, Batch, Command, Sendable};
 pub use client::{Client, Ends, Told};
 pub use commands::{
     Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
-    Txid, Watch,
+    Txid, Watch, describe,
 };
 pub use context::{Context, Silent, Single, SitesTold, ToPrimary, Unreachable};
 pub use identity::{Identity, Refused, hash_password, verify};
-pub use introspection::{answer, describe};
 pub use lent::{Lent, is_reserved};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{Next, Session};

@@ -1,19 +1,33 @@
 //! Commands on keys: from arguments to operations, and from outcomes to replies.
+//!
+//! These commands have no files of their own. Their typed arguments are operations of crate `data`, which also says how
+//! they are executed; their rights and keys are those of the table of commands; and one function of the session,
+//! `run_plan`, runs all of them. What is left of most is one line, in [`single`]. Arguments that take more to parse are in
+//! the module of their data type.
+
+mod counters;
+mod hashes;
+mod reply;
+mod strings;
+
+use std::borrow::Cow;
 
 use smallvec::{SmallVec, smallvec};
-use solera_commands::CommandId;
-use solera_data::{Op, OpError, Outcome, Value};
-use solera_resp::{Arguments, Writer, parse_integer};
+use solera_commands::{Command as Described, CommandId};
+use solera_data::{Op, Value};
+use solera_resp::Arguments;
+
+pub(crate) use self::reply::{told, write_results, write_single};
 
 /// An operation on one key.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeyOp<'a> {
-    pub(crate) key: &'a [u8],
+    pub(crate) key: Cow<'a, [u8]>,
     pub(crate) op: Op,
 }
 
 /// What a command does, and how its outcomes become one reply.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan<'a> {
     pub(crate) ops: SmallVec<[KeyOp<'a>; 1]>,
     /// What the client asked for.
@@ -23,13 +37,33 @@ pub(crate) struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// A command that answers with the outcome of its only operation.
-    pub(crate) fn single(command: CommandId, ops: SmallVec<[KeyOp<'a>; 1]>) -> Plan<'a> {
+    pub(crate) fn single(command: CommandId, key: &'a [u8], op: Op) -> Plan<'a> {
+        let ops = smallvec![KeyOp::new(key, op)];
         Plan { ops, command, shape: Shape::Single }
+    }
+
+    /// The keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.ops.iter().map(|op| &*op.key)
+    }
+
+    /// The same with keys of its own, to be kept.
+    pub(crate) fn into_owned(self) -> Plan<'static> {
+        let owned = |op: KeyOp<'_>| KeyOp { key: Cow::Owned(op.key.into_owned()), op: op.op };
+        let Plan { ops, command, shape } = self;
+        Plan { ops: ops.into_iter().map(owned).collect(), command, shape }
+    }
+}
+
+impl<'a> KeyOp<'a> {
+    /// An operation on a key.
+    pub(crate) fn new(key: &'a [u8], op: Op) -> KeyOp<'a> {
+        KeyOp { key: Cow::Borrowed(key), op }
     }
 }
 
 /// How outcomes become a reply.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// The only outcome.
     Single,
@@ -43,34 +77,32 @@ enum Shape {
     Taken,
 }
 
+/// Whether a command reads or changes what keys hold: [`plan`] says what it does.
+pub(crate) fn is_on_keys(command: &Described) -> bool {
+    // These look at keys, or ask what they are.
+    command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch)
+}
+
 /// What a command on keys does.
 ///
 /// # Errors
 /// The error reply, in Redis' words.
-pub(crate) fn plan<'a>(id: CommandId, arguments: &'a Arguments<'_>) -> Result<Plan<'a>, String> {
+pub(crate) fn plan<'a>(id: CommandId, arguments: &Arguments<'a>) -> Result<Plan<'a>, String> {
     if let Some(op) = single(id, arguments)? {
-        let ops = smallvec![KeyOp { key: arguments.get(1), op }];
-        return Ok(Plan { ops, command: id, shape: Shape::Single });
+        return Ok(Plan::single(id, arguments.get(1), op));
     }
-    match id {
+    let (ops, shape) = match id {
         CommandId::Set => {
             let op = Op::SetNew(Value::from(arguments.get(2)));
-            let ops = smallvec![KeyOp { key: arguments.get(1), op }];
-            Ok(Plan { ops, command: id, shape: Shape::Taken })
+            (smallvec![KeyOp::new(arguments.get(1), op)], Shape::Taken)
         }
-        CommandId::Mget => Ok(each(id, arguments, &Op::Get, Shape::Strings)),
-        CommandId::Del => Ok(each(id, arguments, &Op::Delete, Shape::Sum)),
-        CommandId::Exists => Ok(each(id, arguments, &Op::Exists, Shape::Sum)),
-        CommandId::Mset => {
-            pairs(arguments, "mset", 1)?;
-            let ops = (1..arguments.len()).step_by(2).map(|i| KeyOp {
-                key: arguments.get(i),
-                op: Op::Set(Value::from(arguments.get(i + 1))),
-            });
-            Ok(Plan { ops: ops.collect(), command: id, shape: Shape::Ok })
-        }
-        _ => Err("ERR the command is not about keys".to_owned()),
-    }
+        CommandId::Mget => (each(arguments, &Op::Get), Shape::Strings),
+        CommandId::Del => (each(arguments, &Op::Delete), Shape::Sum),
+        CommandId::Exists => (each(arguments, &Op::Exists), Shape::Sum),
+        CommandId::Mset => (strings::set_many(arguments)?, Shape::Ok),
+        _ => return Err("ERR the command is not about keys".to_owned()),
+    };
+    Ok(Plan { ops, command: id, shape })
 }
 
 /// The operation of a command on the key that is its first argument; `None` for other commands.
@@ -82,167 +114,43 @@ pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<
     let values = |first: usize| arguments.from(first).map(Value::from).collect::<Vec<_>>();
     let op = match id {
         CommandId::Get => Op::Get,
-        CommandId::Set if is_new(arguments) => return Ok(None),
-        CommandId::Set => {
-            plain(arguments)?;
-            Op::Set(argument(2))
-        }
+        CommandId::Set if strings::is_new(arguments) => return Ok(None),
+        CommandId::Set => strings::set(arguments)?,
         CommandId::Setnx => Op::SetNew(argument(2)),
         CommandId::Incr => Op::IncrBy(1),
         CommandId::Decr => Op::IncrBy(-1),
-        CommandId::Incrby => Op::IncrBy(integer(arguments.get(2))?),
-        CommandId::Decrby => {
-            let by = integer(arguments.get(2))?;
-            Op::IncrBy(by.checked_neg().ok_or("ERR decrement would overflow")?)
-        }
+        CommandId::Incrby => Op::IncrBy(counters::integer(arguments.get(2))?),
+        CommandId::Decrby => counters::decrement(arguments)?,
         CommandId::Type => Op::Type,
         CommandId::Sadd => Op::SetAdd(values(2)),
         CommandId::Srem => Op::SetRemove(values(2)),
         CommandId::Smembers => Op::SetMembers,
         CommandId::Sismember => Op::SetContains(argument(2)),
         CommandId::Scard => Op::SetLen,
-        CommandId::Hset => Op::HashSet(pairs(arguments, "hset", 2)?),
+        CommandId::Hset => hashes::set(arguments)?,
         CommandId::Hget => Op::HashGet(argument(2)),
         CommandId::Hmget => Op::HashGetMany(values(2)),
         CommandId::Hgetall => Op::HashGetAll,
         CommandId::Hdel => Op::HashDelete(values(2)),
-        CommandId::Hincrby => Op::HashIncrBy(argument(2), integer(arguments.get(3))?),
+        CommandId::Hincrby => Op::HashIncrBy(argument(2), counters::integer(arguments.get(3))?),
         _ => return Ok(None),
     };
     Ok(Some(op))
 }
 
-fn each<'a>(command: CommandId, arguments: &'a Arguments<'_>, op: &Op, shape: Shape) -> Plan<'a> {
-    let ops = arguments.from(1).map(|key| KeyOp { key, op: op.clone() });
-    Plan { ops: ops.collect(), command, shape }
+/// The same operation on each key.
+fn each<'a>(arguments: &Arguments<'a>, op: &Op) -> SmallVec<[KeyOp<'a>; 1]> {
+    arguments.from(1).map(|key| KeyOp::new(key, op.clone())).collect()
 }
 
-/// Whether SET has the option NX, and no other.
-fn is_new(arguments: &Arguments<'_>) -> bool {
-    let mut options = arguments.from(3);
-    options.next().is_some_and(|option| option.eq_ignore_ascii_case(b"nx"))
-        && options.next().is_none()
-}
-
-/// SET's other options, none of which is served, also not beside NX.
-fn plain(arguments: &Arguments<'_>) -> Result<(), String> {
-    const OPTIONS: [&str; 7] = ["EX", "PX", "EXAT", "PXAT", "XX", "KEEPTTL", "GET"];
-    let options = || arguments.from(3);
-    if options().next().is_none() {
-        return Ok(());
-    }
-    let other = options().find(|option| !option.eq_ignore_ascii_case(b"nx")).unwrap_or(b"");
-    let known = OPTIONS.iter().find(|name| other.eq_ignore_ascii_case(name.as_bytes()));
-    Err(match known {
-        Some(name) => format!("ERR SET {name} is not served by this version of Solera"),
-        None => "ERR syntax error".to_owned(),
-    })
-}
-
-fn integer(bytes: &[u8]) -> Result<i64, String> {
-    parse_integer(bytes).ok_or_else(|| "ERR value is not an integer or out of range".to_owned())
-}
-
-fn pairs(
-    arguments: &Arguments<'_>,
-    name: &str,
-    first: usize,
-) -> Result<Vec<(Value, Value)>, String> {
-    if !(arguments.len() - first).is_multiple_of(2) {
-        return Err(format!("ERR wrong number of arguments for '{name}' command"));
-    }
-    let values: Vec<Value> = arguments.from(first).map(Value::from).collect();
-    Ok(values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
-}
-
-/// Appends the reply of a command on keys. Returns whether it is no error.
-pub(crate) fn write_results(
-    out: &mut Writer,
-    plan: &Plan<'_>,
-    results: &[Result<Outcome, OpError>],
-) -> bool {
-    if let Shape::Strings = plan.shape {
-        out.array(results.len());
-        for result in results {
-            match result {
-                Ok(outcome) => write_outcome(out, outcome),
-                Err(_) => out.null(),
-            }
-        }
-        return true;
-    }
-    if let Some(error) = results.iter().find_map(|result| result.as_ref().err()) {
-        return write_error(out, error);
-    }
-    let outcomes = results.iter().filter_map(|result| result.as_ref().ok());
-    match plan.shape {
-        Shape::Ok => out.simple("OK"),
-        Shape::Sum => out.integer(
-            outcomes
-                .map(|outcome| match outcome {
-                    Outcome::Int(number) => *number,
-                    _ => 0,
-                })
-                .sum(),
-        ),
-        Shape::Taken => match results.first() {
-            Some(Ok(Outcome::Int(0))) => out.null(),
-            _ => out.simple("OK"),
-        },
-        Shape::Single | Shape::Strings => outcomes.for_each(|outcome| write_outcome(out, outcome)),
-    }
-    true
-}
-
-/// Appends the reply of a command on one key. Returns whether it is no error.
-pub(crate) fn write_single(out: &mut Writer, result: &Result<Outcome, OpError>) -> bool {
-    match result {
-        Ok(outcome) => {
-            write_outcome(out, outcome);
-            true
-        }
-        Err(error) => write_error(out, error),
-    }
-}
-
-fn write_error(out: &mut Writer, error: &OpError) -> bool {
-    out.error(&told(error));
-    false
-}
-
-/// An error of an operation, as clients are told.
-pub(crate) fn told(error: &OpError) -> String {
-    let code = if *error == OpError::WrongType { "WRONGTYPE" } else { "ERR" };
-    format!("{code} {error}")
-}
-
-fn write_outcome(out: &mut Writer, outcome: &Outcome) {
-    match outcome {
-        Outcome::Ok => out.simple("OK"),
-        Outcome::Nil => out.null(),
-        Outcome::Int(number) => out.integer(*number),
-        Outcome::Bulk(value) => out.bulk(value),
-        Outcome::Type(kind) => out.simple(kind.map_or("none", |kind| kind.name())),
-        Outcome::Values(values) => {
-            out.array(values.len());
-            for value in values {
-                match value {
-                    Some(value) => out.bulk(value),
-                    None => out.null(),
-                }
-            }
-        }
-        Outcome::Members(members) => {
-            out.set(members.len());
-            members.iter().for_each(|member| out.bulk(member));
-        }
-        Outcome::Pairs(pairs) => {
-            out.map(pairs.len());
-            for (field, value) in pairs {
-                out.bulk(field);
-                out.bulk(value);
-            }
-        }
+/// Checks that arguments come in pairs from `first` on.
+///
+/// # Errors
+/// The error reply.
+fn come_in_pairs(arguments: &Arguments<'_>, name: &str, first: usize) -> Result<(), String> {
+    match (arguments.len() - first).is_multiple_of(2) {
+        true => Ok(()),
+        false => Err(format!("ERR wrong number of arguments for '{name}' command")),
     }
 }
 
@@ -254,14 +162,53 @@ mod tests {
 
     use super::*;
 
-    /// A command, with its operation on each key.
-    fn ops_of(line: &str) -> Vec<(CommandId, Op)> {
+    fn planned(line: &str) -> Result<Plan<'static>, String> {
         let request = format!("{line}\r\n");
         let mut parser = RequestParser::new();
         let (arguments, _) = parser.next(request.as_bytes()).unwrap().unwrap();
         let command = lookup(arguments.get(0)).unwrap();
-        let plan = plan(command.id, &arguments).unwrap();
-        plan.ops.into_iter().map(|op| (command.id, op.op)).collect()
+        plan(command.id, &arguments).map(Plan::into_owned)
+    }
+
+    /// A command, with its operation on each key.
+    fn ops_of(line: &str) -> Vec<(CommandId, Op)> {
+        let plan = planned(line).unwrap();
+        plan.ops.into_iter().map(|op| (plan.command, op.op)).collect()
+    }
+
+    #[test]
+    fn arguments_become_operations_on_keys() {
+        let set = |key: &'static str, value: &str| {
+            KeyOp::new(key.as_bytes(), Op::Set(Value::from(value.as_bytes())))
+        };
+        assert_eq!(planned("MSET a 1 b 2").unwrap().ops.to_vec(), [set("a", "1"), set("b", "2")]);
+        assert_eq!(planned("SET a 1").unwrap().ops.to_vec(), [set("a", "1")]);
+        let taken = planned("SET a 1 nx").unwrap();
+        assert!(matches!(taken.ops.as_slice(), [KeyOp { op: Op::SetNew(_), .. }]));
+        assert_eq!(taken.shape, Shape::Taken);
+        let pairs = vec![(Value::from(&b"f"[..]), Value::from(&b"1"[..]))];
+        assert_eq!(ops_of("HSET h f 1"), [(CommandId::Hset, Op::HashSet(pairs))]);
+        assert_eq!(planned("DEL a b a").unwrap().keys().count(), 3);
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        let number = "ERR value is not an integer or out of range";
+        for (line, error) in [
+            ("SET a 1 EX 5", "ERR SET EX is not served by this version of Solera"),
+            ("SET a 1 NX GET", "ERR SET GET is not served by this version of Solera"),
+            ("SET a 1 NX NX", "ERR syntax error"),
+            ("SET a 1 foo", "ERR syntax error"),
+            ("MSET a 1 b", "ERR wrong number of arguments for 'mset' command"),
+            ("INCRBY a x", number),
+            ("DECRBY a 1.5", number),
+            ("DECRBY a -9223372036854775808", "ERR decrement would overflow"),
+            ("HSET h f 1 g", "ERR wrong number of arguments for 'hset' command"),
+            ("HINCRBY h f x", number),
+            ("WATCH a", "ERR the command is not about keys"),
+        ] {
+            assert_eq!(planned(line), Err(error.to_owned()), "{line}");
+        }
     }
 
     fn with_strong(name: &str) -> Option<Relation> {

@@ -9,7 +9,7 @@ use solera_resp::Arguments;
 use crate::commands;
 use crate::context::{Context, Single};
 use crate::plan;
-use crate::session::{Next, Queue, Session};
+use crate::session::{Mode, Next, Session, Work};
 
 impl<W: Context> Session<W> {
     /// Runs a command on one key of this worker and appends its reply: the hot path, without any
@@ -50,17 +50,12 @@ impl<W: Context> Session<W> {
     /// would not be what its client meant. SOLERA.COMMIT and SOLERA.ABORT end it also by an error; any other
     /// command, RESET among them, then leaves it given up, so that nothing after it runs outside.
     pub async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
-        let (was_open, start) = (self.tx.is_some(), self.out.bytes.len());
+        let start = self.out.bytes.len();
         let next = self.run_command(arguments).await;
         let reply = self.out.bytes.get(start..);
         let Some(error) = reply.and_then(|reply| reply.strip_prefix(b"-")) else { return next };
-        let ends = lookup(arguments.get(0)).is_some_and(|command| {
-            matches!(command.id, CommandId::SoleraCommit | CommandId::SoleraAbort)
-        });
-        if was_open || ends {
-            let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
-            self.give_up(error, ends);
-        }
+        let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
+        self.fail_transaction(lookup(arguments.get(0)).map(|command| command.id), error);
         next
     }
 
@@ -84,15 +79,16 @@ impl<W: Context> Session<W> {
             self.refuse(command.id, &error);
             return Next::Stay;
         }
-        if self.queue.is_some() && !ends_queue(command.id) {
-            self.enqueue(command, arguments);
+        if self.mode.queue().is_some() && !ends_queue(command.id) {
+            let work = self.work_for_exec(command, arguments);
+            self.enqueue(command, arguments, work);
             return Next::Stay;
         }
-        if let Err(error) = self.go_on(command.id) {
+        if let Err(error) = self.mode.admits(command.id) {
             self.fail(error);
             return Next::Stay;
         }
-        self.tx_writes |= self.tx.is_some() && command.has_flag("write");
+        self.note_writes(command);
         self.dispatch(command, arguments).await
     }
 
@@ -106,17 +102,6 @@ impl<W: Context> Session<W> {
         }
         self.may(command, arguments).map_err(|refused| refused.to_string())?;
         self.admits(command)
-    }
-
-    /// Whether a transaction that was given up leaves a command to be run.
-    ///
-    /// # Errors
-    /// The error reply.
-    pub(crate) fn go_on(&self, command: CommandId) -> Result<(), String> {
-        match self.given_up.as_ref().filter(|_| !ends_transaction(command)) {
-            Some(given_up) => Err(given_up.before_the_end().to_owned()),
-            None => Ok(()),
-        }
     }
 
     /// Whether the node takes a command now, whoever sends it.
@@ -145,59 +130,42 @@ impl<W: Context> Session<W> {
     /// Whether a command ends a transaction that may write.
     fn commits_writes(&self, command: CommandId) -> bool {
         match command {
-            CommandId::Exec => self.queue.as_ref().is_some_and(|queue| queue.writes),
-            CommandId::SoleraCommit => self.tx.is_some() && self.tx_writes,
+            CommandId::Exec => matches!(&self.mode, Mode::Queueing(queue) if queue.writes),
+            CommandId::SoleraCommit => matches!(&self.mode, Mode::Open(open) if open.writes),
             _ => false,
         }
     }
 
     /// Runs a command that nothing refuses, and appends its reply.
-    pub(crate) async fn dispatch(
-        &mut self,
-        command: &Described,
-        arguments: &Arguments<'_>,
-    ) -> Next {
-        if command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch) {
-            match plan::plan(command.id, arguments) {
-                Ok(plan) => match self.run_plan(&plan).await {
-                    Ok(results) => self.answer(&plan, &results),
-                    Err(error) => self.fail(error),
-                },
-                Err(error) => self.fail(error),
-            }
-            return Next::Stay;
+    async fn dispatch(&mut self, command: &Described, arguments: &Arguments<'_>) -> Next {
+        if !plan::is_on_keys(command) {
+            return commands::run_other(self, command.id, arguments).await;
         }
-        match command.id {
-            CommandId::Multi if self.tx.is_some() => {
-                self.fail("ERR MULTI is not allowed between SOLERA.BEGIN and SOLERA.COMMIT");
-            }
-            CommandId::Multi if self.queue.is_some() => {
-                self.fail("ERR MULTI calls can not be nested");
-            }
-            CommandId::Multi => {
-                self.queue = Some(Queue::default());
-                self.out.simple("OK");
-            }
-            CommandId::Exec => self.exec().await,
-            CommandId::Discard => match self.queue.take() {
-                Some(_) => {
-                    self.watched.clear();
-                    self.out.simple("OK");
-                }
-                None => self.fail("ERR DISCARD without MULTI"),
+        match plan::plan(command.id, arguments) {
+            Ok(plan) => match self.run_plan(&plan).await {
+                Ok(results) => self.answer(&plan, &results),
+                Err(stopped) => self.fail(stopped.into_error()),
             },
-            CommandId::Unwatch => {
-                self.watched.clear();
-                self.out.simple("OK");
-            }
-            _ => return commands::run_other(self, command.id, arguments).await,
+            Err(error) => self.fail(error),
         }
         Next::Stay
     }
 
+    /// What EXEC is to do for a command; `None` if it may not stand between MULTI and EXEC. A command is parsed once,
+    /// when it is queued.
+    fn work_for_exec(&self, command: &Described, arguments: &Arguments<'_>) -> Option<Work<W>> {
+        let parsed = match plan::is_on_keys(command) {
+            true => plan::plan(command.id, arguments).map(|plan| Work::Keys(plan.into_owned())),
+            false => {
+                commands::for_exec(self.worker.spec(), command.id, arguments)?.map(Work::Other)
+            }
+        };
+        Some(parsed.unwrap_or_else(Work::Wrong))
+    }
+
     /// A command is refused. EXEC ends its transaction all the same, as in Redis.
     fn refuse(&mut self, command: CommandId, error: &str) {
-        if command == CommandId::Exec && self.queue.take().is_some() {
+        if command == CommandId::Exec && self.mode.end_queue().is_some() {
             self.watched.clear();
             return self.fail(format!("EXECABORT Transaction discarded because of: {error}"));
         }
@@ -206,7 +174,7 @@ impl<W: Context> Session<W> {
 
     /// An error before execution also spoils a queue.
     pub(crate) fn spoil(&mut self, error: &str) {
-        if let Some(queue) = &mut self.queue {
+        if let Some(queue) = self.mode.queue_mut() {
             queue.broken = true;
         }
         self.fail(error);
@@ -230,14 +198,6 @@ fn needs_data(command: &Described) -> bool {
                 | CommandId::SoleraPhase
                 | CommandId::Wait
         )
-}
-
-/// What a client may send after its transaction was given up.
-fn ends_transaction(command: CommandId) -> bool {
-    matches!(
-        command,
-        CommandId::SoleraCommit | CommandId::SoleraAbort | CommandId::Quit | CommandId::Reset
-    )
 }
 
 /// Commands that are run at once even while commands are queued.

@@ -1,6 +1,8 @@
 //! A client's session: its pasts, its transaction, and the way of each command.
 
 mod conflict;
+mod exec;
+mod mode;
 mod operations;
 mod primary;
 mod queue;
@@ -14,17 +16,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use solera_config::User;
+use solera_commands::Command as Described;
 use solera_machine::Now;
 use solera_resp::{Protocol, Writer};
 use solera_time::Vector;
-use solera_unistore::{Command, CommandError, Pasts, TxId};
+use solera_unistore::{Command, CommandError, Pasts};
 
 use self::conflict::Conflict;
+pub(crate) use self::mode::Mode;
+use self::mode::Transaction;
+pub(crate) use self::operations::Stopped;
 pub(crate) use self::primary::Wait;
-pub(crate) use self::queue::Queue;
+pub(crate) use self::queue::{Later, Work};
 use self::strong::Watched;
-use self::transaction::GivenUp;
 use crate::client::Client;
 use crate::context::Context;
 use crate::identity::Identity;
@@ -75,26 +79,13 @@ pub struct Session<W> {
     lent: Option<Lent>,
     /// Where the client is, if not in this process.
     pub(crate) from: Option<SocketAddr>,
-    pub(crate) queue: Option<Queue>,
-    /// The open transaction.
-    pub(crate) tx: Option<TxId>,
-    /// Whether it will be certified.
-    tx_is_strong: bool,
-    /// Whether a command in it may write.
-    pub(crate) tx_writes: bool,
-    /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on.
+    /// What its commands belong to.
+    pub(crate) mode: Mode<W>,
+    /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on, in any mode: a causal transaction in between
+    /// does not use them up.
     pub(crate) watched: Vec<Watched>,
     /// What the session's last strong transaction has come to, if it aborted.
     conflict: Option<Conflict>,
-    /// Who began the interactive transaction, with the rules that held then.
-    began_as: Option<Arc<User>>,
-    /// Why the interactive transaction was given up: the first error in it. What the client sends until
-    /// it ends the transaction must not run outside.
-    pub(crate) given_up: Option<GivenUp>,
-    /// Why EXEC gave its transaction up.
-    exec_failed: Option<String>,
-    /// Which process ran each worker of the site when the transaction's snapshot was first scanned.
-    pub(crate) scanned: Option<(TxId, Vec<Option<u64>>)>,
 }
 
 impl<W: Context> Session<W> {
@@ -113,23 +104,16 @@ impl<W: Context> Session<W> {
             identity: Rc::new(Identity::new(&worker.users())),
             lent: None,
             from,
-            queue: None,
-            tx: None,
-            tx_is_strong: false,
-            tx_writes: false,
+            mode: Mode::Idle,
             watched: Vec::new(),
             conflict: None,
-            began_as: None,
-            given_up: None,
-            exec_failed: None,
-            scanned: None,
             worker,
         }
     }
 
     /// The client is gone: its open transaction has no effect.
     pub fn close(&mut self) {
-        if let Some(tx) = self.tx.take() {
+        if let Some(tx) = self.mode.reset() {
             self.worker.tell(Command::Abort { tx });
         }
     }
@@ -137,8 +121,6 @@ impl<W: Context> Session<W> {
     /// RESET: as if the client had connected anew, all pasts included.
     pub(crate) fn reset(&mut self) {
         self.close();
-        self.given_up = None;
-        self.queue = None;
         self.watched.clear();
         self.conflict = None;
         self.name.clear();
@@ -160,7 +142,7 @@ impl<W: Context> Session<W> {
             told.library.clone_from(&self.library.0);
             told.library_version.clone_from(&self.library.1);
             told.command = self.last_command;
-            told.queued = self.queue.as_ref().map(|queue| queue.commands.len());
+            told.queued = self.mode.queue().map(|queue| queue.commands.len());
             told.in_transaction = self.in_transaction();
             told.protocol = if self.out.protocol == Protocol::Resp3 { 3 } else { 2 };
             told.active = Instant::now();
@@ -182,7 +164,21 @@ impl<W: Context> Session<W> {
 
     /// Whether MULTI or SOLERA.BEGIN is open.
     pub fn in_transaction(&self) -> bool {
-        self.tx.is_some() || self.given_up.is_some() || self.queue.is_some()
+        self.mode.is_in_transaction()
+    }
+
+    /// Notes that a command runs which may write, if a transaction is open.
+    pub(crate) fn note_writes(&mut self, command: &Described) {
+        if let Some(open) = self.mode.open_mut() {
+            open.writes |= command.has_flag("write");
+        }
+    }
+
+    /// Gives an open transaction up for an error. Its worker aborts it.
+    pub(crate) fn give_up(&mut self, error: String) {
+        if let Some(tx) = self.mode.give_up(error) {
+            self.worker.tell(Command::Abort { tx });
+        }
     }
 
     /// Appends `OK`, or an error reply.
@@ -193,19 +189,22 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// The open transaction, and its snapshot to be scanned. Without, appends the error.
-    pub(crate) fn snapshot(&mut self) -> Option<(TxId, Vector)> {
-        let Some(tx) = self.tx else {
-            self.fail("ERR this is for an open transaction; SOLERA.BEGIN it first");
-            return None;
+    /// The open transaction's snapshot, to be scanned.
+    ///
+    /// # Errors
+    /// The error reply: no transaction is open, or it has expired.
+    pub(crate) fn snapshot(&mut self) -> Result<Vector, String> {
+        let Some(Transaction { id, .. }) = self.mode.transaction() else {
+            return Err("ERR this is for an open transaction; SOLERA.BEGIN it first".to_owned());
         };
         let now = self.worker.now();
-        if let Some(snapshot) = self.worker.with(|replica| replica.snapshot_of(now, tx)) {
-            return Some((tx, snapshot));
+        if let Some(snapshot) = self.worker.with(|replica| replica.snapshot_of(now, id)) {
+            return Ok(snapshot);
         }
-        self.tx = None;
-        self.fail_command(&CommandError::NoSuchTransaction);
-        None
+        let error = self.told(&CommandError::NoSuchTransaction);
+        // The worker has forgotten it: there is nothing to abort.
+        self.mode.give_up(error.clone());
+        Err(error)
     }
 
     /// Appends an error reply.

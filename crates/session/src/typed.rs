@@ -38,15 +38,10 @@ impl<W: Context> Session<W> {
     /// # Errors
     /// The error reply, without the hyphen before it.
     pub async fn execute<C: Typed>(&mut self, command: &C) -> Result<C::Answer, String> {
-        let was_open = self.tx.is_some();
         self.now = self.worker.now();
         let answer = self.execute_if_permitted(command).await;
-        let id = command.command();
-        let ends = matches!(id, CommandId::SoleraCommit | CommandId::SoleraAbort);
-        if let Err(error) = &answer
-            && (was_open || ends)
-        {
-            self.give_up(error.clone(), ends);
+        if let Err(error) = &answer {
+            self.fail_transaction(Some(command.command()), error.clone());
         }
         answer
     }
@@ -57,8 +52,8 @@ impl<W: Context> Session<W> {
         self.may_use(Unit::of(described, None), command.keys())
             .map_err(|refused| refused.to_string())?;
         self.admits(described)?;
-        self.go_on(described.id)?;
-        self.tx_writes |= self.tx.is_some() && described.has_flag("write");
+        self.mode.admits(described.id)?;
+        self.note_writes(described);
         command.run(self).await
     }
 }

@@ -1,8 +1,10 @@
 //! SOLERA.ABORT: drops the open transaction.
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
@@ -12,16 +14,6 @@ use crate::typed::Typed;
 pub struct Abort {
     /// Whether what the strong transaction has read is certified before it is dropped.
     pub certify: bool,
-}
-
-impl Abort {
-    fn parse(arguments: &Arguments<'_>) -> Result<Abort, String> {
-        match (arguments.len(), arguments.from(1).next()) {
-            (1, _) => Ok(Abort { certify: false }),
-            (2, Some(word)) if word.eq_ignore_ascii_case(b"certify") => Ok(Abort { certify: true }),
-            _ => Err("ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY".to_owned()),
-        }
-    }
 }
 
 impl Typed for Abort {
@@ -39,10 +31,31 @@ impl Typed for Abort {
     }
 }
 
-pub(crate) async fn abort<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let ended = match Abort::parse(arguments) {
-        Ok(abort) => abort.run(session).await,
-        Err(error) => Err(error),
-    };
-    session.answer_ok(ended);
+impl Request for Abort {
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Abort, String> {
+        match (arguments.len(), arguments.from(1).next()) {
+            (1, _) => Ok(Abort { certify: false }),
+            (2, Some(word)) if word.eq_ignore_ascii_case(b"certify") => Ok(Abort { certify: true }),
+            _ => Err("ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY".to_owned()),
+        }
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let ended = self.run(session).await;
+        session.answer_ok(ended);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn only_certify_may_follow() {
+        assert_eq!(parse("SOLERA.ABORT"), Ok(Abort { certify: false }));
+        assert_eq!(parse("solera.abort Certify"), Ok(Abort { certify: true }));
+        let error = "ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY";
+        refuses::<Abort>(&[("SOLERA.ABORT x", error), ("SOLERA.ABORT CERTIFY x", error)]);
+    }
 }

@@ -3,8 +3,11 @@
 use data_encoding::HEXLOWER;
 use ring::rand::{SecureRandom, SystemRandom};
 use solera_commands::{CATEGORIES, Unit, unknown_subcommand};
+use solera_config::ClusterSpec;
 use solera_resp::{Arguments, parse_integer};
 
+use super::help;
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
@@ -34,57 +37,101 @@ const HELP: [&str; 16] = [
     "HELP (no arguments)",
 ];
 
-pub(crate) fn acl<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let subcommand = arguments.get(1).to_ascii_lowercase();
-    if !SUBCOMMANDS.iter().any(|name| name.as_bytes() == subcommand) {
-        return match CHANGES.iter().find(|name| name.as_bytes() == subcommand) {
-            Some(name) => session.fail(format!(
-                "ERR ACL {} is not served; users are in solera.toml, and are read again on SIGHUP",
-                name.to_uppercase()
-            )),
-            None => session.fail(unknown_subcommand("ACL", arguments.get(1))),
-        };
+/// A subcommand of ACL that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Acl {
+    /// `CAT`: the categories.
+    Categories,
+    /// `CAT category`, which exists, in lower case.
+    Category(String),
+    /// `GENPASS [bits]`, from 1 to 4096.
+    GenPass {
+        bits: usize,
+    },
+    /// `GETUSER name`.
+    GetUser(Vec<u8>),
+    Help,
+    List,
+    Users,
+    WhoAmI,
+}
+
+impl Request for Acl {
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Acl, String> {
+        let subcommand = arguments.get(1).to_ascii_lowercase();
+        if !SUBCOMMANDS.iter().any(|name| name.as_bytes() == subcommand) {
+            return Err(match CHANGES.iter().find(|name| name.as_bytes() == subcommand) {
+                Some(name) => format!(
+                    "ERR ACL {} is not served; users are in solera.toml, and are read again on SIGHUP",
+                    name.to_uppercase()
+                ),
+                None => unknown_subcommand("ACL", arguments.get(1)),
+            });
+        }
+        Ok(match (subcommand.as_slice(), arguments.len()) {
+            (b"whoami", 2) => Acl::WhoAmI,
+            (b"list", 2) => Acl::List,
+            (b"users", 2) => Acl::Users,
+            (b"getuser", 3) => Acl::GetUser(arguments.get(2).to_vec()),
+            (b"cat", 2) => Acl::Categories,
+            (b"cat", 3) => Acl::Category(category(arguments.get(2))?),
+            (b"genpass", 2) => Acl::GenPass { bits: 256 },
+            (b"genpass", 3) => match parse_integer(arguments.get(2)) {
+                Some(bits @ 1..=4096) => Acl::GenPass { bits: bits as usize },
+                Some(_) => return Err(BITS.to_owned()),
+                None => return Err("ERR value is not an integer or out of range".to_owned()),
+            },
+            (b"help", 2) => Acl::Help,
+            (b"cat" | b"genpass", _) => {
+                let name = String::from_utf8_lossy(&subcommand);
+                return Err(format!(
+                    "ERR unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."
+                ));
+            }
+            _ => {
+                let name = String::from_utf8_lossy(&subcommand);
+                return Err(format!("ERR wrong number of arguments for 'acl|{name}' command"));
+            }
+        })
     }
-    let users = session.worker.users();
-    match (subcommand.as_slice(), arguments.len()) {
-        (b"whoami", 2) => {
-            let name = session.identity.name();
-            session.out.bulk(name.as_bytes());
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let users = session.worker.users();
+        match self {
+            Acl::Categories => {
+                session.out.array(CATEGORIES.len());
+                CATEGORIES.iter().for_each(|category| session.out.bulk(category.as_bytes()));
+            }
+            Acl::Category(name) => {
+                let units: Vec<Unit> = Unit::all().filter(|unit| unit.is_in(&name)).collect();
+                session.out.array(units.len());
+                units.iter().for_each(|unit| session.out.bulk(unit.name().as_bytes()));
+            }
+            Acl::GenPass { bits } => generate(session, bits),
+            Acl::GetUser(name) => get_user(session, &name),
+            Acl::Help => help::answer(session, &HELP),
+            Acl::List => {
+                session.out.array(users.iter().len());
+                users.iter().for_each(|user| session.out.bulk(user.to_string().as_bytes()));
+            }
+            Acl::Users => {
+                session.out.array(users.iter().len());
+                users.iter().for_each(|user| session.out.bulk(user.name.as_bytes()));
+            }
+            Acl::WhoAmI => {
+                let name = session.identity.name();
+                session.out.bulk(name.as_bytes());
+            }
         }
-        (b"list", 2) => {
-            session.out.array(users.iter().len());
-            users.iter().for_each(|user| session.out.bulk(user.to_string().as_bytes()));
-        }
-        (b"users", 2) => {
-            session.out.array(users.iter().len());
-            users.iter().for_each(|user| session.out.bulk(user.name.as_bytes()));
-        }
-        (b"getuser", 3) => get_user(session, arguments.get(2)),
-        (b"cat", 2) => {
-            session.out.array(CATEGORIES.len());
-            CATEGORIES.iter().for_each(|category| session.out.bulk(category.as_bytes()));
-        }
-        (b"cat", 3) => category(session, arguments.get(2)),
-        (b"genpass", 2) => generate(session, 256),
-        (b"genpass", 3) => match parse_integer(arguments.get(2)) {
-            Some(bits @ 1..=4096) => generate(session, bits as usize),
-            Some(_) => session.fail(BITS),
-            None => session.fail("ERR value is not an integer or out of range"),
-        },
-        (b"help", 2) => {
-            session.out.array(HELP.len());
-            HELP.iter().for_each(|line| session.out.simple(line));
-        }
-        (b"cat" | b"genpass", _) => {
-            let name = String::from_utf8_lossy(&subcommand);
-            session.fail(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try ACL HELP."
-            ));
-        }
-        _ => {
-            let name = String::from_utf8_lossy(&subcommand);
-            session.fail(format!("ERR wrong number of arguments for 'acl|{name}' command"));
-        }
+    }
+}
+
+/// A category that exists.
+fn category(name: &[u8]) -> Result<String, String> {
+    let name = String::from_utf8_lossy(name).to_lowercase();
+    match CATEGORIES.contains(&name.as_str()) {
+        true => Ok(name),
+        false => Err(format!("ERR Unknown category '{name}'")),
     }
 }
 
@@ -110,16 +157,6 @@ fn get_user<W: Context>(session: &mut Session<W>, name: &[u8]) {
     out.array(0);
 }
 
-fn category<W: Context>(session: &mut Session<W>, name: &[u8]) {
-    let name = String::from_utf8_lossy(name).to_lowercase();
-    if !CATEGORIES.contains(&name.as_str()) {
-        return session.fail(format!("ERR Unknown category '{name}'"));
-    }
-    let units: Vec<Unit> = Unit::all().filter(|unit| unit.is_in(&name)).collect();
-    session.out.array(units.len());
-    units.iter().for_each(|unit| session.out.bulk(unit.name().as_bytes()));
-}
-
 fn generate<W: Context>(session: &mut Session<W>, bits: usize) {
     let mut bytes = vec![0; bits.div_ceil(8)];
     if SystemRandom::new().fill(&mut bytes).is_err() {
@@ -128,4 +165,41 @@ fn generate<W: Context>(session: &mut Session<W>, bits: usize) {
     let mut text = HEXLOWER.encode(&bytes);
     text.truncate(bits.div_ceil(4));
     session.out.bulk(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn subcommands_and_their_arguments_are_parsed() {
+        assert_eq!(parse("ACL WhoAmI"), Ok(Acl::WhoAmI));
+        assert_eq!(parse("ACL CAT"), Ok(Acl::Categories));
+        assert_eq!(parse("ACL CAT Read"), Ok(Acl::Category("read".to_owned())));
+        assert_eq!(parse("ACL GENPASS"), Ok(Acl::GenPass { bits: 256 }));
+        assert_eq!(parse("ACL GENPASS 4096"), Ok(Acl::GenPass { bits: 4096 }));
+        assert_eq!(parse("ACL GETUSER Bob"), Ok(Acl::GetUser(b"Bob".to_vec())));
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        refuses::<Acl>(&[
+            ("ACL FOO", "ERR unknown subcommand 'FOO'. Try ACL HELP."),
+            (
+                "ACL SETUSER bob",
+                "ERR ACL SETUSER is not served; users are in solera.toml, and are read again on SIGHUP",
+            ),
+            ("ACL WHOAMI x", "ERR wrong number of arguments for 'acl|whoami' command"),
+            ("ACL GETUSER", "ERR wrong number of arguments for 'acl|getuser' command"),
+            ("ACL CAT foo", "ERR Unknown category 'foo'"),
+            (
+                "ACL CAT read write",
+                "ERR unknown subcommand or wrong number of arguments for 'cat'. Try ACL HELP.",
+            ),
+            ("ACL GENPASS 0", BITS),
+            ("ACL GENPASS 4097", BITS),
+            ("ACL GENPASS x", "ERR value is not an integer or out of range"),
+        ]);
+    }
 }

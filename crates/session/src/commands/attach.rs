@@ -9,6 +9,7 @@ use solera_resp::{Arguments, parse_integer};
 use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Pasts, Response};
 
+use super::request::Request;
 use super::sites::site_named;
 use crate::context::Context;
 use crate::session::{Session, Wait};
@@ -124,27 +125,6 @@ impl AttachUntil {
         let sites = sites.into_iter().map(|name| site_named(spec, name));
         Ok(AttachUntil { until, timeout, sites: sites.collect::<Result<_, _>>()? })
     }
-
-    fn parse<W: Context>(worker: &W, arguments: &Arguments<'_>) -> Result<AttachUntil, String> {
-        let number = |index: usize| {
-            let number = parse_integer(arguments.get(index));
-            number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0)
-        };
-        let timeout = match arguments.len() {
-            3 => Some(ATTACH_TIMEOUT),
-            4.. => number(3).map(Duration::from_millis),
-            _ => {
-                return Err(
-                    "ERR SOLERA.ATTACH UNTIL takes unix-ms [timeout-ms [site …]]".to_owned()
-                );
-            }
-        };
-        let (Some(until_ms), Some(timeout)) = (number(2), timeout) else {
-            return Err("ERR a time is not an integer or out of range".to_owned());
-        };
-        is_near(worker, Timestamp::from_physical(Physical(until_ms.saturating_mul(1000))))?;
-        AttachUntil::new(worker.spec(), until_ms, timeout, arguments.from(4))
-    }
 }
 
 impl Typed for AttachUntil {
@@ -205,10 +185,100 @@ async fn wait_for<W: Context>(
     }
 }
 
-pub(crate) async fn attach<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    match parse_and_run(session, arguments).await {
-        Ok(None) => session.out.simple("OK"),
-        Ok(Some(horizon)) => {
+/// What SOLERA.ATTACH asks for. The token and the names of sites are looked up when it is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AttachRequest {
+    /// A token, encoded.
+    Token(Vec<u8>),
+    Until {
+        /// Milliseconds since 1970.
+        until_ms: u64,
+        timeout: Duration,
+        /// The sites' names; none for all.
+        sites: Vec<Vec<u8>>,
+    },
+    Horizon,
+}
+
+impl Request for AttachRequest {
+    fn admit<W: Context>(session: &mut Session<W>) -> Result<(), String> {
+        outside(session)
+    }
+
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<AttachRequest, String> {
+        let first = arguments.get(1);
+        if first.eq_ignore_ascii_case(b"until") {
+            return parse_until(arguments);
+        }
+        if arguments.len() != 2 {
+            return Err(
+                "ERR SOLERA.ATTACH takes a token, or UNTIL unix-ms [timeout-ms [site …]], or HORIZON"
+                    .to_owned(),
+            );
+        }
+        Ok(match first.eq_ignore_ascii_case(b"horizon") {
+            true => AttachRequest::Horizon,
+            false => AttachRequest::Token(first.to_vec()),
+        })
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let attached = match self {
+            AttachRequest::Horizon => return tell_horizon(session).await,
+            AttachRequest::Token(text) => match token(&*session.worker, &text) {
+                Ok(token) => Attach { token }.run(session).await,
+                Err(error) => Err(error),
+            },
+            AttachRequest::Until { until_ms, timeout, sites } => {
+                match until(&*session.worker, until_ms, timeout, &sites) {
+                    Ok(until) => until.run(session).await,
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        session.answer_ok(attached);
+    }
+}
+
+fn parse_until(arguments: &Arguments<'_>) -> Result<AttachRequest, String> {
+    let number = |index: usize| {
+        let number = parse_integer(arguments.get(index));
+        number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0)
+    };
+    let timeout = match arguments.len() {
+        3 => Some(ATTACH_TIMEOUT),
+        4.. => number(3).map(Duration::from_millis),
+        _ => {
+            return Err("ERR SOLERA.ATTACH UNTIL takes unix-ms [timeout-ms [site …]]".to_owned());
+        }
+    };
+    let (Some(until_ms), Some(timeout)) = (number(2), timeout) else {
+        return Err("ERR a time is not an integer or out of range".to_owned());
+    };
+    let sites = arguments.from(4).map(<[u8]>::to_vec).collect();
+    Ok(AttachRequest::Until { until_ms, timeout, sites })
+}
+
+/// A token of this cluster.
+fn token<W: Context>(worker: &W, text: &[u8]) -> Result<Token, String> {
+    let spec = worker.spec();
+    let shape = (spec.sites.len(), spec.partitions);
+    Token::decode(text, worker.cluster(), shape).map_err(|error| format!("BADTOKEN {error}"))
+}
+
+fn until<W: Context>(
+    worker: &W,
+    until_ms: u64,
+    timeout: Duration,
+    sites: &[Vec<u8>],
+) -> Result<AttachUntil, String> {
+    is_near(worker, Timestamp::from_physical(Physical(until_ms.saturating_mul(1000))))?;
+    AttachUntil::new(worker.spec(), until_ms, timeout, sites.iter().map(Vec::as_slice))
+}
+
+async fn tell_horizon<W: Context>(session: &mut Session<W>) {
+    match AttachHorizon.run(session).await {
+        Ok(horizon) => {
             session.out.array(2);
             session.out.integer(horizon.latest_ms().try_into().unwrap_or(i64::MAX));
             session.out.integer(horizon.stable_ms().try_into().unwrap_or(i64::MAX));
@@ -217,28 +287,37 @@ pub(crate) async fn attach<W: Context>(session: &mut Session<W>, arguments: &Arg
     }
 }
 
-async fn parse_and_run<W: Context>(
-    session: &mut Session<W>,
-    arguments: &Arguments<'_>,
-) -> Result<Option<Horizon>, String> {
-    outside(session)?;
-    if arguments.get(1).eq_ignore_ascii_case(b"until") {
-        let until = AttachUntil::parse(&*session.worker, arguments)?;
-        return until.run(session).await.map(|()| None);
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn a_token_a_time_or_the_horizon_is_asked_for() {
+        assert_eq!(parse("SOLERA.ATTACH abc"), Ok(AttachRequest::Token(b"abc".to_vec())));
+        assert_eq!(parse("SOLERA.ATTACH Horizon"), Ok(AttachRequest::Horizon));
+        let until = |timeout, sites: &[&str]| AttachRequest::Until {
+            until_ms: 5,
+            timeout,
+            sites: sites.iter().map(|site| site.as_bytes().to_vec()).collect(),
+        };
+        assert_eq!(parse("SOLERA.ATTACH until 5"), Ok(until(ATTACH_TIMEOUT, &[])));
+        let second = Duration::from_secs(1);
+        assert_eq!(parse("SOLERA.ATTACH UNTIL 5 1000 eu us"), Ok(until(second, &["eu", "us"])));
     }
-    if arguments.len() != 2 {
-        return Err(
-            "ERR SOLERA.ATTACH takes a token, or UNTIL unix-ms [timeout-ms [site …]], or HORIZON"
-                .to_owned(),
-        );
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        let number = "ERR a time is not an integer or out of range";
+        refuses::<AttachRequest>(&[
+            ("SOLERA.ATTACH UNTIL", "ERR SOLERA.ATTACH UNTIL takes unix-ms [timeout-ms [site …]]"),
+            ("SOLERA.ATTACH UNTIL 0", number),
+            ("SOLERA.ATTACH UNTIL x", number),
+            ("SOLERA.ATTACH UNTIL 5 -1", number),
+            (
+                "SOLERA.ATTACH a b",
+                "ERR SOLERA.ATTACH takes a token, or UNTIL unix-ms [timeout-ms [site …]], or HORIZON",
+            ),
+        ]);
     }
-    if arguments.get(1).eq_ignore_ascii_case(b"horizon") {
-        return AttachHorizon.run(session).await.map(Some);
-    }
-    let worker = &session.worker;
-    let spec = worker.spec();
-    let shape = (spec.sites.len(), spec.partitions);
-    let token = Token::decode(arguments.get(1), worker.cluster(), shape);
-    let token = token.map_err(|error| format!("BADTOKEN {error}"))?;
-    Attach { token }.run(session).await.map(|()| None)
 }

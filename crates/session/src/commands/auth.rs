@@ -1,8 +1,9 @@
 //! AUTH: which user the connection is.
 
-use solera_config::DEFAULT_USER;
+use solera_config::{ClusterSpec, DEFAULT_USER};
 use solera_resp::Arguments;
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
@@ -10,35 +11,70 @@ const WRONG: &str = "WRONGPASS invalid username-password pair or user is disable
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
                            default user. Are you sure your configuration is correct?";
 
-pub(crate) fn auth<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let authenticated = match arguments.len() {
-        2 => {
-            let users = session.worker.users();
-            if users.get(DEFAULT_USER).is_some_and(|user| user.nopass) {
-                return session.fail(NO_PASSWORD);
-            }
-            authenticate(session, DEFAULT_USER.as_bytes(), arguments.get(1))
+/// AUTH [user] password.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Auth {
+    /// `None` for the default user.
+    user: Option<Vec<u8>>,
+    password: Vec<u8>,
+}
+
+impl Request for Auth {
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Auth, String> {
+        match arguments.len() {
+            2 => Ok(Auth { user: None, password: arguments.get(1).to_vec() }),
+            3 => Ok(Auth {
+                user: Some(arguments.get(1).to_vec()),
+                password: arguments.get(2).to_vec(),
+            }),
+            _ => Err("ERR syntax error".to_owned()),
         }
-        3 => authenticate(session, arguments.get(1), arguments.get(2)),
-        _ => return session.fail("ERR syntax error"),
-    };
-    if authenticated {
-        session.out.simple("OK");
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let needs_none = || {
+            let users = session.worker.users();
+            users.get(DEFAULT_USER).is_some_and(|user| user.nopass)
+        };
+        let authenticated = match &self.user {
+            None if needs_none() => Err(NO_PASSWORD),
+            None => authenticate(session, DEFAULT_USER.as_bytes(), &self.password),
+            Some(user) => authenticate(session, user, &self.password),
+        };
+        session.answer_ok(authenticated.map_err(str::to_owned));
     }
 }
 
-/// Makes the connection a user; if the password is wrong, appends the error.
+/// Makes the connection a user.
+///
+/// # Errors
+/// The error reply: the password is wrong.
 pub(super) fn authenticate<W: Context>(
     session: &mut Session<W>,
     name: &[u8],
     password: &[u8],
-) -> bool {
-    let known = session.worker.login(&session.identity, name, password, session.from);
-    if known {
-        // What the client sends along may take long, and CLIENT KILL USER must find it.
-        session.tell();
-    } else {
-        session.fail(WRONG);
+) -> Result<(), &'static str> {
+    if !session.worker.login(&session.identity, name, password, session.from) {
+        return Err(WRONG);
     }
-    known
+    // What the client sends along may take long, and CLIENT KILL USER must find it.
+    session.tell();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn the_user_may_be_left_out() {
+        let auth = |user: Option<&str>, password: &str| Auth {
+            user: user.map(|user| user.as_bytes().to_vec()),
+            password: password.as_bytes().to_vec(),
+        };
+        assert!(parse("AUTH pw") == Ok(auth(None, "pw")));
+        assert!(parse("AUTH bob pw") == Ok(auth(Some("bob"), "pw")));
+        refuses::<Auth>(&[("AUTH bob pw x", "ERR syntax error")]);
+    }
 }

@@ -2,35 +2,71 @@
 
 use std::time::{Duration, Instant};
 
+use solera_config::ClusterSpec;
 use solera_resp::{Arguments, parse_integer};
 use solera_unistore::{Command, Response};
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::{Session, Wait};
 
 /// SOLERA.BARRIER [timeout-ms]: waits until the session's durability past is uniform (Alg. 1 l. 49).
-pub(crate) async fn barrier<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let timeout = match arguments.len() {
-        1 => None,
-        2 => match parse_integer(arguments.get(1)).and_then(|ms| u64::try_from(ms).ok()) {
-            Some(0) => None,
-            Some(ms) => Some(Duration::from_millis(ms)),
-            None => return session.fail("ERR timeout is not an integer or out of range"),
-        },
-        _ => return session.fail("ERR wrong number of arguments for 'solera.barrier' command"),
-    };
-    if session.in_transaction() {
-        session.fail("ERR SOLERA.BARRIER is not allowed inside a transaction");
-        return;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Barrier {
+    /// `None` waits for as long as it takes.
+    timeout: Option<Duration>,
+}
+
+impl Request for Barrier {
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Barrier, String> {
+        let timeout = match arguments.len() {
+            1 => None,
+            2 => match parse_integer(arguments.get(1)).and_then(|ms| u64::try_from(ms).ok()) {
+                Some(0) => None,
+                Some(ms) => Some(Duration::from_millis(ms)),
+                None => return Err("ERR timeout is not an integer or out of range".to_owned()),
+            },
+            _ => {
+                return Err("ERR wrong number of arguments for 'solera.barrier' command".to_owned());
+            }
+        };
+        Ok(Barrier { timeout })
     }
-    let began = Instant::now();
-    match session.worker.call(Command::Barrier { pasts: session.pasts, timeout }).await {
-        Some(Response::Uniform) => {
-            let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-            let stored = session.wait_for_primary(&session.primary, Wait::Stored, left).await;
-            session.answer_ok(stored);
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        if session.in_transaction() {
+            session.fail("ERR SOLERA.BARRIER is not allowed inside a transaction");
+            return;
         }
-        Some(Response::Failed(error)) => session.fail_command(&error),
-        _ => session.fail_unanswered(),
+        let (began, timeout) = (Instant::now(), self.timeout);
+        match session.worker.call(Command::Barrier { pasts: session.pasts, timeout }).await {
+            Some(Response::Uniform) => {
+                let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+                let stored = session.wait_for_primary(&session.primary, Wait::Stored, left).await;
+                session.answer_ok(stored);
+            }
+            Some(Response::Failed(error)) => session.fail_command(&error),
+            _ => session.fail_unanswered(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn no_timeout_is_for_ever() {
+        let barrier = |timeout| Ok(Barrier { timeout });
+        assert_eq!(parse("SOLERA.BARRIER"), barrier(None));
+        assert_eq!(parse("SOLERA.BARRIER 0"), barrier(None));
+        assert_eq!(parse("SOLERA.BARRIER 20"), barrier(Some(Duration::from_millis(20))));
+        let number = "ERR timeout is not an integer or out of range";
+        refuses::<Barrier>(&[
+            ("SOLERA.BARRIER x", number),
+            ("SOLERA.BARRIER -1", number),
+            ("SOLERA.BARRIER 1 2", "ERR wrong number of arguments for 'solera.barrier' command"),
+        ]);
     }
 }

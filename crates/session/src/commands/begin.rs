@@ -1,8 +1,10 @@
 //! SOLERA.BEGIN: opens an interactive transaction.
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
@@ -14,8 +16,24 @@ pub struct Begin {
     pub strong: bool,
 }
 
-impl Begin {
-    fn parse(arguments: &Arguments<'_>) -> Result<Begin, String> {
+impl Typed for Begin {
+    type Answer = ();
+
+    fn command(&self) -> CommandId {
+        CommandId::SoleraBegin
+    }
+
+    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+        session.begin(self.strong).await
+    }
+}
+
+impl Request for Begin {
+    fn admit<W: Context>(session: &mut Session<W>) -> Result<(), String> {
+        session.may_begin()
+    }
+
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Begin, String> {
         if arguments.len() > 2 {
             return Err("ERR syntax error".to_owned());
         }
@@ -31,24 +49,29 @@ impl Begin {
             }
         }
     }
-}
 
-impl Typed for Begin {
-    type Answer = ();
-
-    fn command(&self) -> CommandId {
-        CommandId::SoleraBegin
-    }
-
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
-        session.begin(self.strong).await
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let begun = self.run(session).await;
+        session.answer_ok(begun);
     }
 }
 
-pub(crate) async fn begin<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let begun = match session.may_begin().and_then(|()| Begin::parse(arguments)) {
-        Ok(begin) => begin.run(session).await,
-        Err(error) => Err(error),
-    };
-    session.answer_ok(begun);
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn a_transaction_is_causal_unless_it_is_strong() {
+        assert_eq!(parse("SOLERA.BEGIN"), Ok(Begin { strong: false }));
+        assert_eq!(parse("SOLERA.BEGIN Causal"), Ok(Begin { strong: false }));
+        assert_eq!(parse("SOLERA.BEGIN STRONG"), Ok(Begin { strong: true }));
+        refuses::<Begin>(&[
+            (
+                "SOLERA.BEGIN weak",
+                "ERR there are no WEAK transactions: SOLERA.BEGIN CAUSAL or SOLERA.BEGIN STRONG",
+            ),
+            ("SOLERA.BEGIN STRONG x", "ERR syntax error"),
+        ]);
+    }
 }

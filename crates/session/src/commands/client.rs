@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use solera_config::Users;
 use solera_resp::{Arguments, parse_integer};
 
 use super::help;
@@ -38,8 +39,11 @@ pub(crate) const BAD_NAME: &str =
 
 const SYNTAX: &str = "ERR syntax error";
 
-/// The subcommands, as `CLIENT LIST` shows them; with how many arguments they take, CLIENT included.
-pub(super) const SUBCOMMANDS: [(&str, &str, usize, usize); 11] = [
+/// A subcommand: its name, as `CLIENT LIST` shows it, and how many arguments it takes, CLIENT included.
+type Subcommand = (&'static str, &'static str, usize, usize);
+
+/// The subcommands.
+pub(super) const SUBCOMMANDS: [Subcommand; 11] = [
     ("getname", "client|getname", 2, 2),
     ("help", "client|help", 2, 2),
     ("id", "client|id", 2, 2),
@@ -53,40 +57,148 @@ pub(super) const SUBCOMMANDS: [(&str, &str, usize, usize); 11] = [
     ("setname", "client|setname", 3, 3),
 ];
 
-pub(crate) fn client<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) -> Next {
+/// CLIENT with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Request {
+    GetName,
+    Help,
+    Id,
+    Info,
+    Kill(Kill),
+    /// The clients with these numbers; `None` for all.
+    List(Option<Vec<i64>>),
+    /// NO-EVICT and NO-TOUCH.
+    NoEffect,
+    Reply(Reply),
+    SetInfo(Info, String),
+    SetName(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kill {
+    /// The client that calls from this address.
+    Address(Vec<u8>),
+    /// The clients that all of these fit.
+    Matching { filters: Vec<Filter>, skip_me: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Filter {
+    Id(i64),
+    Address(Vec<u8>),
+    LocalAddress(Vec<u8>),
+    User(Vec<u8>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    On,
+    Off,
+    Skip,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Info {
+    LibraryName,
+    LibraryVersion,
+}
+
+/// Parses and runs CLIENT. Unlike other commands, it shows its subcommand as the client's last command even if the
+/// arguments of that make no sense, and it may close the connection.
+pub(crate) fn serve<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) -> Next {
+    let parsed = subcommand(arguments).and_then(|found| {
+        session.last_command = found.1;
+        Request::parse(found, arguments, &session.worker.users())
+    });
+    match parsed {
+        Ok(request) => request.reply(session),
+        Err(error) => {
+            session.fail(error);
+            Next::Stay
+        }
+    }
+}
+
+/// The subcommand, if it takes as many arguments.
+///
+/// # Errors
+/// The error reply.
+fn subcommand(arguments: &Arguments<'_>) -> Result<&'static Subcommand, String> {
     let name = arguments.get(1);
     let found = SUBCOMMANDS.iter().find(|(other, ..)| name.eq_ignore_ascii_case(other.as_bytes()));
-    let Some((subcommand, full, least, most)) = found else {
-        session.fail(solera_commands::unknown_subcommand("CLIENT", name));
-        return Next::Stay;
-    };
-    if !(*least..=*most).contains(&arguments.len()) {
-        session.fail(format!("ERR wrong number of arguments for '{full}' command"));
-        return Next::Stay;
-    }
-    session.last_command = full;
-    match *subcommand {
-        "help" => help::answer(session, &HELP),
-        "id" => session.out.integer(session.client.id as i64),
-        "getname" if session.name.is_empty() => session.out.null(),
-        "getname" => session.out.bulk(session.name.as_bytes()),
-        "setname" => set_name(session, arguments.get(2)),
-        "setinfo" => set_info(session, arguments),
-        "no-evict" | "no-touch" => match on_or_off(arguments.get(2)) {
-            Some(_) => session.out.simple("OK"),
-            None => session.fail(SYNTAX),
-        },
-        "reply" => reply(session, arguments.get(2)),
-        "info" => {
-            session.tell();
-            let line = session.client.line() + "\n";
-            session.out.verbatim(*b"txt", &line);
+    match found {
+        None => Err(solera_commands::unknown_subcommand("CLIENT", name)),
+        Some((_, full, least, most)) if !(*least..=*most).contains(&arguments.len()) => {
+            Err(format!("ERR wrong number of arguments for '{full}' command"))
         }
-        "list" => list(session, arguments),
-        "kill" => return kill(session, arguments),
-        other => unreachable!("{other} is in the table"),
+        Some(found) => Ok(found),
     }
-    Next::Stay
+}
+
+impl Request {
+    /// Parses the arguments of a [`subcommand`], which may name one of `users`.
+    ///
+    /// # Errors
+    /// The error reply.
+    fn parse(
+        (name, ..): &Subcommand,
+        arguments: &Arguments<'_>,
+        users: &Users,
+    ) -> Result<Request, String> {
+        let third = arguments.get(2);
+        Ok(match *name {
+            "getname" => Request::GetName,
+            "help" => Request::Help,
+            "id" => Request::Id,
+            "info" => Request::Info,
+            "kill" => Request::Kill(kill(arguments, users)?),
+            "list" => Request::List(listed(arguments)?),
+            "no-evict" | "no-touch" => match third.to_ascii_lowercase().as_slice() {
+                b"on" | b"off" => Request::NoEffect,
+                _ => return Err(SYNTAX.to_owned()),
+            },
+            "reply" => Request::Reply(match third.to_ascii_lowercase().as_slice() {
+                b"on" => Reply::On,
+                b"off" => Reply::Off,
+                b"skip" => Reply::Skip,
+                _ => return Err(SYNTAX.to_owned()),
+            }),
+            "setinfo" => info(third, arguments.get(3))?,
+            "setname" => Request::SetName(word(third).ok_or(BAD_NAME)?),
+            other => unreachable!("{other} is in the table"),
+        })
+    }
+
+    /// Runs it and appends its reply.
+    fn reply<W: Context>(self, session: &mut Session<W>) -> Next {
+        match self {
+            Request::GetName if session.name.is_empty() => session.out.null(),
+            Request::GetName => session.out.bulk(session.name.as_bytes()),
+            Request::Help => help::answer(session, &HELP),
+            Request::Id => session.out.integer(session.client.id as i64),
+            Request::Info => {
+                session.tell();
+                let line = session.client.line() + "\n";
+                session.out.verbatim(*b"txt", &line);
+            }
+            Request::Kill(kill) => return kill.reply(session),
+            Request::List(ids) => list(session, ids.as_deref()),
+            Request::NoEffect => session.out.simple("OK"),
+            Request::Reply(reply) => reply.apply(session),
+            Request::SetInfo(info, value) => {
+                match info {
+                    Info::LibraryName => session.library.0 = value,
+                    Info::LibraryVersion => session.library.1 = value,
+                }
+                session.out.simple("OK");
+            }
+            Request::SetName(name) => {
+                session.name = name;
+                session.out.simple("OK");
+            }
+        }
+        Next::Stay
+    }
 }
 
 /// Text that does not break the lines of `CLIENT LIST`, if it is that.
@@ -95,80 +207,98 @@ pub(crate) fn word(bytes: &[u8]) -> Option<String> {
     text.bytes().all(|byte| byte.is_ascii_graphic()).then(|| text.to_owned())
 }
 
-fn set_name<W: Context>(session: &mut Session<W>, name: &[u8]) {
-    match word(name) {
-        Some(name) => {
-            session.name = name;
-            session.out.simple("OK");
-        }
-        None => session.fail(BAD_NAME),
-    }
-}
-
-fn set_info<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let option = arguments.get(2).to_ascii_lowercase();
-    let Some(value) = word(arguments.get(3)) else {
-        let option = String::from_utf8_lossy(&option).into_owned();
-        return session
-            .fail(format!("ERR {option} cannot contain spaces, newlines or special characters."));
+fn info(option: &[u8], value: &[u8]) -> Result<Request, String> {
+    let name = option.to_ascii_lowercase();
+    let Some(value) = word(value) else {
+        let name = String::from_utf8_lossy(&name);
+        return Err(format!("ERR {name} cannot contain spaces, newlines or special characters."));
     };
-    match option.as_slice() {
-        b"lib-name" => session.library.0 = value,
-        b"lib-ver" => session.library.1 = value,
+    let info = match name.as_slice() {
+        b"lib-name" => Info::LibraryName,
+        b"lib-ver" => Info::LibraryVersion,
         _ => {
-            let option = String::from_utf8_lossy(arguments.get(2)).into_owned();
-            return session.fail(format!("ERR Unrecognized option '{option}'"));
+            let option = String::from_utf8_lossy(option);
+            return Err(format!("ERR Unrecognized option '{option}'"));
         }
+    };
+    Ok(Request::SetInfo(info, value))
+}
+
+/// The numbers of the clients that CLIENT LIST is to tell; `None` for all.
+fn listed(arguments: &Arguments<'_>) -> Result<Option<Vec<i64>>, String> {
+    if arguments.len() == 2 {
+        return Ok(None);
     }
-    session.out.simple("OK");
-}
-
-fn on_or_off(text: &[u8]) -> Option<bool> {
-    let is = |other: &[u8]| text.eq_ignore_ascii_case(other);
-    (is(b"on") || is(b"off")).then(|| is(b"on"))
-}
-
-fn reply<W: Context>(session: &mut Session<W>, wanted: &[u8]) {
-    match wanted.to_ascii_lowercase().as_slice() {
-        b"on" => {
-            session.replies = Replies::On;
-            session.out.simple("OK");
-        }
-        b"off" => session.replies = Replies::Off,
-        b"skip" if session.replies == Replies::Off => {}
-        b"skip" => session.replies = Replies::SkipNext,
-        _ => session.fail(SYNTAX),
-    }
-}
-
-fn list<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let mut ids: Option<Vec<i64>> = None;
-    if arguments.len() > 2 {
-        let option = arguments.get(2).to_ascii_lowercase();
-        match (option.as_slice(), arguments.len()) {
-            (b"type", 4) => {
-                let kind = arguments.get(3).to_ascii_lowercase();
-                match kind.as_slice() {
-                    b"normal" => {}
-                    // There are none of these.
-                    b"master" | b"replica" | b"slave" | b"pubsub" => ids = Some(Vec::new()),
-                    _ => {
-                        let kind = String::from_utf8_lossy(arguments.get(3)).into_owned();
-                        return session.fail(format!("ERR Unknown client type '{kind}'"));
-                    }
-                }
+    let option = arguments.get(2).to_ascii_lowercase();
+    match (option.as_slice(), arguments.len()) {
+        (b"type", 4) => match arguments.get(3).to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(None),
+            // There are none of these.
+            b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Some(Vec::new())),
+            _ => {
+                let kind = String::from_utf8_lossy(arguments.get(3));
+                Err(format!("ERR Unknown client type '{kind}'"))
             }
-            (b"id", 4..) => match arguments.from(3).map(parse_integer).collect() {
-                Some(found) => ids = Some(found),
-                None => return session.fail("ERR Invalid client ID"),
+        },
+        (b"id", 4..) => {
+            let ids: Option<Vec<i64>> = arguments.from(3).map(parse_integer).collect();
+            ids.map(Some).ok_or_else(|| "ERR Invalid client ID".to_owned())
+        }
+        _ => Err(SYNTAX.to_owned()),
+    }
+}
+
+fn kill(arguments: &Arguments<'_>, users: &Users) -> Result<Kill, String> {
+    if arguments.len() == 3 {
+        return Ok(Kill::Address(arguments.get(2).to_vec()));
+    }
+    let (mut filters, mut skip_me) = (Vec::new(), true);
+    for at in (2..arguments.len()).step_by(2) {
+        if at + 1 == arguments.len() {
+            return Err(SYNTAX.to_owned());
+        }
+        let (option, value) = (arguments.get(at).to_ascii_lowercase(), arguments.get(at + 1));
+        match (option.as_slice(), value.to_ascii_lowercase().as_slice()) {
+            (b"id", _) => match parse_integer(value) {
+                Some(id @ 1..) => filters.push(Filter::Id(id)),
+                _ => return Err("ERR client-id should be greater than 0".to_owned()),
             },
-            _ => return session.fail(SYNTAX),
+            (b"addr", _) => filters.push(Filter::Address(value.to_vec())),
+            (b"laddr", _) => filters.push(Filter::LocalAddress(value.to_vec())),
+            (b"user", _) => {
+                if !users.iter().any(|user| user.name.as_bytes() == value) {
+                    let name = String::from_utf8_lossy(value);
+                    return Err(format!("ERR No such user '{name}'"));
+                }
+                filters.push(Filter::User(value.to_vec()));
+            }
+            (b"skipme", b"yes") => skip_me = true,
+            (b"skipme", b"no") => skip_me = false,
+            _ => return Err(SYNTAX.to_owned()),
         }
     }
+    Ok(Kill::Matching { filters, skip_me })
+}
+
+impl Reply {
+    fn apply<W: Context>(self, session: &mut Session<W>) {
+        match self {
+            Reply::On => {
+                session.replies = Replies::On;
+                session.out.simple("OK");
+            }
+            Reply::Off => session.replies = Replies::Off,
+            Reply::Skip if session.replies == Replies::Off => {}
+            Reply::Skip => session.replies = Replies::SkipNext,
+        }
+    }
+}
+
+fn list<W: Context>(session: &mut Session<W>, ids: Option<&[i64]>) {
     session.tell();
     let mut lines = String::new();
     for client in session.worker.clients() {
-        if ids.as_ref().is_none_or(|ids| ids.contains(&(client.id as i64))) {
+        if ids.is_none_or(|ids| ids.contains(&(client.id as i64))) {
             lines += &client.line();
             lines.push('\n');
         }
@@ -176,57 +306,41 @@ fn list<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
     session.out.verbatim(*b"txt", &lines);
 }
 
-fn kill<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) -> Next {
-    let is = |at: usize, name: &[u8]| arguments.get(at).eq_ignore_ascii_case(name);
-    if arguments.len() == 3 {
-        let address = arguments.get(2);
-        let all = session.worker.clients();
-        let Some(found) = all.iter().find(|client| client.address().as_bytes() == address) else {
-            session.fail("ERR No such client");
-            return Next::Stay;
-        };
-        session.out.simple("OK");
-        return end(session, std::slice::from_ref(found));
-    }
-    let mut skip_me = true;
-    let mut found = session.worker.clients();
-    let mut at = 2;
-    while at < arguments.len() {
-        if at + 1 == arguments.len() {
-            session.fail(SYNTAX);
-            return Next::Stay;
-        }
-        let value = arguments.get(at + 1);
-        if is(at, b"id") {
-            let Some(id) = parse_integer(value).filter(|id| *id > 0) else {
-                session.fail("ERR client-id should be greater than 0");
-                return Next::Stay;
-            };
-            found.retain(|client| client.id as i64 == id);
-        } else if is(at, b"addr") {
-            found.retain(|client| client.address().as_bytes() == value);
-        } else if is(at, b"laddr") {
-            found.retain(|client| client.local_address().as_bytes() == value);
-        } else if is(at, b"user") {
-            let users = session.worker.users();
-            if !users.iter().any(|user| user.name.as_bytes() == value) {
-                let name = String::from_utf8_lossy(value).into_owned();
-                session.fail(format!("ERR No such user '{name}'"));
-                return Next::Stay;
+impl Kill {
+    fn reply<W: Context>(self, session: &mut Session<W>) -> Next {
+        let mut found = session.worker.clients();
+        match self {
+            Kill::Address(address) => {
+                let of = |client: &&Arc<Client>| client.address().as_bytes() == address;
+                let Some(found) = found.iter().find(of) else {
+                    session.fail("ERR No such client");
+                    return Next::Stay;
+                };
+                session.out.simple("OK");
+                end(session, std::slice::from_ref(found))
             }
-            found.retain(|client| client.is_user(value));
-        } else if is(at, b"skipme") && (is(at + 1, b"yes") || is(at + 1, b"no")) {
-            skip_me = is(at + 1, b"yes");
-        } else {
-            session.fail(SYNTAX);
-            return Next::Stay;
+            Kill::Matching { filters, skip_me } => {
+                let me = session.client.id;
+                found.retain(|client| {
+                    filters.iter().all(|filter| filter.fits(client))
+                        && !(skip_me && client.id == me)
+                });
+                session.out.integer(found.len() as i64);
+                end(session, &found)
+            }
         }
-        at += 2;
     }
-    let me = session.client.id;
-    found.retain(|client| !(skip_me && client.id == me));
-    session.out.integer(found.len() as i64);
-    end(session, &found)
+}
+
+impl Filter {
+    fn fits(&self, client: &Client) -> bool {
+        match self {
+            Filter::Id(id) => client.id as i64 == *id,
+            Filter::Address(address) => client.address().as_bytes() == address,
+            Filter::LocalAddress(address) => client.local_address().as_bytes() == address,
+            Filter::User(name) => client.is_user(name),
+        }
+    }
 }
 
 /// Ends connections; the own one after its reply.
@@ -235,4 +349,62 @@ fn end<W: Context>(session: &Session<W>, clients: &[Arc<Client>]) -> Next {
         clients.iter().partition(|client| client.id == session.client.id);
     others.iter().for_each(|client| client.kill());
     if own.is_empty() { Next::Stay } else { Next::Close }
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_config::User;
+
+    use super::super::request::testing::with_line;
+    use super::*;
+
+    fn parse(line: &str) -> Result<Request, String> {
+        let users = Users::new(vec![User::new("bob")]);
+        with_line(line, |arguments, _| Request::parse(subcommand(arguments)?, arguments, &users))
+    }
+
+    #[test]
+    fn subcommands_and_their_arguments_are_parsed() {
+        for (line, request) in [
+            ("CLIENT GetName", Request::GetName),
+            ("CLIENT NO-EVICT on", Request::NoEffect),
+            ("CLIENT REPLY skip", Request::Reply(Reply::Skip)),
+            ("CLIENT SETNAME a", Request::SetName("a".to_owned())),
+            ("CLIENT SETINFO LIB-VER 1", Request::SetInfo(Info::LibraryVersion, "1".to_owned())),
+            ("CLIENT LIST", Request::List(None)),
+            ("CLIENT LIST TYPE pubsub", Request::List(Some(Vec::new()))),
+            ("CLIENT LIST ID 1 2", Request::List(Some(vec![1, 2]))),
+            ("CLIENT KILL a:1", Request::Kill(Kill::Address(b"a:1".to_vec()))),
+        ] {
+            assert_eq!(parse(line), Ok(request), "{line}");
+        }
+        let filters = vec![Filter::Id(3), Filter::User(b"bob".to_vec())];
+        let kill = Request::Kill(Kill::Matching { filters, skip_me: false });
+        assert_eq!(parse("CLIENT KILL ID 3 USER bob SKIPME No"), Ok(kill));
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        for (line, error) in [
+            ("CLIENT FOO", "ERR unknown subcommand 'FOO'. Try CLIENT HELP."),
+            ("CLIENT ID 1", "ERR wrong number of arguments for 'client|id' command"),
+            ("CLIENT NO-TOUCH maybe", SYNTAX),
+            ("CLIENT REPLY maybe", SYNTAX),
+            ("CLIENT SETNAME \"a b\"", BAD_NAME),
+            (
+                "CLIENT SETINFO LIB-NAME \"a b\"",
+                "ERR lib-name cannot contain spaces, newlines or special characters.",
+            ),
+            ("CLIENT SETINFO Foo 1", "ERR Unrecognized option 'Foo'"),
+            ("CLIENT LIST TYPE", SYNTAX),
+            ("CLIENT LIST TYPE Foo", "ERR Unknown client type 'Foo'"),
+            ("CLIENT LIST ID x", "ERR Invalid client ID"),
+            ("CLIENT KILL ID 0", "ERR client-id should be greater than 0"),
+            ("CLIENT KILL USER eve FOO 1", "ERR No such user 'eve'"),
+            ("CLIENT KILL ID 1 ADDR", SYNTAX),
+            ("CLIENT KILL SKIPME maybe", SYNTAX),
+        ] {
+            assert_eq!(parse(line), Err(error.to_owned()), "{line}");
+        }
+    }
 }

@@ -1,7 +1,10 @@
 //! SOLERA.COMMIT: commits the open transaction.
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
+use solera_resp::Arguments;
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
@@ -22,7 +25,13 @@ impl Typed for Commit {
     }
 }
 
-pub(crate) async fn commit<W: Context>(session: &mut Session<W>) {
-    let ended = Commit.run(session).await;
-    session.answer_ok(ended);
+impl Request for Commit {
+    fn parse(_: &Arguments<'_>, _: &ClusterSpec) -> Result<Commit, String> {
+        Ok(Commit)
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let ended = self.run(session).await;
+        session.answer_ok(ended);
+    }
 }

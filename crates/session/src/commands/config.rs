@@ -1,8 +1,11 @@
 //! CONFIG: settings that clients ask for when they connect.
 
 use solera_commands::unknown_subcommand;
+use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
+use super::help;
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
@@ -29,44 +32,65 @@ const CONFIG_HELP: [&str; 5] = [
     "    Print this help.",
 ];
 
-pub(crate) fn config<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let subcommand = arguments.get(1);
-    let is = |name: &&str| subcommand.eq_ignore_ascii_case(name.as_bytes());
-    if !SUBCOMMANDS.iter().any(is) {
-        let known = ["set", "resetstat", "rewrite"];
-        match known.iter().find(|name| is(name)) {
-            Some(name) => session.fail(format!(
-                "ERR CONFIG {} is not served; settings are in solera.toml, CONFIG GET reads some",
-                name.to_uppercase()
-            )),
-            None => session.fail(unknown_subcommand("CONFIG", subcommand)),
+/// A subcommand of CONFIG that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Config {
+    /// `GET pattern …`: the patterns in lower case.
+    Get(Vec<String>),
+    Help,
+}
+
+impl Request for Config {
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Config, String> {
+        let subcommand = arguments.get(1);
+        let is = |name: &&str| subcommand.eq_ignore_ascii_case(name.as_bytes());
+        if !SUBCOMMANDS.iter().any(is) {
+            return Err(match ["set", "resetstat", "rewrite"].iter().find(|name| is(name)) {
+                Some(name) => format!(
+                    "ERR CONFIG {} is not served; settings are in solera.toml, CONFIG GET reads some",
+                    name.to_uppercase()
+                ),
+                None => unknown_subcommand("CONFIG", subcommand),
+            });
         }
-    } else if is(&"help") && arguments.len() == 2 {
-        super::help::answer(session, &CONFIG_HELP);
-    } else if is(&"help") {
-        session.fail("ERR wrong number of arguments for 'config|help' command");
-    } else if arguments.len() < 3 {
-        session.fail("ERR wrong number of arguments for 'config|get' command");
-    } else {
-        let wanted: Vec<String> =
-            arguments.from(2).map(|p| String::from_utf8_lossy(p).to_lowercase()).collect();
-        let found: Vec<_> = SETTINGS
-            .iter()
-            .filter(|(name, _)| wanted.iter().any(|pattern| matches(pattern, name)))
-            .collect();
-        let settings = session.worker.settings();
-        let clients = settings.max_connections.to_string();
-        let memory = settings.max_memory.unwrap_or(0).to_string();
-        session.out.map(found.len());
-        for (name, value) in found {
-            let value = match *name {
-                "maxclients" => &clients,
-                "maxmemory" => &memory,
-                _ => *value,
-            };
-            session.out.bulk(name.as_bytes());
-            session.out.bulk(value.as_bytes());
+        match (is(&"help"), arguments.len()) {
+            (true, 2) => Ok(Config::Help),
+            (true, _) => Err("ERR wrong number of arguments for 'config|help' command".to_owned()),
+            (false, ..3) => {
+                Err("ERR wrong number of arguments for 'config|get' command".to_owned())
+            }
+            (false, _) => {
+                let patterns = arguments.from(2).map(String::from_utf8_lossy);
+                Ok(Config::Get(patterns.map(|pattern| pattern.to_lowercase()).collect()))
+            }
         }
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        match self {
+            Config::Get(patterns) => get(session, &patterns),
+            Config::Help => help::answer(session, &CONFIG_HELP),
+        }
+    }
+}
+
+fn get<W: Context>(session: &mut Session<W>, patterns: &[String]) {
+    let found: Vec<_> = SETTINGS
+        .iter()
+        .filter(|(name, _)| patterns.iter().any(|pattern| matches(pattern, name)))
+        .collect();
+    let settings = session.worker.settings();
+    let clients = settings.max_connections.to_string();
+    let memory = settings.max_memory.unwrap_or(0).to_string();
+    session.out.map(found.len());
+    for (name, value) in found {
+        let value = match *name {
+            "maxclients" => &clients,
+            "maxmemory" => &memory,
+            _ => *value,
+        };
+        session.out.bulk(name.as_bytes());
+        session.out.bulk(value.as_bytes());
     }
 }
 
@@ -82,12 +106,29 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
 
     #[test]
     fn patterns_match_as_in_redis() {
         assert!(matches("*", "save") && matches("max*", "maxmemory") && matches("*ave", "save"));
         assert!(matches("save", "save") && matches("m*y", "maxmemory"));
         assert!(!matches("max*", "save") && !matches("sav", "save"));
+    }
+
+    #[test]
+    fn patterns_or_help_are_asked_for() {
+        let patterns = vec!["max*".to_owned(), "save".to_owned()];
+        assert_eq!(parse("CONFIG GET MAX* save"), Ok(Config::Get(patterns)));
+        assert_eq!(parse("CONFIG Help"), Ok(Config::Help));
+        refuses::<Config>(&[
+            ("CONFIG FOO", "ERR unknown subcommand 'FOO'. Try CONFIG HELP."),
+            (
+                "CONFIG SET save x",
+                "ERR CONFIG SET is not served; settings are in solera.toml, CONFIG GET reads some",
+            ),
+            ("CONFIG GET", "ERR wrong number of arguments for 'config|get' command"),
+            ("CONFIG HELP x", "ERR wrong number of arguments for 'config|help' command"),
+        ]);
     }
 }

@@ -1,13 +1,26 @@
 //! DBSIZE: how many keys the site has.
 
+use solera_config::ClusterSpec;
+use solera_resp::Arguments;
+
+use super::request::Request;
 use crate::context::{Context, Unreachable};
 use crate::session::Session;
 
-/// The keys of the whole site.
-pub(crate) async fn dbsize<W: Context>(session: &mut Session<W>) {
-    match count_keys(session).await {
-        (keys, None) => session.out.integer(keys as i64),
-        (_, Some(missing)) => session.fail(missing.to_string()),
+/// DBSIZE: the keys of the whole site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dbsize;
+
+impl Request for Dbsize {
+    fn parse(_: &Arguments<'_>, _: &ClusterSpec) -> Result<Dbsize, String> {
+        Ok(Dbsize)
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        match count_keys(session).await {
+            (keys, None) => session.out.integer(keys as i64),
+            (_, Some(missing)) => session.fail(missing.to_string()),
+        }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use solera_config::ClusterSpec;
 use solera_data::{Key, Outcome};
 use solera_machine::PartitionId;
 use solera_resp::{Arguments, Writer, parse_integer};
 use solera_time::Vector;
-use solera_unistore::TxId;
 
 use super::dbsize::count_keys;
+use super::request::Request;
 use crate::context::{Context, Unreachable};
 use crate::scan::{Ask, Cursor, Page};
 use crate::session::Session;
@@ -18,24 +19,65 @@ use crate::session::Session;
 const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// SOLERA.EXPORT [partition cursor]: tells of the open transaction's snapshot, or the next page of a
-/// partition in it.
-pub(crate) async fn export<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    if session.worker.is_guarded() && !session.identity.reads_all_keys() {
-        return session.fail(
-            "NOPERM SOLERA.EXPORT shows every key; this user needs the keys '*' or '%R~*' for it",
-        );
+/// SOLERA.EXPORT [partition cursor].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Export {
+    /// Tells of the open transaction's snapshot.
+    Introduce,
+    /// The next page of a partition in that snapshot; from its beginning without a cursor.
+    Page { partition: PartitionId, from: Option<Cursor> },
+}
+
+impl Request for Export {
+    fn admit<W: Context>(session: &mut Session<W>) -> Result<(), String> {
+        if session.worker.is_guarded() && !session.identity.reads_all_keys() {
+            return Err(
+                "NOPERM SOLERA.EXPORT shows every key; this user needs the keys '*' or '%R~*' for it"
+                    .to_owned(),
+            );
+        }
+        session.snapshot().map(|_| ())
     }
-    let Some((tx, snapshot)) = session.snapshot() else { return };
-    match arguments.len() {
-        1 => introduce(session, tx, &snapshot).await,
-        3 => page(session, tx, snapshot, arguments).await,
-        _ => session.fail("ERR wrong number of arguments for 'solera.export' command"),
+
+    fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Export, String> {
+        match arguments.len() {
+            1 => Ok(Export::Introduce),
+            3 => {
+                let number = parse_integer(arguments.get(1));
+                let number = number.and_then(|number| u16::try_from(number).ok());
+                let Some(partition) = number.filter(|number| *number < spec.partitions) else {
+                    let partitions = spec.partitions;
+                    return Err(format!("ERR there are {partitions} partitions, from 0"));
+                };
+                let from = match arguments.get(2) {
+                    b"0" => None,
+                    other => Some(Cursor::decode(other).ok_or("ERR invalid cursor")?),
+                };
+                Ok(Export::Page { partition: PartitionId(partition), from })
+            }
+            _ => Err("ERR wrong number of arguments for 'solera.export' command".to_owned()),
+        }
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let snapshot = match session.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(error) => return session.fail(error),
+        };
+        remember_processes(session);
+        match self {
+            Export::Introduce => introduce(session, &snapshot).await,
+            Export::Page { partition, from } => {
+                match find(session, Ask { partition, snapshot, from }).await {
+                    Ok(page) => write_page(&mut session.out, &page),
+                    Err(error) => session.fail(error),
+                }
+            }
+        }
     }
 }
 
-async fn introduce<W: Context>(session: &mut Session<W>, tx: TxId, snapshot: &Vector) {
-    remember_processes(session, tx);
+async fn introduce<W: Context>(session: &mut Session<W>, snapshot: &Vector) {
     let (keys, missing) = count_keys(session).await;
     if let Some(missing) = missing {
         return session.fail(missing.to_string());
@@ -60,43 +102,16 @@ async fn introduce<W: Context>(session: &mut Session<W>, tx: TxId, snapshot: &Ve
     snapshot.first(spec.sites.len()).iter().for_each(|ts| out.integer(ts.0 as i64));
 }
 
-async fn page<W: Context>(
-    session: &mut Session<W>,
-    tx: TxId,
-    snapshot: Vector,
-    arguments: &Arguments<'_>,
-) {
-    let partitions = session.worker.spec().partitions;
-    let partition = parse_integer(arguments.get(1)).and_then(|number| u16::try_from(number).ok());
-    let Some(partition) = partition.filter(|number| *number < partitions).map(PartitionId) else {
-        return session.fail(format!("ERR there are {partitions} partitions, from 0"));
-    };
-    let from = match arguments.get(2) {
-        b"0" => None,
-        other => match Cursor::decode(other) {
-            Some(cursor) => Some(cursor),
-            None => return session.fail("ERR invalid cursor"),
-        },
-    };
-    remember_processes(session, tx);
-    match find(session, Ask { partition, snapshot, from }).await {
-        Ok(page) => write_page(&mut session.out, &page),
-        Err(error) => session.fail(error),
-    }
-}
-
 /// Notes which processes run the site's workers: one that restarts may forget the snapshot.
-fn remember_processes<W: Context>(session: &mut Session<W>, tx: TxId) {
-    if session.scanned.as_ref().is_none_or(|(scanned, _)| *scanned != tx) {
-        let worker = &session.worker;
-        let workers = worker.workers();
-        let processes = workers.map(|other| worker.process_of(other)).collect();
-        session.scanned = Some((tx, processes));
+fn remember_processes<W: Context>(session: &mut Session<W>) {
+    let worker = &session.worker;
+    if let Some(open) = session.mode.open_mut().filter(|open| open.scanned.is_empty()) {
+        open.scanned = worker.workers().map(|other| worker.process_of(other)).collect();
     }
 }
 
 /// Asks the partition's worker until it answers.
-async fn find<W: Context>(session: &Session<W>, ask: Ask) -> Result<Page, String> {
+async fn find<W: Context>(session: &mut Session<W>, ask: Ask) -> Result<Page, String> {
     let worker = &session.worker;
     let owner = worker.with(|replica| replica.holder_of(ask.partition));
     let started = Instant::now();
@@ -111,10 +126,8 @@ async fn find<W: Context>(session: &Session<W>, ask: Ask) -> Result<Page, String
             None => return Err(Unreachable(worker.node_name(owner)).to_string()),
         }
     };
-    let before = session
-        .scanned
-        .as_ref()
-        .and_then(|(_, processes)| processes.get(usize::from(owner.worker)).copied().flatten());
+    let open = session.mode.open_mut();
+    let before = open.and_then(|open| open.scanned.get(usize::from(owner.worker)).copied()?);
     if before.is_none() || before != worker.process_of(owner) {
         return Err(format!(
             "TRYAGAIN {} restarted meanwhile, and may have forgotten the snapshot; begin anew",
@@ -158,5 +171,32 @@ fn write_entry(out: &mut Writer, key: &Key, content: &Outcome) {
             out.bulk(value);
         }
         other => unreachable!("a sound page does not hold {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn a_page_is_named_by_partition_and_cursor() {
+        assert_eq!(parse("SOLERA.EXPORT"), Ok(Export::Introduce));
+        let page = |from| Ok(Export::Page { partition: PartitionId(3), from });
+        assert_eq!(parse("SOLERA.EXPORT 3 0"), page(None));
+        let cursor = Cursor { key: "a".into(), element: None };
+        assert_eq!(parse("SOLERA.EXPORT 3 ka"), page(Some(cursor)));
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        refuses::<Export>(&[
+            ("SOLERA.EXPORT 1", "ERR wrong number of arguments for 'solera.export' command"),
+            ("SOLERA.EXPORT 1 x", "ERR invalid cursor"),
+        ]);
+        for line in ["SOLERA.EXPORT x 0", "SOLERA.EXPORT 65535 x", "SOLERA.EXPORT -1 0"] {
+            let error = parse::<Export>(line).unwrap_err();
+            assert!(error.starts_with("ERR there are ") && error.ends_with(" partitions, from 0"));
+        }
     }
 }

@@ -7,6 +7,8 @@ use solera_machine::PartitionId;
 use solera_resp::{Arguments, parse_integer};
 use solera_time::SiteId;
 
+use super::help;
+use super::request::Request;
 use super::sites::site_named;
 use crate::context::{Context, Unreachable};
 use crate::session::Session;
@@ -14,25 +16,71 @@ use crate::session::Session;
 const SYNTAX: &str =
     "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";
 
-/// SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]: how many partitions each site leads, as this
-/// site knows; or who leads each; or asks a site to lead some or all.
-pub(crate) async fn leaders<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let is = |name: &[u8]| arguments.len() > 1 && arguments.get(1).eq_ignore_ascii_case(name);
-    match arguments.len() {
-        1 => tell_counts(session).await,
-        2 if is(b"partitions") => tell_partitions(session).await,
-        3.. if is(b"move") => match lead_from(session, arguments) {
-            Ok(()) => session.out.simple("OK"),
-            Err(reason) => session.fail(reason),
-        },
-        _ => session.fail(SYNTAX),
+const HELP: &[&str] = &[
+    "SOLERA.LEADERS [<subcommand> [<arg> ...]]. Without one, how many partitions each site leads. Subcommands are:",
+    "PARTITIONS",
+    "    Return who leads each partition.",
+    "MOVE <site> [ALL | <partition> ...]",
+    "    Ask a site to lead these partitions, or all. Does not wait for it.",
+    "HELP",
+    "    Print this help.",
+    "`solera leader move` does the same, and waits until it is done.",
+];
+
+/// SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Leaders {
+    Help,
+    /// How many partitions each site leads, as this site knows.
+    Counts,
+    /// Who leads each partition.
+    Partitions,
+    /// Asks a site to lead some partitions, or all.
+    Move {
+        site: SiteId,
+        partitions: BTreeSet<PartitionId>,
+    },
+}
+
+impl Request for Leaders {
+    fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Leaders, String> {
+        if help::is_asked(arguments) {
+            return Ok(Leaders::Help);
+        }
+        let is = |name: &[u8]| arguments.get(1).eq_ignore_ascii_case(name);
+        match arguments.len() {
+            1 => Ok(Leaders::Counts),
+            2 if is(b"partitions") => Ok(Leaders::Partitions),
+            3.. if is(b"move") => Ok(Leaders::Move {
+                site: site_of(spec, arguments.get(2))?,
+                partitions: partitions_of(spec, arguments)?,
+            }),
+            _ => Err(SYNTAX.to_owned()),
+        }
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        match self {
+            Leaders::Help => help::answer(session, HELP),
+            Leaders::Counts => tell_counts(session).await,
+            Leaders::Partitions => tell_partitions(session).await,
+            Leaders::Move { site, partitions } => {
+                let asked = lead_from(&*session.worker, site, partitions);
+                session.answer_ok(asked);
+            }
+        }
     }
 }
 
-fn lead_from<W: Context>(session: &Session<W>, arguments: &Arguments<'_>) -> Result<(), String> {
-    let worker = &session.worker;
-    let site = site_of(worker.spec(), arguments.get(2))?;
-    let partitions = partitions_of(worker.spec(), arguments)?;
+/// Asks a site to lead partitions.
+///
+/// # Errors
+/// The error reply: it takes no part.
+fn lead_from(
+    worker: &impl Context,
+    site: SiteId,
+    partitions: BTreeSet<PartitionId>,
+) -> Result<(), String> {
     if !worker.with(|replica| replica.status().members().is_member(site)) {
         let name = worker.site_name(site);
         return Err(format!("ERR site {name} takes no part, so it cannot lead"));
@@ -118,4 +166,40 @@ async fn by_partition<W: Context>(session: &mut Session<W>) -> Option<Vec<Option
         }
     }
     Some(leaders)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    fn moved(site: u8, partitions: impl IntoIterator<Item = u16>) -> Result<Leaders, String> {
+        let partitions = partitions.into_iter().map(PartitionId).collect();
+        Ok(Leaders::Move { site: SiteId(site), partitions })
+    }
+
+    #[test]
+    fn sites_and_partitions_are_parsed() {
+        assert_eq!(parse("SOLERA.LEADERS"), Ok(Leaders::Counts));
+        assert_eq!(parse("SOLERA.LEADERS Partitions"), Ok(Leaders::Partitions));
+        assert_eq!(parse("SOLERA.LEADERS HELP"), Ok(Leaders::Help));
+        assert_eq!(parse("SOLERA.LEADERS MOVE us 3 1 3"), moved(1, [1, 3]));
+        // Sites also go by their numbers, from 1.
+        assert_eq!(parse("SOLERA.LEADERS MOVE 1 2"), moved(0, [2]));
+        let all: Leaders = parse("SOLERA.LEADERS MOVE us").unwrap();
+        assert_eq!(parse("SOLERA.LEADERS MOVE us 1 All"), Ok(all.clone()));
+        assert!(matches!(all, Leaders::Move { partitions, .. } if partitions.len() > 4));
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        refuses::<Leaders>(&[
+            ("SOLERA.LEADERS MOVE", SYNTAX),
+            ("SOLERA.LEADERS foo", SYNTAX),
+            ("SOLERA.LEADERS PARTITIONS x", SYNTAX),
+            ("SOLERA.LEADERS MOVE 3 x", "ERR there is no site '3'; the sites are eu, us"),
+        ]);
+        let error = parse::<Leaders>("SOLERA.LEADERS MOVE us 70000").unwrap_err();
+        assert!(error.starts_with("ERR there is no partition '70000'; partitions are 0 to "));
+    }
 }

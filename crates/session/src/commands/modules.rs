@@ -1,7 +1,11 @@
 //! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, which are carried out above this crate.
 
+use solera_commands::{CommandId, lookup};
+use solera_config::ClusterSpec;
 use solera_resp::{Arguments, Value, Writer};
 
+use super::help;
+use super::request::Request;
 use crate::context::Context;
 use crate::lent::Lent;
 use crate::session::Session;
@@ -10,13 +14,86 @@ use crate::session::Session;
 #[cfg(test)]
 pub(crate) const SUBCOMMANDS: [&str; 6] = ["load", "drop", "list", "source", "check", "help"];
 
-/// Hands the command over and waits for its answer. What was done the session has seen.
-pub(crate) async fn run<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
+const MODULE: &[&str] = &[
+    "SOLERA.MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "LOAD <name> <source> [REPLACE] [BIND <store>=<space> ...]",
+    "    Load a module. BIND names the spaces that stores are; the others are the",
+    "    spaces of their own names. What the compiler warns of, LIST and CHECK tell.",
+    "DROP <name>",
+    "    Forget a module.",
+    "LIST",
+    "    List the modules, with their stores, transactions and warnings.",
+    "SOURCE <name>",
+    "    Return the source of a module.",
+    "CHECK <name> <source>",
+    "    Return all that the compiler says of a source, and load nothing.",
+    "HELP",
+    "    Print this help.",
+];
+
+const CALL: &[&str] = &[
+    "SOLERA.CALL <module>.<transaction> [<arg> ...]",
+    "    Run a transaction of a module. SOLERA.MODULE LIST tells which there are.",
+    "SOLERA.CALL RESUME <ticket>",
+    "    Complete a transaction that was left INCOMPLETE, with the rights of the user who",
+    "    has begun it, and return its result.",
+    "SOLERA.CALL INCOMPLETE",
+    "    List the transactions of which a part has taken effect.",
+    "SOLERA.CALL COMPLETE <transaction>",
+    "    Complete one with the rights of who asks for it, and return its result.",
+    "SOLERA.CALL FORGET <transaction>",
+    "    Give up one that has failed for good, or whose user has no right to what is left.",
+    "SOLERA.CALL HELP",
+    "    Print this help.",
+];
+
+const PHASE: &[&str] = &[
+    "SOLERA.PHASE <subcommand> [<arg> ...]. Subcommands are:",
+    "RUN <shipment>",
+    "    Run phases of a transaction whose coordinator is elsewhere.",
+    "SETTLE <number> <until>",
+    "    Return whether a shipment is over, or will never be run.",
+    "LEARN <source>",
+    "    Take a module that shipments name by the digest of its source.",
+    "HELP",
+    "    Print this help.",
+];
+
+/// One of these commands. What carries it out parses its arguments, which name modules and transactions that are
+/// known there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Modules {
+    Help(&'static [&'static str]),
+    /// The command with its arguments.
+    Other(Vec<Vec<u8>>),
+}
+
+impl Request for Modules {
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Modules, String> {
+        if !help::is_asked(arguments) {
+            return Ok(Modules::Other(arguments.from(0).map(<[u8]>::to_vec).collect()));
+        }
+        Ok(Modules::Help(match lookup(arguments.get(0)).map(|command| command.id) {
+            Some(CommandId::SoleraModule) => MODULE,
+            Some(CommandId::SoleraCall) => CALL,
+            _ => PHASE,
+        }))
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        match self {
+            Modules::Help(lines) => help::answer(session, lines),
+            Modules::Other(request) => hand_over(session, request.clone()).await,
+        }
+    }
+}
+
+/// Hands a command over and waits for its answer. The session has seen then what was done.
+async fn hand_over<W: Context>(session: &mut Session<W>, request: Vec<Vec<u8>>) {
     if session.in_transaction() {
         return session.fail("ERR modules cannot be used inside a transaction");
     }
     let lent = Lent::new(session.identity.user(), session.pasts);
-    let request = arguments.from(0).map(<[u8]>::to_vec).collect();
     let Some(answer) = session.worker.run_modules(lent.clone(), request) else {
         return session.fail("ERR this server runs no modules");
     };
@@ -54,5 +131,20 @@ fn write(out: &mut Writer, value: &Value) {
             }
         }
         Value::BigNumber(text) | Value::Verbatim { text, .. } => out.bulk(text.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::parse;
+    use super::*;
+
+    #[test]
+    fn only_help_is_answered_here() {
+        assert_eq!(parse("SOLERA.MODULE Help"), Ok(Modules::Help(MODULE)));
+        assert_eq!(parse("solera.call HELP"), Ok(Modules::Help(CALL)));
+        assert_eq!(parse("SOLERA.PHASE HELP"), Ok(Modules::Help(PHASE)));
+        let request = ["SOLERA.CALL", "HELP", "x"].map(|argument| argument.as_bytes().to_vec());
+        assert_eq!(parse("SOLERA.CALL HELP x"), Ok(Modules::Other(request.to_vec())));
     }
 }

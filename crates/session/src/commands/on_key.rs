@@ -1,12 +1,11 @@
 //! One operation on a key, of whichever command does that.
 
-use smallvec::smallvec;
 use solera_commands::CommandId;
 use solera_data::{Op, Outcome};
 
 use crate::context::Context;
-use crate::plan::{self, KeyOp, Plan};
-use crate::session::Session;
+use crate::plan::{self, Plan};
+use crate::session::{Session, Stopped};
 use crate::typed::Typed;
 
 /// An operation on a key, in the open transaction or as one of its own.
@@ -62,8 +61,8 @@ impl Typed for OnKey {
     }
 
     async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<Outcome, String> {
-        let ops = smallvec![KeyOp { key: &self.key, op: self.op.clone() }];
-        let mut results = session.run_plan(&Plan::single(self.command, ops)).await?;
+        let plan = Plan::single(self.command, &self.key, self.op.clone());
+        let mut results = session.run_plan(&plan).await.map_err(Stopped::into_error)?;
         let result = results.pop().expect("one operation has one result");
         result.map_err(|error| plan::told(&error))
     }

@@ -5,6 +5,7 @@ use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 use solera_unistore::{Command, Response, TransactionId};
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
@@ -24,13 +25,6 @@ impl Outcome {
     pub fn of(name: &str) -> Result<Outcome, String> {
         let tid = name.parse().map_err(|error| format!("ERR '{name}': {error}"))?;
         Ok(Outcome { tid })
-    }
-
-    fn parse(spec: &ClusterSpec, arguments: &Arguments<'_>) -> Result<Outcome, String> {
-        let name = String::from_utf8_lossy(arguments.get(1));
-        let outcome = Outcome::of(&name)?;
-        has_coordinator(spec, outcome.tid, &name)?;
-        Ok(outcome)
     }
 }
 
@@ -63,17 +57,38 @@ fn has_coordinator(spec: &ClusterSpec, tid: TransactionId, name: &str) -> Result
     }
 }
 
-pub(crate) async fn outcome<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let outcome = match Outcome::parse(session.worker.spec(), arguments) {
-        Ok(outcome) => outcome.run(session).await,
-        Err(error) => Err(error),
-    };
-    match outcome {
-        Ok(committed) => session.out.simple(match committed {
-            Some(true) => "committed",
-            Some(false) => "aborted",
-            None => "unknown",
-        }),
-        Err(error) => session.fail(error),
+impl Request for Outcome {
+    fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Outcome, String> {
+        let name = String::from_utf8_lossy(arguments.get(1));
+        let outcome = Outcome::of(&name)?;
+        has_coordinator(spec, outcome.tid, &name)?;
+        Ok(outcome)
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        match self.run(session).await {
+            Ok(committed) => session.out.simple(match committed {
+                Some(true) => "committed",
+                Some(false) => "aborted",
+                None => "unknown",
+            }),
+            Err(error) => session.fail(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn a_transaction_of_a_worker_of_the_cluster_is_named() {
+        let outcome = Outcome::of("1.0.7.42").unwrap();
+        assert_eq!(parse("SOLERA.OUTCOME 1.0.7.42"), Ok(outcome));
+        refuses::<Outcome>(&[
+            ("SOLERA.OUTCOME x", "ERR 'x': a transaction is named by four numbers, as in 0.1.3.42"),
+            ("SOLERA.OUTCOME 2.0.7.42", "ERR '2.0.7.42' names a site or worker that there is not"),
+        ]);
     }
 }

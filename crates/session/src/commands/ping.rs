@@ -1,14 +1,44 @@
 //! PING: answers PONG, or its argument.
 
+use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
-pub(crate) fn ping<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    match arguments.len() {
-        1 => session.out.simple("PONG"),
-        2 => session.out.bulk(arguments.get(1)),
-        _ => session.fail("ERR wrong number of arguments for 'ping' command"),
+/// PING [message].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ping {
+    message: Option<Vec<u8>>,
+}
+
+impl Request for Ping {
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Ping, String> {
+        match arguments.len() {
+            1 => Ok(Ping { message: None }),
+            2 => Ok(Ping { message: Some(arguments.get(1).to_vec()) }),
+            _ => Err("ERR wrong number of arguments for 'ping' command".to_owned()),
+        }
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        match &self.message {
+            None => session.out.simple("PONG"),
+            Some(message) => session.out.bulk(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn one_message_may_be_given() {
+        assert_eq!(parse("PING"), Ok(Ping { message: None }));
+        assert_eq!(parse("PING a"), Ok(Ping { message: Some(b"a".to_vec()) }));
+        refuses::<Ping>(&[("PING a b", "ERR wrong number of arguments for 'ping' command")]);
     }
 }

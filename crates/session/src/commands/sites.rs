@@ -1,24 +1,113 @@
 //! SOLERA.SITES: how the sites stand, and removing and adding one.
 
-use std::borrow::Cow;
-
 use solera_config::ClusterSpec;
 use solera_membership::Change;
 use solera_resp::Arguments;
 use solera_time::SiteId;
 
+use super::help;
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
 const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD site]";
 
+const HELP: &[&str] = &[
+    "SOLERA.SITES [<subcommand> [<arg> [opt]]]. Without one, how each site stands. Subcommands are:",
+    "REMOVE <site> [FORCE]",
+    "    Remove a site that is dead for good; with FORCE also one that answers.",
+    "ADD <site>",
+    "    Have a site take part that was removed, or is new in solera.toml.",
+    "HELP",
+    "    Print this help.",
+    "`solera site remove` and `solera site add` do the same, and wait until it is done.",
+];
+
 /// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: how each site stands, after the change.
-pub(crate) async fn sites<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sites {
+    Help,
+    Show,
+    Change(Wanted),
+}
+
+/// A change of a site's standing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    site: SiteId,
+    change: Change,
+    /// Whether a site is removed that still answers.
+    force: bool,
+}
+
+impl Request for Sites {
+    fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Sites, String> {
+        if help::is_asked(arguments) {
+            return Ok(Sites::Help);
+        }
+        let is = |at: usize, word: &[u8]| arguments.get(at).eq_ignore_ascii_case(word);
+        let (change, force) = match arguments.len() {
+            1 => return Ok(Sites::Show),
+            3 if is(1, b"remove") => (Change::Remove, false),
+            4 if is(1, b"remove") && is(3, b"force") => (Change::Remove, true),
+            3 if is(1, b"add") => (Change::Add, false),
+            _ => return Err(SYNTAX.to_owned()),
+        };
+        let site = site_named(spec, arguments.get(2))?;
+        Ok(Sites::Change(Wanted { site, change, force }))
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let change = match self {
+            Sites::Help => return help::answer(session, HELP),
+            Sites::Show => None,
+            Sites::Change(wanted) => {
+                if let Err(error) = wanted.may_be_made(&*session.worker) {
+                    return session.fail(error);
+                }
+                Some((wanted.site, wanted.change))
+            }
+        };
+        show_after(session, change).await;
+    }
+}
+
+impl Wanted {
+    /// Checks that the change may be asked for now.
+    ///
+    /// # Errors
+    /// The error reply.
+    fn may_be_made(&self, worker: &impl Context) -> Result<(), String> {
+        if worker.spec().nodes().next().is_none() {
+            return Err("ERR the sites of one process come and go together".to_owned());
+        }
+        match self.change {
+            Change::Remove if self.force => {}
+            Change::Remove => {
+                if let Some(alive) = worker.answering_node(self.site) {
+                    return Err(format!(
+                        "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
+                         told nobody, and ends its processes. Stop its nodes first, or say FORCE"
+                    ));
+                }
+            }
+            Change::Add => {
+                if let Some(unready) = worker.node_without(self.site) {
+                    let name = worker.site_name(self.site);
+                    return Err(format!(
+                        "ERR site {name} must be in the list of every node first; {unready} does not list it \
+                         yet, or was not heard since this node started"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the change, if there is one, and appends how the sites stand then.
+async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId, Change)>) {
     let worker = session.worker.clone();
-    let change = match asked(&*worker, arguments) {
-        Ok(change) => change,
-        Err(error) => return session.fail(error),
-    };
     let Some(told) = worker.sites(change).await else {
         let root = worker.workers().next().expect("a site has a worker");
         let node = worker.node_name(root);
@@ -50,60 +139,6 @@ pub(crate) async fn sites<W: Context>(session: &mut Session<W>, arguments: &Argu
     }
 }
 
-/// The change that is asked for, if one is.
-///
-/// # Errors
-/// The error reply: it is none, or must not be made now.
-fn asked(
-    worker: &impl Context,
-    arguments: &Arguments<'_>,
-) -> Result<Option<(SiteId, Change)>, Cow<'static, str>> {
-    let length = arguments.len();
-    if length == 1 {
-        return Ok(None);
-    }
-    if !(3..=4).contains(&length) {
-        return Err(SYNTAX.into());
-    }
-    let (word, wanted) = (arguments.get(1), arguments.get(2));
-    let change = match () {
-        () if word.eq_ignore_ascii_case(b"remove") => Change::Remove,
-        () if word.eq_ignore_ascii_case(b"add") => Change::Add,
-        () => return Err(SYNTAX.into()),
-    };
-    let force = length == 4 && arguments.get(3).eq_ignore_ascii_case(b"force");
-    if length == 4 && !(force && change == Change::Remove) {
-        return Err(SYNTAX.into());
-    }
-    let site = site_named(worker.spec(), wanted)?;
-    if worker.spec().nodes().next().is_none() {
-        return Err("ERR the sites of one process come and go together".into());
-    }
-    match change {
-        Change::Remove if force => {}
-        Change::Remove => {
-            if let Some(alive) = worker.answering_node(site) {
-                return Err(format!(
-                    "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
-                     told nobody, and ends its processes. Stop its nodes first, or say FORCE"
-                )
-                .into());
-            }
-        }
-        Change::Add => {
-            if let Some(unready) = worker.node_without(site) {
-                let name = worker.site_name(site);
-                return Err(format!(
-                    "ERR site {name} must be in the list of every node first; {unready} does not list it \
-                     yet, or was not heard since this node started"
-                )
-                .into());
-            }
-        }
-    }
-    Ok(Some((site, change)))
-}
-
 /// A site by its name.
 pub(crate) fn site_named(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
     let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
@@ -113,4 +148,32 @@ pub(crate) fn site_named(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, St
         let (wanted, names) = (String::from_utf8_lossy(wanted), names.join(", "));
         format!("ERR there is no site '{wanted}'; the sites are {names}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::testing::{parse, refuses};
+    use super::*;
+
+    #[test]
+    fn a_change_of_a_site_is_parsed() {
+        assert_eq!(parse("SOLERA.SITES"), Ok(Sites::Show));
+        assert_eq!(parse("SOLERA.SITES help"), Ok(Sites::Help));
+        let wanted =
+            |site, change, force| Ok(Sites::Change(Wanted { site: SiteId(site), change, force }));
+        assert_eq!(parse("SOLERA.SITES remove US"), wanted(1, Change::Remove, false));
+        assert_eq!(parse("SOLERA.SITES REMOVE us Force"), wanted(1, Change::Remove, true));
+        assert_eq!(parse("SOLERA.SITES ADD eu"), wanted(0, Change::Add, false));
+    }
+
+    #[test]
+    fn bad_arguments_are_refused() {
+        refuses::<Sites>(&[
+            ("SOLERA.SITES REMOVE", SYNTAX),
+            ("SOLERA.SITES MOVE eu", SYNTAX),
+            ("SOLERA.SITES ADD eu FORCE", SYNTAX),
+            ("SOLERA.SITES REMOVE nowhere x", SYNTAX),
+            ("SOLERA.SITES ADD nowhere", "ERR there is no site 'nowhere'; the sites are eu, us"),
+        ]);
+    }
 }

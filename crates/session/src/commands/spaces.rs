@@ -1,48 +1,58 @@
 //! SOLERA.SPACES: the spaces and their levels.
 
-use solera_config::Runs;
+use solera_config::{ClusterSpec, Runs};
 use solera_levels::Level;
-use solera_resp::Writer;
+use solera_resp::{Arguments, Writer};
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
 /// SOLERA.SPACES: name, prefix and level of each space, and the protocol that runs it, by name and number; of level `por` also the strong commands and the
 /// pairs that conflict; of one that `primary` runs, when updates are answered.
-pub(crate) fn spaces<W: Context>(session: &mut Session<W>) {
-    let spec = session.worker.spec().clone();
-    let out = &mut session.out;
-    out.array(spec.spaces.iter().len());
-    for space in spec.spaces.iter() {
-        let declares = space.level == Level::Por;
-        let (protocol, answer) = match space.runs {
-            Runs::Primary(answer) => (solera_primary::PROTOCOL, Some(answer.name())),
-            Runs::UniStore => (solera_unistore::PROTOCOL, None),
-        };
-        out.map(5 + 2 * usize::from(declares) + usize::from(answer.is_some()));
-        let level = space.level_name();
-        for (key, value) in [
-            ("name", &*space.name),
-            ("prefix", &space.prefix),
-            ("level", level),
-            ("protocol", protocol.name),
-        ] {
-            out.bulk(key.as_bytes());
-            out.bulk(value.as_bytes());
-        }
-        out.bulk(b"protocol-number");
-        out.integer(protocol.number.into());
-        if let Some(answer) = answer {
-            out.bulk(b"answer");
-            out.bulk(answer.as_bytes());
-        }
-        if declares {
-            out.bulk(b"strong");
-            names(out, &space.relation.strong());
-            let conflicts = space.relation.conflicts();
-            out.bulk(b"conflicts");
-            out.array(conflicts.len());
-            conflicts.iter().for_each(|pair| names(out, pair));
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spaces;
+
+impl Request for Spaces {
+    fn parse(_: &Arguments<'_>, _: &ClusterSpec) -> Result<Spaces, String> {
+        Ok(Spaces)
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let spec = session.worker.spec().clone();
+        let out = &mut session.out;
+        out.array(spec.spaces.iter().len());
+        for space in spec.spaces.iter() {
+            let declares = space.level == Level::Por;
+            let (protocol, answer) = match space.runs {
+                Runs::Primary(answer) => (solera_primary::PROTOCOL, Some(answer.name())),
+                Runs::UniStore => (solera_unistore::PROTOCOL, None),
+            };
+            out.map(5 + 2 * usize::from(declares) + usize::from(answer.is_some()));
+            let level = space.level_name();
+            for (key, value) in [
+                ("name", &*space.name),
+                ("prefix", &space.prefix),
+                ("level", level),
+                ("protocol", protocol.name),
+            ] {
+                out.bulk(key.as_bytes());
+                out.bulk(value.as_bytes());
+            }
+            out.bulk(b"protocol-number");
+            out.integer(protocol.number.into());
+            if let Some(answer) = answer {
+                out.bulk(b"answer");
+                out.bulk(answer.as_bytes());
+            }
+            if declares {
+                out.bulk(b"strong");
+                names(out, &space.relation.strong());
+                let conflicts = space.relation.conflicts();
+                out.bulk(b"conflicts");
+                out.array(conflicts.len());
+                conflicts.iter().for_each(|pair| names(out, pair));
+            }
         }
     }
 }

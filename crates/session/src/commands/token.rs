@@ -1,7 +1,10 @@
 //! SOLERA.TOKEN: the session's causal and durability past, to be attached at any site.
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
+use solera_resp::Arguments;
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 use crate::token::Token;
@@ -32,14 +35,21 @@ impl Typed for TakeToken {
     }
 }
 
-pub(crate) async fn token<W: Context>(session: &mut Session<W>) {
-    match TakeToken.run(session).await {
-        Ok(token) => match token.encode() {
-            Some(text) => session.out.bulk(text.as_bytes()),
-            None => session.fail(
-                "TOOLARGE the session has seen more of spaces that 'primary' runs than a token can carry; RESET",
-            ),
-        },
-        Err(error) => session.fail(error),
+impl Request for TakeToken {
+    fn parse(_: &Arguments<'_>, _: &ClusterSpec) -> Result<TakeToken, String> {
+        Ok(TakeToken)
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        match self.run(session).await {
+            Ok(token) => match token.encode() {
+                Some(text) => session.out.bulk(text.as_bytes()),
+                None => session.fail(
+                    "TOOLARGE the session has seen more of spaces that 'primary' runs than a token can \
+                     carry; RESET",
+                ),
+            },
+            Err(error) => session.fail(error),
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! SOLERA.TXID: the name of the open strong transaction.
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
+use solera_resp::Arguments;
 use solera_unistore::TransactionId;
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
@@ -23,9 +26,15 @@ impl Typed for Txid {
     }
 }
 
-pub(crate) async fn txid<W: Context>(session: &mut Session<W>) {
-    match Txid.run(session).await {
-        Ok(tid) => session.out.bulk(tid.to_string().as_bytes()),
-        Err(error) => session.fail(error),
+impl Request for Txid {
+    fn parse(_: &Arguments<'_>, _: &ClusterSpec) -> Result<Txid, String> {
+        Ok(Txid)
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        match self.run(session).await {
+            Ok(tid) => session.out.bulk(tid.to_string().as_bytes()),
+            Err(error) => session.fail(error),
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! WATCH: has the next transaction depend on keys.
 
 use solera_commands::CommandId;
+use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
+use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
@@ -30,7 +32,13 @@ impl Typed for Watch {
     }
 }
 
-pub(crate) async fn watch<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) {
-    let watched = session.watch(arguments.from(1)).await;
-    session.answer_ok(watched);
+impl Request for Watch {
+    fn parse(arguments: &Arguments<'_>, _: &ClusterSpec) -> Result<Watch, String> {
+        Ok(Watch { keys: arguments.from(1).map(<[u8]>::to_vec).collect() })
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let watched = self.run(session).await;
+        session.answer_ok(watched);
+    }
 }

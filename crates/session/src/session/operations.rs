@@ -7,6 +7,7 @@ use solera_machine::Machine;
 use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
 use super::Session;
+use super::mode::Transaction;
 use crate::context::{Context, Silent, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
 
@@ -21,26 +22,71 @@ pub(crate) enum Failure {
     Unanswered,
 }
 
+/// Why a command on keys has no result: the error reply.
+pub(crate) enum Stopped {
+    /// The command is refused or has failed alone. A transaction that it is part of goes on.
+    Alone(String),
+    /// The transaction that it is part of was aborted for it.
+    Aborted(Dropped),
+}
+
+/// A transaction that was aborted because an operation of it could not be done.
+pub(crate) struct Dropped {
+    /// What the client is told.
+    pub(crate) error: String,
+    /// Whether the worker has said so: otherwise the answer to the commit may tell more.
+    pub(crate) is_answered: bool,
+}
+
+impl Stopped {
+    /// The error reply.
+    pub(crate) fn into_error(self) -> String {
+        match self {
+            Stopped::Alone(error) | Stopped::Aborted(Dropped { error, .. }) => error,
+        }
+    }
+}
+
+impl From<String> for Stopped {
+    fn from(error: String) -> Self {
+        Stopped::Alone(error)
+    }
+}
+
 impl<W: Context> Session<W> {
-    /// Runs a command on keys: in the open transaction, or as one of its own.
+    /// Runs a command on keys: in the open transaction, which is given up if it is aborted by that, or as a
+    /// transaction of its own.
     ///
     /// # Errors
     /// The error reply: nothing was done, or it is not known what.
-    pub(crate) async fn run_plan(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
+    pub(crate) async fn run_plan(&mut self, plan: &Plan<'_>) -> Result<Results, Stopped> {
         if self.is_for_primary(plan) {
-            return Box::pin(self.run_on_primary(plan)).await;
+            return Ok(Box::pin(self.run_on_primary(plan)).await?);
         }
-        if let Some(tx) = self.tx {
-            self.may_run(plan, self.tx_is_strong)?;
-            return self.operate_all(tx, plan).await;
+        if let Some(transaction) = self.mode.transaction() {
+            self.may_run(plan, transaction.strong)?;
+            let results = self.operate_all(transaction, plan).await;
+            return results.map_err(|dropped| {
+                // It is aborted already.
+                self.mode.give_up(dropped.error.clone());
+                Stopped::Aborted(dropped)
+            });
         }
+        Ok(self.run_alone(plan).await?)
+    }
+
+    /// Runs a command on keys as a transaction of its own.
+    ///
+    /// # Errors
+    /// The error reply: nothing was done, or it is not known what.
+    async fn run_alone(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
         let strong = self.is_strong(plan);
         self.may_run(plan, strong)?;
         if let [single] = plan.ops.as_slice() {
             let result = match strong {
                 true => self.execute_strong(plan, single).await?,
                 false => {
-                    let level = self.worker.spec().spaces.level_of(single.key);
+                    let level = self.worker.spec().spaces.level_of(&single.key);
                     self.execute_causal(single, level).await?
                 }
             };
@@ -54,43 +100,47 @@ impl<W: Context> Session<W> {
 
     /// MGET, MSET, and others on several keys: one atomic causal transaction.
     async fn run_as_transaction(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
-        let Some(Response::Begun(tx)) =
-            self.worker.call(Command::Begin { past: self.pasts.causal, strong: false }).await
-        else {
-            return Err(self.unanswered());
-        };
-        // If the connection ends meanwhile, the transaction ends with it.
-        (self.tx, self.tx_is_strong) = (Some(tx), false);
-        let results = self.operate_all(tx, plan).await;
-        self.tx = None;
-        let results = results?;
-        self.commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await?;
+        let transaction = self.begin_transaction(false).await?;
+        self.mode.execute(transaction);
+        let results = self.operate_all(transaction, plan).await;
+        self.mode.finish();
+        let results = results.map_err(|dropped| dropped.error)?;
+        self.commit(transaction, plan.ops.iter().any(|op| op.op.is_update())).await?;
         Ok(results)
     }
 
-    /// Runs a command's operations in a transaction. If the server has given the transaction up, leaves it.
+    /// Begins a transaction that sees the session's causal past. Unless the mode keeps it, nobody ends it when the
+    /// connection ends.
     ///
     /// # Errors
-    /// Why the server has given it up.
+    /// The error reply.
+    pub(crate) async fn begin_transaction(&self, strong: bool) -> Result<Transaction, String> {
+        match self.worker.call(Command::Begin { past: self.pasts.causal, strong }).await {
+            Some(Response::Begun(id)) => Ok(Transaction { id, strong }),
+            _ => Err(self.unanswered()),
+        }
+    }
+
+    /// Runs a command's operations in a transaction, and aborts it if one of them cannot be done.
+    ///
+    /// # Errors
+    /// Why it was aborted.
     pub(crate) async fn operate_all(
         &mut self,
-        tx: TxId,
+        transaction: Transaction,
         plan: &Plan<'_>,
-    ) -> Result<Results, String> {
+    ) -> Result<Results, Dropped> {
+        let tx = transaction.id;
         let mut results = Results::with_capacity(plan.ops.len());
         for op in &plan.ops {
             let kind = self.class_of(plan.command, op).as_kind();
             match self.operate(tx, op, kind).await {
                 Ok(result) => results.push(result),
                 Err(failure) => {
-                    self.tx = None;
                     // Nothing of a transaction is done before it commits.
                     self.worker.tell(Command::Abort { tx });
-                    let text = self.told_failure(&failure);
-                    if !matches!(failure, Failure::Unanswered) {
-                        self.exec_failed = Some(text.clone());
-                    }
-                    return Err(text);
+                    let is_answered = !matches!(failure, Failure::Unanswered);
+                    return Err(Dropped { error: self.told_failure(&failure), is_answered });
                 }
             }
         }
@@ -103,11 +153,11 @@ impl<W: Context> Session<W> {
         op: &KeyOp<'_>,
         kind: Kind,
     ) -> Result<Result<Outcome, OpError>, Failure> {
-        let owner = self.worker.reach(op.key).map_err(Failure::Unreachable)?;
+        let owner = self.worker.reach(&op.key).map_err(Failure::Unreachable)?;
         let command = Command::Operate {
             tx,
-            level: self.worker.spec().spaces.level_of(op.key),
-            key: op.key.into(),
+            level: self.worker.spec().spaces.level_of(&op.key),
+            key: (&*op.key).into(),
             op: op.op.clone(),
             kind,
         };
@@ -131,11 +181,12 @@ impl<W: Context> Session<W> {
         op: &KeyOp<'_>,
         level: Level,
     ) -> Result<Result<Outcome, OpError>, String> {
-        let owner = self.worker.reach(op.key).map_err(|error| error.to_string())?;
+        let owner = self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let request = self.worker.new_request();
         let (now, pasts) = (self.now, &mut self.pasts);
-        let executed =
-            self.worker.with(|replica| replica.execute(now, request, pasts, level, op.key, &op.op));
+        let executed = self
+            .worker
+            .with(|replica| replica.execute(now, request, pasts, level, &op.key, &op.op));
         if let Some(executed) = executed {
             return Ok(executed);
         }

@@ -27,7 +27,7 @@ impl<W: Context> Session<W> {
     /// Returns whether a command names a key of a space that `primary` runs.
     pub(crate) fn is_for_primary(&self, plan: &Plan<'_>) -> bool {
         let spaces = &self.worker.spec().spaces;
-        spaces.run_primary() && plan.ops.iter().any(|op| spaces.primary_of(op.key).is_some())
+        spaces.run_primary() && plan.ops.iter().any(|op| spaces.primary_of(&op.key).is_some())
     }
 
     /// Checks that no key is in a space that `primary` runs.
@@ -51,7 +51,7 @@ impl<W: Context> Session<W> {
     /// The error reply.
     pub(crate) async fn run_on_primary(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
         let spec = self.worker.spec().clone();
-        let place = |op: &KeyOp<'_>| Some((Key::from(op.key), spec.spaces.primary_of(op.key)?));
+        let place = |op: &KeyOp<'_>| Some((Key::from(&*op.key), spec.spaces.primary_of(&op.key)?));
         let found = plan.ops.iter().find_map(place);
         let (key, (space, answer)) = found.expect("the caller has found such a key");
         let refusal = || Err(not_taken(key.as_bytes(), space));
@@ -67,7 +67,7 @@ impl<W: Context> Session<W> {
             Op::Delete => Command::Update { key, update: Update::Delete },
             _ => return refusal(),
         };
-        let owner = self.worker.reach(op.key).map_err(|error| error.to_string())?;
+        let owner = self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let response = self.worker.ask_primary(owner, ToPrimary { command, takes_accepted }).await;
         let response = response.ok_or_else(|| self.told_silence(owner, op))?;
         Ok(smallvec![Ok(self.outcome_of(op, response)?)])
@@ -77,7 +77,7 @@ impl<W: Context> Session<W> {
     fn outcome_of(&mut self, op: &KeyOp<'_>, response: Response) -> Result<Outcome, String> {
         match response {
             Response::Value { value, position } => {
-                self.note_position(op.key, position);
+                self.note_position(&op.key, position);
                 Ok(match (&op.op, value) {
                     (Op::Exists, value) => Outcome::Int(i64::from(value.is_some())),
                     (_, Some(value)) => Outcome::Bulk(value),
@@ -86,17 +86,17 @@ impl<W: Context> Session<W> {
             }
             Response::Accepted(done) | Response::Applied(done) => {
                 let Done { position, number } = done;
-                self.note_position(op.key, position);
+                self.note_position(&op.key, position);
                 match (&op.op, number) {
                     (Op::Set(_), _) => Ok(Outcome::Ok),
                     (_, Some(number)) => Ok(Outcome::Int(number)),
                     (_, None) => Err(format!(
                         "UNKNOWN {} was changed as asked for, but the result is not known; read the key",
-                        self.named(op.key)
+                        self.named(&op.key)
                     )),
                 }
             }
-            Response::Failed(failure) => Err(self.told_failed(op.key, failure)),
+            Response::Failed(failure) => Err(self.told_failed(&op.key, failure)),
             Response::Attached | Response::Stored => Err(self.unanswered()),
         }
     }

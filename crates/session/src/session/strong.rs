@@ -1,4 +1,4 @@
-//! Strong transactions of a session: single commands, WATCH, and EXEC that is certified.
+//! Strong transactions of a session: WATCH, SOLERA.BEGIN STRONG, and commands that are strong by themselves.
 
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use solera_unistore::{
 
 use super::Session;
 use super::conflict::{Conflict, PATIENCE};
+use super::mode::Transaction;
 use super::operations::{Failure, Results};
-use super::queue::Queue;
 use super::transaction::NotCommitted;
 use crate::context::Context;
 use crate::plan::{KeyOp, Plan};
@@ -33,20 +33,11 @@ pub(crate) enum NotBegun {
     Failed(String),
 }
 
-/// What EXEC has come to.
-enum Executed {
-    Done,
-    /// Another transaction was in the way, or a watched key has changed.
-    Conflict,
-    /// Nothing was done, for this reason.
-    Failed(String),
-}
-
 impl<W: Context> Session<W> {
     /// What a command's operation needs of certification.
     pub(crate) fn class_of(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
         let spec = self.worker.spec();
-        spec.protocol.class_of(&spec.spaces, op.key, command, &op.op)
+        spec.protocol.class_of(&spec.spaces, &op.key, command, &op.op)
     }
 
     /// Whether a command is a strong transaction where it stands alone.
@@ -61,9 +52,9 @@ impl<W: Context> Session<W> {
     pub(crate) fn may_run(&self, plan: &Plan<'_>, strong: bool) -> Result<(), String> {
         let checks = self.worker.spec().protocol == Baseline::UniStore;
         for op in &plan.ops {
-            let space = self.worker.spec().spaces.space_of(op.key);
+            let space = self.worker.spec().spaces.space_of(&op.key);
             let class = self.class_of(plan.command, op);
-            let key = String::from_utf8_lossy(op.key);
+            let key = String::from_utf8_lossy(&op.key);
             let name = &space.name;
             // Whatever the protocol: certification knows nothing of eventual writes.
             if strong && space.level == Level::Eventual && op.op.is_update() {
@@ -101,10 +92,10 @@ impl<W: Context> Session<W> {
         plan: &Plan<'_>,
         op: &KeyOp<'_>,
     ) -> Result<Result<Outcome, OpError>, String> {
-        self.worker.reach(op.key).map_err(|error| error.to_string())?;
+        self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let command = Command::ExecuteStrong {
             past: self.pasts.causal,
-            key: op.key.into(),
+            key: (&*op.key).into(),
             op: op.op.clone(),
             kind: self.class_of(plan.command, op).as_kind(),
         };
@@ -128,12 +119,12 @@ impl<W: Context> Session<W> {
         keys: impl Iterator<Item = &'a [u8]> + Clone,
     ) -> Result<(), String> {
         self.is_beside_primary(keys.clone())?;
-        if self.queue.is_some() {
+        if self.mode.queue().is_some() {
             return Err("ERR WATCH inside MULTI is not allowed".to_owned());
         }
         // What a protocol for comparisons certifies nothing of may be watched: there, nothing is promised.
-        if self.tx.is_some()
-            && !self.tx_is_strong
+        let transaction = self.mode.transaction();
+        if transaction.is_some_and(|transaction| !transaction.strong)
             && self.worker.spec().protocol == Baseline::UniStore
         {
             return Err(
@@ -148,17 +139,18 @@ impl<W: Context> Session<W> {
                 let key = String::from_utf8_lossy(key);
                 return Err(format!("ERR '{key}' is in an eventual space: nothing orders changes"));
             }
-            if let Some(tx) = self.tx {
-                if let Err(failure) = self.look(tx, key).await {
-                    self.leave_transaction();
-                    return Err(self.told_failure(&failure));
+            if let Some(Transaction { id, .. }) = transaction {
+                if let Err(failure) = self.look(id, key).await {
+                    let error = self.told_failure(&failure);
+                    self.give_up(error.clone());
+                    return Err(error);
                 }
                 continue;
             }
             if self.watched.iter().any(|watched| watched.key.as_bytes() == key) {
                 continue;
             }
-            let op = KeyOp { key, op: Op::Digest };
+            let op = KeyOp::new(key, Op::Digest);
             let digest = self.execute_causal(&op, Level::Causal).await?;
             self.watched.push(Watched { key: key.into(), digest });
         }
@@ -167,7 +159,7 @@ impl<W: Context> Session<W> {
 
     /// What a key holds in the open transaction, which conflicts with changes from now on.
     async fn look(&mut self, tx: TxId, key: &[u8]) -> Result<Result<Outcome, OpError>, Failure> {
-        let op = KeyOp { key, op: Op::Digest };
+        let op = KeyOp::new(key, Op::Digest);
         let kind = self.class_of(CommandId::Watch, &op).as_kind();
         self.operate(tx, &op, kind).await
     }
@@ -179,8 +171,9 @@ impl<W: Context> Session<W> {
     pub(crate) async fn begin_strong(&mut self) -> Result<(), String> {
         let watched = std::mem::take(&mut self.watched);
         match self.begin_watching(&watched).await {
-            Ok(_) => {
-                self.began_as = self.identity.user();
+            Ok(transaction) => {
+                self.mode.finish();
+                self.mode.open(transaction, self.identity.user());
                 Ok(())
             }
             Err(NotBegun::Changed(key)) => {
@@ -199,7 +192,7 @@ impl<W: Context> Session<W> {
     /// # Errors
     /// The error reply.
     pub(crate) async fn name_transaction(&mut self) -> Result<TransactionId, String> {
-        let Some(tx) = self.tx.filter(|_| self.tx_is_strong) else {
+        let Some(Transaction { id: tx, strong: true }) = self.mode.transaction() else {
             return Err("ERR SOLERA.TXID names the open strong transaction, and there is none: \
                         SOLERA.BEGIN STRONG first"
                 .to_owned());
@@ -211,80 +204,36 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Begins a strong transaction that depends on what was watched.
+    /// Begins a strong transaction that depends on what was watched. The session is executing it from then on.
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn begin_watching(&mut self, watched: &[Watched]) -> Result<TxId, NotBegun> {
+    pub(super) async fn begin_watching(
+        &mut self,
+        watched: &[Watched],
+    ) -> Result<Transaction, NotBegun> {
         // Where the keys are, so that the snapshot has what others of this site have written to them.
         for Watched { key, digest } in watched {
-            let op = KeyOp { key: key.as_bytes(), op: Op::Digest };
+            let op = KeyOp::new(key.as_bytes(), Op::Digest);
             match self.execute_causal(&op, Level::Causal).await {
                 Ok(now) if now == *digest => {}
                 Ok(_) => return Err(NotBegun::Changed(key.clone())),
                 Err(error) => return Err(NotBegun::Failed(error)),
             }
         }
-        let begin = Command::Begin { past: self.pasts.causal, strong: true };
-        let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
-            return Err(NotBegun::Failed(self.unanswered()));
-        };
-        // If the connection ends meanwhile, the transaction ends with it.
-        (self.tx, self.tx_is_strong, self.tx_writes) = (Some(tx), true, false);
+        let transaction = self.begin_transaction(true).await.map_err(NotBegun::Failed)?;
+        self.mode.execute(transaction);
         for Watched { key, digest } in watched {
-            let reason = match self.look(tx, key.as_bytes()).await {
+            let reason = match self.look(transaction.id, key.as_bytes()).await {
                 Ok(now) if now == *digest => continue,
                 Ok(_) => NotBegun::Changed(key.clone()),
                 Err(failure) => NotBegun::Failed(self.told_failure(&failure)),
             };
-            self.leave_transaction();
+            self.mode.finish();
+            self.worker.tell(Command::Abort { tx: transaction.id });
             return Err(reason);
         }
-        Ok(tx)
-    }
-
-    /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long as
-    /// nothing is watched: then the commands do not depend on what the client has read.
-    pub(crate) async fn exec_strong(&mut self, queue: &Queue) {
-        let watched = std::mem::take(&mut self.watched);
-        if !watched.is_empty() {
-            // Strong reads between WATCH and EXEC would wait for what is kept free for EXEC.
-            self.conflict = None;
-        }
-        let began = Instant::now();
-        loop {
-            match self.exec_strong_once(queue, &watched).await {
-                Executed::Done => return,
-                Executed::Failed(error) => return self.fail(error),
-                Executed::Conflict if !watched.is_empty() || began.elapsed() >= PATIENCE => {
-                    return self.out.null_array();
-                }
-                Executed::Conflict => self.pause_after_conflict().await,
-            }
-        }
-    }
-
-    async fn exec_strong_once(&mut self, queue: &Queue, watched: &[Watched]) -> Executed {
-        let tx = match self.begin_watching(watched).await {
-            Ok(tx) => tx,
-            Err(NotBegun::Changed(_)) => return Executed::Conflict,
-            Err(NotBegun::Failed(error)) => return Executed::Failed(error),
-        };
-        let before = std::mem::take(&mut self.out.bytes);
-        self.run_queued(queue).await;
-        self.tx = None;
-        let replies = std::mem::replace(&mut self.out.bytes, before);
-        if let Some(error) = self.exec_failed.take() {
-            return Executed::Failed(error);
-        }
-        match self.try_commit(tx, queue.writes).await {
-            Ok(()) => {
-                self.out.bytes.extend_from_slice(&replies);
-                Executed::Done
-            }
-            Err(NotCommitted::Failed(CommandError::Aborted { .. })) => Executed::Conflict,
-            Err(error) => Executed::Failed(self.told_commit(error)),
-        }
+        Ok(transaction)
     }
 
     /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction, again
@@ -298,15 +247,12 @@ impl<W: Context> Session<W> {
     ) -> Result<Results, String> {
         let began = Instant::now();
         loop {
-            let begin = Command::Begin { past: self.pasts.causal, strong: true };
-            let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
-                return Err(self.unanswered());
-            };
-            (self.tx, self.tx_is_strong) = (Some(tx), true);
-            let results = self.operate_all(tx, plan).await;
-            self.tx = None;
-            let results = results?;
-            match self.try_commit(tx, plan.ops.iter().any(|op| op.op.is_update())).await {
+            let transaction = self.begin_transaction(true).await?;
+            self.mode.execute(transaction);
+            let results = self.operate_all(transaction, plan).await;
+            self.mode.finish();
+            let results = results.map_err(|dropped| dropped.error)?;
+            match self.try_commit(transaction, plan.ops.iter().any(|op| op.op.is_update())).await {
                 Ok(()) => return Ok(results),
                 Err(NotCommitted::Failed(CommandError::Aborted { .. }))
                     if began.elapsed() < PATIENCE =>
@@ -331,18 +277,11 @@ impl<W: Context> Session<W> {
     }
 
     /// Between two attempts of the server.
-    async fn pause_after_conflict(&mut self) {
+    pub(super) async fn pause_after_conflict(&mut self) {
         match &self.conflict {
             Some(Conflict { lacks: Some(_), .. }) => self.wait_for_conflict().await,
             _ => tokio::time::sleep(RETRY_PAUSE).await,
         }
-    }
-
-    fn leave_transaction(&mut self) {
-        if let Some(tx) = self.tx.take() {
-            self.worker.tell(Command::Abort { tx });
-        }
-        self.tx_is_strong = false;
     }
 
     /// Why an operation could not be done, as clients are told.

@@ -2,46 +2,14 @@
 
 use std::sync::Arc;
 
+use solera_commands::CommandId;
 use solera_config::{Baseline, User};
-use solera_unistore::{Claim, Command, CommandError, Response, TxId};
+use solera_unistore::{Claim, Command, CommandError, Response};
 
 use super::Session;
 use super::conflict::Conflict;
+use super::mode::{Ended, Open, Transaction};
 use crate::context::Context;
-
-/// Why a transaction that its client has not ended has no effect: the error that the client was told.
-#[derive(Debug)]
-pub(crate) struct GivenUp(pub(crate) String);
-
-impl GivenUp {
-    /// Whether it ended by itself, and no command was at fault.
-    fn is_expired(&self) -> bool {
-        self.0.starts_with("NOTX ")
-    }
-
-    /// The answer to its commit.
-    pub(crate) fn at_commit(self) -> String {
-        match self.is_expired() {
-            true => self.0,
-            // The words of Redis, where EXEC follows a command that was refused.
-            false => format!(
-                "EXECABORT Transaction discarded because of previous errors, first: {}",
-                self.0
-            ),
-        }
-    }
-
-    /// The answer to a command that belongs to it.
-    pub(crate) fn before_the_end(&self) -> &'static str {
-        match self.is_expired() {
-            true => "NOTX the transaction was given up; SOLERA.ABORT it, then start again",
-            false => {
-                "EXECABORT the transaction was given up, because a command in it failed; SOLERA.ABORT it, \
-                 then start again"
-            }
-        }
-    }
-}
 
 /// Why a transaction was not committed.
 #[derive(Debug)]
@@ -78,12 +46,8 @@ impl<W: Context> Session<W> {
             self.wait_for_conflict().await;
             return self.begin_strong().await;
         }
-        let begin = Command::Begin { past: self.pasts.causal, strong: false };
-        let Some(Response::Begun(tx)) = self.worker.call(begin).await else {
-            return Err(self.unanswered());
-        };
-        (self.tx, self.tx_is_strong, self.tx_writes) = (Some(tx), false, false);
-        self.began_as = self.identity.user();
+        let transaction = self.begin_transaction(false).await?;
+        self.mode.open(transaction, self.identity.user());
         Ok(())
     }
 
@@ -92,17 +56,16 @@ impl<W: Context> Session<W> {
     /// # Errors
     /// The error reply.
     pub(crate) async fn commit_open(&mut self) -> Result<(), String> {
-        let Some(tx) = self.tx.take() else {
-            return Err(match self.given_up.take() {
-                Some(given_up) => given_up.at_commit(),
-                None => "ERR SOLERA.COMMIT without SOLERA.BEGIN".to_owned(),
-            });
+        let Open { transaction, writes, began_as, .. } = match self.mode.end() {
+            Ended::Open(open) => open,
+            Ended::GivenUp(given_up) => return Err(given_up.at_commit()),
+            Ended::Nothing => return Err("ERR SOLERA.COMMIT without SOLERA.BEGIN".to_owned()),
         };
-        if let Err(reason) = self.may_commit() {
-            self.worker.tell(Command::Abort { tx });
+        if let Err(reason) = self.may_commit(began_as) {
+            self.worker.tell(Command::Abort { tx: transaction.id });
             return Err(format!("NOPERM {reason}; nothing of the transaction was done"));
         }
-        self.commit(tx, self.tx_writes).await
+        self.commit(transaction, writes).await
     }
 
     /// SOLERA.ABORT.
@@ -110,15 +73,13 @@ impl<W: Context> Session<W> {
     /// # Errors
     /// The error reply: there is nothing to abort.
     pub(crate) fn abort_open(&mut self) -> Result<(), String> {
-        if self.given_up.take().is_some() {
-            return Ok(());
-        }
-        match self.tx.take() {
-            Some(tx) => {
-                self.worker.tell(Command::Abort { tx });
+        match self.mode.end() {
+            Ended::Open(Open { transaction, .. }) => {
+                self.worker.tell(Command::Abort { tx: transaction.id });
                 Ok(())
             }
-            None => Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
+            Ended::GivenUp(_) => Ok(()),
+            Ended::Nothing => Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
         }
     }
 
@@ -127,39 +88,47 @@ impl<W: Context> Session<W> {
     /// # Errors
     /// The error reply: what it has read is not certified, or there is nothing to certify.
     pub(crate) async fn certify_open(&mut self) -> Result<(), String> {
-        let Some(tx) = self.tx.take() else {
-            return Err(match self.given_up.take() {
-                Some(given_up) => given_up.at_commit(),
-                None => "ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned(),
-            });
+        let transaction = match self.mode.end() {
+            Ended::Open(open) => open.transaction,
+            Ended::GivenUp(given_up) => return Err(given_up.at_commit()),
+            Ended::Nothing => return Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
         };
+        let tx = transaction.id;
         // A protocol for comparisons may certify no transaction at all: its commits are certain without.
-        if !self.tx_is_strong && self.worker.spec().protocol == Baseline::UniStore {
+        if !transaction.strong && self.worker.spec().protocol == Baseline::UniStore {
             self.worker.tell(Command::Abort { tx });
             return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it is \
                         over, and nothing of it was done"
                 .to_owned());
         }
-        let claim = self.claim();
-        let certified = self.end(Command::Certify { tx, claim }).await;
+        let claim = self.claim(transaction);
+        let certified = self.end(transaction, Command::Certify { tx, claim }).await;
         certified.map_err(|error| self.told_commit(error))
     }
 
-    /// An error has come up: an open transaction has no effect, and unless the command `ends` it, what the
-    /// client sends until it ends the transaction is refused.
-    pub(crate) fn give_up(&mut self, error: String, ends: bool) {
-        if let Some(tx) = self.tx.take() {
-            self.worker.tell(Command::Abort { tx });
+    /// A command has failed with an error: an open transaction has no effect. SOLERA.COMMIT and SOLERA.ABORT have
+    /// ended it all the same; after any other command it is given up.
+    pub(crate) fn fail_transaction(&mut self, command: Option<CommandId>, error: String) {
+        match command {
+            Some(CommandId::SoleraCommit | CommandId::SoleraAbort) => {
+                if let Ended::Open(Open { transaction, .. }) = self.mode.end() {
+                    self.worker.tell(Command::Abort { tx: transaction.id });
+                }
+            }
+            _ => self.give_up(error),
         }
-        self.given_up = (!ends).then_some(GivenUp(error));
     }
 
     /// Commits a transaction that may have `writes`.
     ///
     /// # Errors
     /// The error reply.
-    pub(crate) async fn commit(&mut self, tx: TxId, writes: bool) -> Result<(), String> {
-        self.try_commit(tx, writes).await.map_err(|error| self.told_commit(error))
+    pub(crate) async fn commit(
+        &mut self,
+        transaction: Transaction,
+        writes: bool,
+    ) -> Result<(), String> {
+        self.try_commit(transaction, writes).await.map_err(|error| self.told_commit(error))
     }
 
     /// Why a transaction was not committed, as clients are told.
@@ -175,28 +144,37 @@ impl<W: Context> Session<W> {
     ///
     /// # Errors
     /// Why it was not, as far as that is known.
-    pub(crate) async fn try_commit(&mut self, tx: TxId, writes: bool) -> Result<(), NotCommitted> {
+    pub(crate) async fn try_commit(
+        &mut self,
+        transaction: Transaction,
+        writes: bool,
+    ) -> Result<(), NotCommitted> {
+        let tx = transaction.id;
         // What came before the commit may have taken its time.
         if writes && let Some(reason) = self.worker.takes_no_writes() {
             self.worker.tell(Command::Abort { tx });
             return Err(NotCommitted::Refused(reason));
         }
-        let claim = self.claim();
-        self.end(Command::Commit { tx, claim }).await
+        let claim = self.claim(transaction);
+        self.end(transaction, Command::Commit { tx, claim }).await
     }
 
-    /// What the open transaction shows of an attempt before it that was aborted.
-    fn claim(&self) -> Option<Claim> {
-        let conflict = self.conflict.as_ref().filter(|_| self.tx_is_strong);
+    /// What a transaction shows of an attempt before it that was aborted.
+    fn claim(&self, transaction: Transaction) -> Option<Claim> {
+        let conflict = self.conflict.as_ref().filter(|_| transaction.strong);
         conflict.and_then(Conflict::claim)
     }
 
     /// Ends a transaction by a command that is answered as commits are.
-    async fn end(&mut self, command: Command) -> Result<(), NotCommitted> {
+    async fn end(
+        &mut self,
+        transaction: Transaction,
+        command: Command,
+    ) -> Result<(), NotCommitted> {
         match self.worker.call(command).await {
             Some(Response::Committed { pasts }) => {
                 self.pasts.join(&pasts);
-                if self.tx_is_strong {
+                if transaction.strong {
                     self.conflict = None;
                 }
                 Ok(())
@@ -211,10 +189,13 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Whether what the open transaction has buffered is still allowed: each command was when it came,
-    /// to who the client was then.
-    pub(crate) fn may_commit(&mut self) -> Result<(), String> {
-        let (then, now) = (self.began_as.take(), self.identity.user());
+    /// Checks that what a transaction has buffered is still allowed: each command was when it came, to the user
+    /// who the client was then.
+    ///
+    /// # Errors
+    /// What has changed since.
+    fn may_commit(&self, then: Option<Arc<User>>) -> Result<(), String> {
+        let now = self.identity.user();
         if then == now {
             return Ok(());
         }

@@ -1,0 +1,23 @@
+//! MULTI: has commands queued until EXEC.
+
+use solera_config::ClusterSpec;
+use solera_resp::Arguments;
+
+use super::request::Request;
+use crate::context::Context;
+use crate::session::Session;
+
+/// MULTI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Multi;
+
+impl Request for Multi {
+    fn parse(_: &Arguments<'_>, _: &ClusterSpec) -> Result<Multi, String> {
+        Ok(Multi)
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        let begun = session.mode.begin_queue();
+        session.answer_ok(begun);
+    }
+}

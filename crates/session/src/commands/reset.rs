@@ -1,0 +1,23 @@
+//! RESET: the session as if the client had connected anew.
+
+use solera_config::ClusterSpec;
+use solera_resp::Arguments;
+
+use super::request::Request;
+use crate::context::Context;
+use crate::session::Session;
+
+/// RESET.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reset;
+
+impl Request for Reset {
+    fn parse(_: &Arguments<'_>, _: &ClusterSpec) -> Result<Reset, String> {
+        Ok(Reset)
+    }
+
+    async fn reply<W: Context>(self, session: &mut Session<W>) {
+        session.reset();
+        session.out.simple("RESET");
+    }
+}

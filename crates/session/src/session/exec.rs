@@ -1,0 +1,190 @@
+//! MULTI and EXEC: commands are queued, and then run in one transaction.
+
+use std::time::Instant;
+
+use solera_commands::{Command as Described, CommandId, Unit};
+use solera_resp::Arguments;
+use solera_unistore::CommandError;
+
+use super::Session;
+use super::conflict::PATIENCE;
+use super::operations::{Dropped, Stopped};
+use super::queue::{QUEUE_BYTES, Queue, Queued, Work};
+use super::strong::{NotBegun, Watched};
+use super::transaction::NotCommitted;
+use crate::context::Context;
+use crate::plan::Plan;
+
+/// What EXEC has come to.
+enum Executed {
+    Done,
+    /// Another transaction was in the way, or a watched key has changed.
+    Conflict,
+    /// Nothing was done, for this reason.
+    Failed(String),
+}
+
+impl<W: Context> Session<W> {
+    /// Queues a command for EXEC; without `work`, it is one that EXEC does not run. Appends the reply.
+    pub(crate) fn enqueue(
+        &mut self,
+        command: &'static Described,
+        arguments: &Arguments<'_>,
+        work: Option<Work<W>>,
+    ) {
+        if command.id == CommandId::Watch {
+            return self.fail("ERR WATCH inside MULTI is not allowed");
+        }
+        let Some(work) = work else {
+            let name = command.name;
+            return self.spoil(&format!("ERR Command not allowed inside a transaction: '{name}'"));
+        };
+        let plan = work.plan();
+        if let Err(error) = self.is_beside_primary(plan.into_iter().flat_map(Plan::keys)) {
+            return self.spoil(&error);
+        }
+        let strong = plan.is_some_and(|plan| self.is_strong(plan));
+        let other_keys = match work {
+            Work::Keys(_) => Vec::new(),
+            Work::Other(_) | Work::Wrong(_) => {
+                command.keys(arguments.from(0)).map(<[u8]>::to_vec).collect()
+            }
+        };
+        let queued = Queued { command, other_keys, work };
+        if let Some(queue) = self.mode.queue_mut()
+            && queue.push(queued, arguments)
+        {
+            queue.strong |= strong;
+            self.out.simple("QUEUED");
+        } else {
+            self.spoil(&format!(
+                "ERR the commands since MULTI take more than {} MiB together; nothing will be done",
+                QUEUE_BYTES >> 20
+            ));
+        }
+    }
+
+    /// EXEC: all queued commands in one transaction, which is certified if a key is watched or a command
+    /// needs agreement, and causal else.
+    pub(crate) async fn exec(&mut self) {
+        let Some(queue) = self.mode.end_queue() else {
+            self.fail("ERR EXEC without MULTI");
+            return;
+        };
+        if queue.broken {
+            self.watched.clear();
+            self.fail("EXECABORT Transaction discarded because of previous errors.");
+            return;
+        }
+        if self.worker.spec().protocol.certifies(queue.strong || !self.watched.is_empty()) {
+            return self.exec_strong(&queue).await;
+        }
+        let transaction = match self.begin_transaction(false).await {
+            Ok(transaction) => transaction,
+            Err(error) => return self.fail(error),
+        };
+        self.mode.execute(transaction);
+        let replies = match self.run_queued(&queue).await {
+            Ok(replies) => replies,
+            Err(error) => return self.fail(error),
+        };
+        match self.commit(transaction, queue.writes).await {
+            Ok(()) => self.out.bytes.extend_from_slice(&replies),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long as
+    /// nothing is watched: then the commands do not depend on what the client has read.
+    async fn exec_strong(&mut self, queue: &Queue<W>) {
+        let watched = std::mem::take(&mut self.watched);
+        if !watched.is_empty() {
+            // Strong reads between WATCH and EXEC would wait for what is kept free for EXEC.
+            self.conflict = None;
+        }
+        let began = Instant::now();
+        loop {
+            match self.exec_strong_once(queue, &watched).await {
+                Executed::Done => return,
+                Executed::Failed(error) => return self.fail(error),
+                Executed::Conflict if !watched.is_empty() || began.elapsed() >= PATIENCE => {
+                    return self.out.null_array();
+                }
+                Executed::Conflict => self.pause_after_conflict().await,
+            }
+        }
+    }
+
+    async fn exec_strong_once(&mut self, queue: &Queue<W>, watched: &[Watched]) -> Executed {
+        let transaction = match self.begin_watching(watched).await {
+            Ok(transaction) => transaction,
+            Err(NotBegun::Changed(_)) => return Executed::Conflict,
+            Err(NotBegun::Failed(error)) => return Executed::Failed(error),
+        };
+        let replies = match self.run_queued(queue).await {
+            Ok(replies) => replies,
+            Err(error) => return Executed::Failed(error),
+        };
+        match self.try_commit(transaction, queue.writes).await {
+            Ok(()) => {
+                self.out.bytes.extend_from_slice(&replies);
+                Executed::Done
+            }
+            Err(NotCommitted::Failed(CommandError::Aborted { .. })) => Executed::Conflict,
+            Err(error) => Executed::Failed(self.told_commit(error)),
+        }
+    }
+
+    /// Runs the queued commands in the transaction that the session is executing, and finishes that. Returns their
+    /// replies.
+    ///
+    /// # Errors
+    /// Why the transaction was aborted. If the worker has not said why, there is none: the commit's answer tells.
+    async fn run_queued(&mut self, queue: &Queue<W>) -> Result<Vec<u8>, String> {
+        let before = std::mem::take(&mut self.out.bytes);
+        self.out.array(queue.commands.len());
+        let mut aborted = None;
+        for queued in &queue.commands {
+            aborted = self.run_one(queued).await;
+            // Nothing of an aborted transaction may run outside of it.
+            if aborted.is_some() {
+                break;
+            }
+        }
+        self.mode.finish();
+        let replies = std::mem::replace(&mut self.out.bytes, before);
+        match aborted {
+            Some(Dropped { error, is_answered: true }) => Err(error),
+            Some(Dropped { is_answered: false, .. }) | None => Ok(replies),
+        }
+    }
+
+    /// Runs one queued command and appends its reply. Returns why that has aborted the transaction, if it has.
+    async fn run_one(&mut self, queued: &Queued<W>) -> Option<Dropped> {
+        // Users may have changed since it was queued.
+        if let Err(refused) = self.may_use(Unit::of(queued.command, None), queued.keys()) {
+            self.fail(refused.in_exec());
+            return None;
+        }
+        let plan = match &queued.work {
+            Work::Keys(plan) => plan,
+            Work::Other(command) => {
+                command.run(self).await;
+                return None;
+            }
+            Work::Wrong(error) => {
+                self.fail(error);
+                return None;
+            }
+        };
+        match self.run_plan(plan).await {
+            Ok(results) => self.answer(plan, &results),
+            Err(Stopped::Alone(error)) => self.fail(error),
+            Err(Stopped::Aborted(dropped)) => {
+                self.fail(&dropped.error);
+                return Some(dropped);
+            }
+        }
+        None
+    }
+}

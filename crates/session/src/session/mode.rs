@@ -1,0 +1,330 @@
+//! What the commands of a session belong to: none, a queue, or a transaction.
+
+use std::sync::Arc;
+
+use solera_commands::CommandId;
+use solera_config::User;
+use solera_unistore::TxId;
+
+use super::queue::Queue;
+
+/// What the session's next command belongs to.
+///
+/// MULTI leads from `Idle` to `Queueing`, and EXEC or DISCARD back; SOLERA.BEGIN leads to `Open`, and SOLERA.COMMIT or
+/// SOLERA.ABORT back. An error in `Open` leads to `GivenUp`. Commands that begin a transaction of their own are
+/// `Executing` while they run. RESET leads to `Idle` from anywhere.
+#[derive(Default)]
+pub(crate) enum Mode<W> {
+    /// Each command stands alone.
+    #[default]
+    Idle,
+    /// MULTI has come, and commands are queued until EXEC or DISCARD.
+    Queueing(Queue<W>),
+    /// The current command runs in a transaction that it has begun itself: EXEC, a command on several keys, or
+    /// SOLERA.BEGIN STRONG while it looks at the watched keys. If the connection ends meanwhile, the transaction is
+    /// aborted with it.
+    Executing(Transaction),
+    /// SOLERA.BEGIN has opened a transaction.
+    Open(Open),
+    /// The transaction that SOLERA.BEGIN opened has no effect, and the client has not ended it yet.
+    GivenUp(GivenUp),
+}
+
+/// A transaction of UniStore that this session has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transaction {
+    pub(crate) id: TxId,
+    /// Whether it will be certified.
+    pub(crate) strong: bool,
+}
+
+/// An interactive transaction.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) transaction: Transaction,
+    /// Whether a command in it may write.
+    pub(crate) writes: bool,
+    /// The user who sent SOLERA.BEGIN, with the rules that held then.
+    pub(crate) began_as: Option<Arc<User>>,
+    /// The process of each worker of the site when the snapshot was first scanned; `None` for a worker of which
+    /// nothing was heard, and empty before the first scan.
+    pub(crate) scanned: Vec<Option<u64>>,
+}
+
+/// The first error in an interactive transaction. Until the client ends the transaction, its commands must not run
+/// outside of it.
+#[derive(Debug)]
+pub(crate) struct GivenUp(String);
+
+/// What SOLERA.COMMIT or SOLERA.ABORT has ended.
+pub(crate) enum Ended {
+    Open(Open),
+    GivenUp(GivenUp),
+    /// Nothing: no interactive transaction has begun.
+    Nothing,
+}
+
+impl<W> Mode<W> {
+    /// Whether the session is between MULTI and EXEC, or between the begin and the end of a transaction.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        !matches!(self, Mode::Idle)
+    }
+
+    /// The queue, between MULTI and EXEC.
+    pub(crate) fn queue(&self) -> Option<&Queue<W>> {
+        match self {
+            Mode::Queueing(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// The queue, between MULTI and EXEC.
+    pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue<W>> {
+        match self {
+            Mode::Queueing(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// The transaction that commands run in.
+    pub(crate) fn transaction(&self) -> Option<Transaction> {
+        match self {
+            Mode::Executing(transaction) | Mode::Open(Open { transaction, .. }) => {
+                Some(*transaction)
+            }
+            Mode::Idle | Mode::Queueing(_) | Mode::GivenUp(_) => None,
+        }
+    }
+
+    /// The interactive transaction.
+    pub(crate) fn open_mut(&mut self) -> Option<&mut Open> {
+        match self {
+            Mode::Open(open) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// Checks that a command may run although the transaction before it was given up.
+    ///
+    /// # Errors
+    /// The error reply: the client must end the transaction first.
+    pub(crate) fn admits(&self, command: CommandId) -> Result<(), String> {
+        match self {
+            Mode::GivenUp(given_up) if !ends_given_up(command) => {
+                Err(given_up.before_the_end().to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// MULTI: begins to queue.
+    ///
+    /// # Errors
+    /// The error reply: the session already queues, or is in a transaction.
+    pub(crate) fn begin_queue(&mut self) -> Result<(), String> {
+        match self {
+            Mode::Idle => {
+                *self = Mode::Queueing(Queue::default());
+                Ok(())
+            }
+            Mode::Queueing(_) => Err("ERR MULTI calls can not be nested".to_owned()),
+            Mode::Executing(_) | Mode::Open(_) => {
+                Err("ERR MULTI is not allowed between SOLERA.BEGIN and SOLERA.COMMIT".to_owned())
+            }
+            Mode::GivenUp(given_up) => Err(given_up.before_the_end().to_owned()),
+        }
+    }
+
+    /// EXEC and DISCARD: ends queueing and returns the queue. `None` without MULTI, and then nothing changes.
+    pub(crate) fn end_queue(&mut self) -> Option<Queue<W>> {
+        match std::mem::take(self) {
+            Mode::Queueing(queue) => Some(queue),
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// The current command runs in a transaction of its own from now on, and until [`Mode::finish`].
+    ///
+    /// # Panics
+    /// If it does not stand alone.
+    pub(crate) fn execute(&mut self, transaction: Transaction) {
+        assert!(matches!(self, Mode::Idle), "a transaction of a command is within no other");
+        *self = Mode::Executing(transaction);
+    }
+
+    /// The current command's own transaction is over, or its commit comes next.
+    ///
+    /// # Panics
+    /// If it runs in no transaction of its own.
+    pub(crate) fn finish(&mut self) {
+        assert!(matches!(self, Mode::Executing(_)), "only what executes can finish");
+        *self = Mode::Idle;
+    }
+
+    /// SOLERA.BEGIN has succeeded: a transaction is open for the commands to come.
+    ///
+    /// # Panics
+    /// If the session is in a transaction.
+    pub(crate) fn open(&mut self, transaction: Transaction, began_as: Option<Arc<User>>) {
+        assert!(matches!(self, Mode::Idle), "a transaction is opened within no other");
+        let scanned = Vec::new();
+        *self = Mode::Open(Open { transaction, writes: false, began_as, scanned });
+    }
+
+    /// Gives the open transaction up for an error, and returns it for its worker to abort; the session refuses its
+    /// commands until the client ends it. Changes nothing if no transaction is open.
+    pub(crate) fn give_up(&mut self, error: String) -> Option<TxId> {
+        match self {
+            Mode::Open(open) => {
+                let id = open.transaction.id;
+                *self = Mode::GivenUp(GivenUp(error));
+                Some(id)
+            }
+            _ => None,
+        }
+    }
+
+    /// SOLERA.COMMIT and SOLERA.ABORT: ends the interactive transaction, also one that was given up. Nothing else
+    /// changes.
+    pub(crate) fn end(&mut self) -> Ended {
+        match std::mem::take(self) {
+            Mode::Open(open) => Ended::Open(open),
+            Mode::GivenUp(given_up) => Ended::GivenUp(given_up),
+            other => {
+                *self = other;
+                Ended::Nothing
+            }
+        }
+    }
+
+    /// RESET, or the client is gone: leaves everything. Returns the transaction that its worker is to abort.
+    pub(crate) fn reset(&mut self) -> Option<TxId> {
+        let transaction = self.transaction();
+        *self = Mode::Idle;
+        transaction.map(|transaction| transaction.id)
+    }
+}
+
+impl GivenUp {
+    /// Whether the transaction expired, and no command was at fault.
+    fn is_expired(&self) -> bool {
+        self.0.starts_with("NOTX ")
+    }
+
+    /// The answer to its commit.
+    pub(crate) fn at_commit(self) -> String {
+        match self.is_expired() {
+            true => self.0,
+            // The words of Redis, where EXEC follows a command that was refused.
+            false => format!(
+                "EXECABORT Transaction discarded because of previous errors, first: {}",
+                self.0
+            ),
+        }
+    }
+
+    /// The answer to a command that belongs to it.
+    fn before_the_end(&self) -> &'static str {
+        match self.is_expired() {
+            true => "NOTX the transaction was given up; SOLERA.ABORT it, then start again",
+            false => {
+                "EXECABORT the transaction was given up, because a command in it failed; SOLERA.ABORT it, \
+                 then start again"
+            }
+        }
+    }
+}
+
+/// Whether a command ends a transaction that was given up, or the whole session.
+fn ends_given_up(command: CommandId) -> bool {
+    matches!(
+        command,
+        CommandId::SoleraCommit | CommandId::SoleraAbort | CommandId::Quit | CommandId::Reset
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRANSACTION: Transaction =
+        Transaction { id: TxId { coordinator: 1, sequence: 7 }, strong: true };
+
+    const IDLE: Mode<()> = Mode::Idle;
+
+    fn open() -> Mode<()> {
+        let mut mode = IDLE;
+        mode.open(TRANSACTION, None);
+        mode
+    }
+
+    #[test]
+    fn multi_and_exec_lead_to_a_queue_and_back() {
+        let mut mode = IDLE;
+        assert!(mode.end_queue().is_none(), "EXEC without MULTI");
+        assert_eq!(mode.begin_queue(), Ok(()));
+        assert!(mode.queue().is_some() && mode.is_in_transaction());
+        assert!(mode.begin_queue().unwrap_err().contains("nested"));
+        // A refused SOLERA.COMMIT leaves the queue.
+        assert!(matches!(mode.end(), Ended::Nothing) && mode.queue().is_some());
+        assert!(mode.end_queue().is_some() && !mode.is_in_transaction());
+    }
+
+    #[test]
+    fn an_open_transaction_is_ended_once() {
+        let mut mode = open();
+        assert_eq!(mode.transaction(), Some(TRANSACTION));
+        assert!(mode.begin_queue().unwrap_err().contains("SOLERA.BEGIN"));
+        assert!(mode.end_queue().is_none() && mode.open_mut().is_some(), "EXEC changes nothing");
+        assert!(matches!(mode.end(), Ended::Open(open) if open.transaction == TRANSACTION));
+        assert!(matches!(mode.end(), Ended::Nothing) && !mode.is_in_transaction());
+    }
+
+    #[test]
+    fn what_was_given_up_refuses_commands_until_it_is_ended() {
+        let mut mode = open();
+        assert_eq!(mode.give_up("ERR first".to_owned()), Some(TRANSACTION.id));
+        assert_eq!(mode.give_up("ERR second".to_owned()), None);
+        assert!(mode.transaction().is_none() && mode.is_in_transaction());
+        assert!(mode.admits(CommandId::Get).unwrap_err().starts_with("EXECABORT "));
+        for ends in [CommandId::SoleraCommit, CommandId::SoleraAbort, CommandId::Reset] {
+            assert_eq!(mode.admits(ends), Ok(()));
+        }
+        let Ended::GivenUp(given_up) = mode.end() else { panic!("it was given up") };
+        assert!(given_up.at_commit().ends_with("first: ERR first"));
+        assert_eq!(mode.admits(CommandId::Get), Ok(()));
+    }
+
+    #[test]
+    fn what_expired_is_told_by_its_own_error() {
+        let mut mode = open();
+        mode.give_up("NOTX it is over".to_owned());
+        assert!(mode.admits(CommandId::Get).unwrap_err().starts_with("NOTX "));
+        let Ended::GivenUp(given_up) = mode.end() else { panic!("it was given up") };
+        assert_eq!(given_up.at_commit(), "NOTX it is over");
+    }
+
+    #[test]
+    fn reset_leaves_every_mode_and_tells_what_to_abort() {
+        let (mut idle, mut executing) = (IDLE, IDLE);
+        assert_eq!(idle.reset(), None);
+        executing.execute(TRANSACTION);
+        for mut mode in [executing, open()] {
+            assert_eq!(mode.reset(), Some(TRANSACTION.id));
+            assert!(!mode.is_in_transaction());
+        }
+        let mut given_up = open();
+        given_up.give_up("ERR".to_owned());
+        assert_eq!(given_up.reset(), None);
+        assert!(!given_up.is_in_transaction());
+    }
+
+    #[test]
+    #[should_panic(expected = "within no other")]
+    fn a_command_begins_no_transaction_within_another() {
+        open().execute(TRANSACTION);
+    }
+}
