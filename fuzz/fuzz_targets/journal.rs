@@ -1,7 +1,7 @@
 //! Any bytes in a journal's files are a journal or an error, and a repair leaves what opens.
 //!
-//! The first byte of the input chooses: the rest is a whole file, or it is patches to a sound journal,
-//! with or without the headers' checksums mended.
+//! The first byte of the input chooses: the rest is a whole file, or it is patches to a sound
+//! journal, with or without the headers' checksums mended.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -30,7 +30,8 @@ fuzz_target!(|input: &[u8]| {
         // Only who opens it knows whose it should be.
         Err(Error::OtherIdentity { .. }) => {}
         Err(error) => {
-            // Who looks without knowing whose it should be may name another file of two that differ.
+            // Who looks without knowing whose it should be may name another file of two that
+            // differ.
             assert!(!report.problems.is_empty(), "{error:?}, and nothing is reported");
             if repair(&disk, &SimDisk::new(2)).is_ok() {
                 assert_eq!(check(&disk).expect("it can be read").problems, []);

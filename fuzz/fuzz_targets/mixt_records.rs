@@ -1,5 +1,6 @@
-//! What transactions keep in stores or send to workers never panics, whatever it is: records, tickets, marks, turns, witnesses,
-//! shipments and their answers are refused, or read and gone on with.
+//! What transactions keep in stores or send to workers never panics, whatever it is: records,
+//! tickets, marks, turns, witnesses, shipments and their answers are refused, or read and gone on
+//! with.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! A compiled program from a peer never panics, whatever it is: it is refused, or runs until its fuel ends.
+//! A compiled program from a peer never panics, whatever it is: it is refused, or runs until its
+//! fuel ends.
 #![no_main]
 
 use std::sync::Arc;

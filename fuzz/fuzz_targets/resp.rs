@@ -1,4 +1,5 @@
-//! The Redis protocol: no bytes may panic a parser, and how they are cut into pieces may not matter.
+//! The Redis protocol: no bytes may panic a parser, and how they are cut into pieces may not
+//! matter.
 //!
 //! The first byte of the input chooses the length of the pieces.
 #![no_main]

@@ -17,8 +17,8 @@ pub struct Header {
     pub partitions: u16,
     /// Its spaces.
     pub spaces: Vec<SpaceInfo>,
-    /// The snapshot: per site, the time up to which its transactions are in it. A hybrid timestamp, as
-    /// in tokens.
+    /// The snapshot: per site, the time up to which its transactions are in it. A hybrid timestamp,
+    /// as in tokens.
     pub snapshot: Vec<u64>,
     /// When it was begun, by the clock of whoever asked, in milliseconds since 1970.
     pub taken_ms: u64,

@@ -100,14 +100,15 @@ pub struct Restored {
     pub tally: Tally,
     /// Whether all of it was read back and found to be the same.
     pub compared: bool,
-    /// How many keys lie in spaces of the cluster whose keys no snapshot contains, and so were not read back.
+    /// How many keys lie in spaces of the cluster whose keys no snapshot contains, and so were not
+    /// read back.
     pub unread: u64,
     /// Whether the loss of f sites can no longer undo it.
     pub durable: bool,
 }
 
-/// Writes a backup into an empty cluster with the same spaces, reads it back, and waits up to `patience`
-/// until it is durable at other sites. `allow` accepts a cluster that is not so.
+/// Writes a backup into an empty cluster with the same spaces, reads it back, and waits up to
+/// `patience` until it is durable at other sites. `allow` accepts a cluster that is not so.
 ///
 /// Nobody else should use the cluster meanwhile: keys appear one by one. The whole file should have
 /// been read before, so that damage is found while nothing is written.

@@ -35,7 +35,8 @@ impl SpaceInfo {
         self.level == "por"
     }
 
-    /// Whether backups hold its keys. Those of a space that another protocol than UniStore runs are in no snapshot.
+    /// Whether backups hold its keys. Those of a space that another protocol than UniStore runs are
+    /// in no snapshot.
     pub fn is_held(&self) -> bool {
         self.protocol_number == UNISTORE
     }
@@ -60,7 +61,8 @@ impl SpaceInfo {
 pub struct Difference {
     /// The prefix of the keys that it concerns.
     pub prefix: String,
-    /// What differs: `space`, `level`, `protocol`, a command, or two commands with a `+` between them.
+    /// What differs: `space`, `level`, `protocol`, a command, or two commands with a `+` between
+    /// them.
     pub what: String,
     /// What the backup has.
     pub backup: String,
@@ -70,9 +72,9 @@ pub struct Difference {
 
 /// Returns what differs between the spaces of a backup and those of a cluster, ordered by prefix.
 ///
-/// Two spaces are the same if prefix, level, protocol, strong commands and conflicting pairs are; names and orders do
-/// not count. A pair is left out if one of its commands is strong on one side only, which is a
-/// difference itself.
+/// Two spaces are the same if prefix, level, protocol, strong commands and conflicting pairs are;
+/// names and orders do not count. A pair is left out if one of its commands is strong on one side
+/// only, which is a difference itself.
 pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Difference> {
     let prefixes: BTreeSet<&str> =
         backup.iter().chain(cluster).map(|space| space.prefix.as_str()).collect();

@@ -53,8 +53,8 @@ impl From<io::Error> for TakeError {
 /// Writes all that a cluster holds, in one causal snapshot of the site that the client is at.
 /// `taken_ms` is the time, in milliseconds since 1970.
 ///
-/// Everything that the site had acknowledged before is in it, and of other sites what was visible at
-/// this one. Returns the sink; making it durable is left to the caller.
+/// Everything that the site had acknowledged before is in it, and of other sites what was visible
+/// at this one. Returns the sink; making it durable is left to the caller.
 ///
 /// # Errors
 /// The snapshot cannot be read to its end, or not be written. What was written is then no backup.

@@ -1,8 +1,9 @@
 //! The closed loop: each client runs a transaction, waits for its end, thinks, and runs the next.
 //!
-//! Clients are tasks on a few threads. They start one after the other while the load ramps up; what ends
-//! within the window that follows the warm-up is measured. When the window is over, every client ends
-//! the transaction it is in, and leaves a token, so that what it has done can be read elsewhere.
+//! Clients are tasks on a few threads. They start one after the other while the load ramps up; what
+//! ends within the window that follows the warm-up is measured. When the window is over, every
+//! client ends the transaction it is in, and leaves a token, so that what it has done can be read
+//! elsewhere.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Workloads that measure a cluster, and check what it promises: `solera bench` and `solera papers`.
+//! Workloads that measure a cluster, and check what it promises: `solera bench` and
+//! `solera papers`.
 //!
 //! | module | subject |
 //! |---|---|
@@ -61,8 +62,8 @@ pub enum Work {
     Rubis {
         /// How much data there is.
         scale: Scale,
-        /// How many strong transactions in a row meet on the same name or item; nothing for RUBiS' own
-        /// way, in which they rarely meet.
+        /// How many strong transactions in a row meet on the same name or item; nothing for RUBiS'
+        /// own way, in which they rarely meet.
         contended: Option<u64>,
         /// Where the random numbers begin.
         seed: u64,

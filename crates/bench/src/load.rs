@@ -15,7 +15,8 @@ use crate::session::{Session, Strong};
 pub(crate) enum Writing {
     /// Command by command, causally.
     Causal,
-    /// In strong transactions of many commands, because the commands are strong where they are written.
+    /// In strong transactions of many commands, because the commands are strong where they are
+    /// written.
     Strong,
 }
 

@@ -1,7 +1,8 @@
 //! The micro-benchmark of UniStore §8.2 and §8.3: transactions of three items.
 //!
-//! A share of the transactions updates, another one is strong, independently. Each accesses three distinct
-//! items, drawn uniformly; a share of the strong ones takes its first item from one designated partition.
+//! A share of the transactions updates, another one is strong, independently. Each accesses three
+//! distinct items, drawn uniformly; a share of the strong ones takes its first item from one
+//! designated partition.
 //!
 //! | key | holds | space |
 //! |---|---|---|
@@ -9,8 +10,8 @@
 //! | `micro:s:N` | what strong ones do | `por`: a `SET` conflicts with every `SET` |
 //! | `micro:s:{hot}:N` | the same, all in one partition | the same |
 //!
-//! Causal and strong transactions have keys of their own, because in a space a command is strong or it is
-//! not.
+//! Causal and strong transactions have keys of their own, because in a space a command is strong or
+//! it is not.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,14 +1,15 @@
 //! Comparisons in wall-clock time: alternating pairs, and the median of their ratios.
 //!
-//! Other programs on the machine slow both measurements of a pair about equally, and the median ignores the pairs that
-//! they disturbed.
+//! Other programs on the machine slow both measurements of a pair about equally, and the median
+//! ignores the pairs that they disturbed.
 
 /// How many pairs a comparison takes whose result is reported.
 pub(crate) const PAIRS: usize = 10;
 /// How many it takes where it is only tried.
 pub(crate) const FEW_PAIRS: usize = 3;
 
-/// Measures two things, 0 and 1, in so many pairs. The one that is first in a pair is second in the next.
+/// Measures two things, 0 and 1, in so many pairs. The one that is first in a pair is second in the
+/// next.
 ///
 /// # Errors
 /// The first one of `measure`.

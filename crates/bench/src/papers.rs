@@ -47,7 +47,8 @@ pub struct Row {
     pub paper: Option<f64>,
     /// What was measured.
     pub ours: f64,
-    /// The least and the greatest of single rounds, where there were several: how much `ours` may owe to chance.
+    /// The least and the greatest of single rounds, where there were several: how much `ours` may
+    /// owe to chance.
     pub rounds: Option<(f64, f64)>,
     /// Of all of these.
     pub unit: &'static str,

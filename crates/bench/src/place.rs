@@ -23,8 +23,8 @@ enum Reach {
 pub struct Place(Reach);
 
 impl Place {
-    /// A running cluster, by addresses of its sites; a site that has several gets its clients spread over
-    /// them.
+    /// A running cluster, by addresses of its sites; a site that has several gets its clients
+    /// spread over them.
     ///
     /// # Errors
     /// An address does not answer as a site.

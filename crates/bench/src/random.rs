@@ -48,8 +48,8 @@ impl Random {
         found.expect("what is drawn is below the sum")
     }
 
-    /// A time from the negative exponential distribution around a mean, cut off at ten times that: how
-    /// RUBiS' clients think.
+    /// A time from the negative exponential distribution around a mean, cut off at ten times that:
+    /// how RUBiS' clients think.
     pub(crate) fn think(&mut self, mean: Duration) -> Duration {
         // In (0, 1], whose logarithm is finite.
         let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
@@ -63,7 +63,8 @@ impl Random {
     }
 }
 
-/// Numbers from 0 on, of which the n-th comes up in proportion to 1/n: Zipf's distribution of exponent 1.
+/// Numbers from 0 on, of which the n-th comes up in proportion to 1/n: Zipf's distribution of
+/// exponent 1.
 pub(crate) struct Zipf {
     /// The sums of the weights up to each.
     sums: Vec<f64>,

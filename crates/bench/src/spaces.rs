@@ -17,8 +17,9 @@ struct Found {
     conflicts: Vec<Vec<String>>,
 }
 
-/// Requires the spaces of `needed`, in the notation of `solera.toml`, of a running cluster; where strong
-/// transactions are run causally, that keys which would be in them are not in a space that refuses that.
+/// Requires the spaces of `needed`, in the notation of `solera.toml`, of a running cluster; where
+/// strong transactions are run causally, that keys which would be in them are not in a space that
+/// refuses that.
 ///
 /// # Errors
 /// What differs, and the lines that are missing.

@@ -44,8 +44,8 @@ pub struct Kind {
 pub(crate) enum Done {
     /// It did what it was for.
     Well,
-    /// The application's rules forbid it, say because the auction is closed. It is committed all the
-    /// same: that the rules forbid it is an answer, too.
+    /// The application's rules forbid it, say because the auction is closed. It is committed all
+    /// the same: that the rules forbid it is an answer, too.
     Refused,
 }
 

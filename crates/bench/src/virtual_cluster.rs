@@ -1,9 +1,10 @@
 //! A cluster in virtual time whose workers are as busy as real ones would be.
 //!
-//! The machines are those of the server, with the delays between regions and the clients' closed loop around
-//! them. Each worker is a virtual core: it is busy for as long as the steps of its machine, and what a host does beside,
-//! take by a table of counted costs (`cost`). Inputs that come meanwhile wait. So a few real cores show where hundreds of
-//! them saturate, and one seed gives one figure.
+//! The machines are those of the server, with the delays between regions and the clients' closed
+//! loop around them. Each worker is a virtual core: it is busy for as long as the steps of its
+//! machine, and what a host does beside, take by a table of counted costs (`cost`). Inputs that
+//! come meanwhile wait. So a few real cores show where hundreds of them saturate, and one seed
+//! gives one figure.
 //!
 //! | module | subject |
 //! |---|---|

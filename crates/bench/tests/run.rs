@@ -40,8 +40,8 @@ fn contended(sites: usize, seed: u64) -> Work {
     Work::Rubis { scale, contended: Some(4 * sites as u64), seed }
 }
 
-/// Runs until enough has happened, on a new cluster each time: how much does in a second is the machine's
-/// affair. The closure tells whether it is enough.
+/// Runs until enough has happened, on a new cluster each time: how much does in a second is the
+/// machine's affair. The closure tells whether it is enough.
 fn until(mut enough: impl FnMut(u64) -> bool) {
     assert!((0..15).any(&mut enough), "too little has happened");
 }
@@ -66,7 +66,8 @@ fn a_client_alone_breaks_no_invariant_and_runs_every_transaction() {
     });
 }
 
-/// Three sites that hear of each other after tens of milliseconds, and run causally what should be strong.
+/// Three sites that hear of each other after tens of milliseconds, and run causally what should be
+/// strong.
 #[test]
 fn causal_transactions_break_the_invariants_that_strong_ones_are_for() {
     let mut broken = BTreeSet::new();

@@ -1,13 +1,14 @@
-//! What a follower delivers before its leader does: transactions of its own site of which it knows that
-//! they committed, and that nothing can come before.
+//! What a follower delivers before its leader does: transactions of its own site of which it knows
+//! that they committed, and that nothing can come before.
 //!
-//! A leader that proposes a time while nothing else is undecided or left to deliver says so, and which
-//! transaction was the last. If the proposal becomes the strong timestamp, nothing is ever in between:
-//! what this leader proposes later is above it, and so is what a successor proposes, because a quorum
-//! keeps the proposal until the group has delivered it. That holds whoever leads by then, so that ballots
-//! do not matter here. No ceiling is needed for it: that is for saying that *nothing* happened up to some
-//! time, of which no entry is kept. And a leader finishes an entry only within what it has shown as
-//! complete, so that its successors stay above it afterwards, too.
+//! A leader that proposes a time while nothing else is undecided or left to deliver says so, and
+//! which transaction was the last. If the proposal becomes the strong timestamp, nothing is ever in
+//! between: what this leader proposes later is above it, and so is what a successor proposes,
+//! because a quorum keeps the proposal until the group has delivered it. That holds whoever leads
+//! by then, so that ballots do not matter here. No ceiling is needed for it: that is for saying
+//! that *nothing* happened up to some time, of which no entry is kept. And a leader finishes an
+//! entry only within what it has shown as complete, so that its successors stay above it
+//! afterwards, too.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,8 @@ use solera_time::Timestamp;
 
 use crate::ids::TransactionId;
 
-/// Proposals with nothing before them, by their times, that are not delivered here. Nothing but speed
-/// depends on it; it is not kept through restarts.
+/// Proposals with nothing before them, by their times, that are not delivered here. Nothing but
+/// speed depends on it; it is not kept through restarts.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     proposals: BTreeMap<Timestamp, Proposal>,
@@ -37,8 +38,8 @@ impl Ahead {
         self.proposals.entry(ts).or_insert(Proposal { tid, after, committed: false });
     }
 
-    /// A transaction committed with this strong timestamp. A group that had proposed an earlier time may have
-    /// others before it, and still waits for its leader.
+    /// A transaction committed with this strong timestamp. A group that had proposed an earlier
+    /// time may have others before it, and still waits for its leader.
     pub(crate) fn commit(&mut self, tid: TransactionId, ts: Timestamp) {
         if let Some(proposal) = self.proposals.get_mut(&ts).filter(|proposal| proposal.tid == tid) {
             proposal.committed = true;

@@ -20,12 +20,13 @@ pub struct Claim {
     since: Timestamp,
     /// The first attempt, which names all of them.
     first: TransactionId,
-    /// Of what it was about: another transaction of its client is no next attempt, and what is kept free for one
-    /// that does not come is kept from others in vain.
+    /// Of what it was about: another transaction of its client is no next attempt, and what is kept
+    /// free for one that does not come is kept from others in vain.
     footprint: u64,
 }
 
-/// Tells by their keys what transactions are about. Two that differ may have the same, which costs only speed.
+/// Tells by their keys what transactions are about. Two that differ may have the same, which costs
+/// only speed.
 pub(crate) fn footprint<'a, W: 'a>(shares: impl IntoIterator<Item = &'a Arc<Share<W>>>) -> u64 {
     let accesses = shares.into_iter().flat_map(|share| &share.accesses);
     let keys: BTreeSet<&Key> = accesses.map(|access| &access.key).collect();

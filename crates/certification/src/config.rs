@@ -40,11 +40,12 @@ pub struct Timing {
     pub retry: Duration,
     /// How far ahead of time a leader has its members keep a ceiling.
     pub reserve: Duration,
-    /// A message of another site that names a time further ahead than this is dropped: who follows it
-    /// takes everybody else along.
+    /// A message of another site that names a time further ahead than this is dropped: who follows
+    /// it takes everybody else along.
     pub max_ahead: Duration,
-    /// For how long a leader keeps keys free for the next attempt of a transaction that was aborted: as long as
-    /// that attempt waits at most for what was in the way, and the round trip to a distant site.
+    /// For how long a leader keeps keys free for the next attempt of a transaction that was
+    /// aborted: as long as that attempt waits at most for what was in the way, and the round trip
+    /// to a distant site.
     pub reservation: Duration,
 }
 
@@ -74,8 +75,8 @@ pub enum Rule {
     AllAfterChange,
     /// A term begins without the votes that nobody has acknowledged.
     DropUntold,
-    /// After a change of members no vote of a term before is acknowledged for the first time, and nothing is shown or
-    /// confirmed in one.
+    /// After a change of members no vote of a term before is acknowledged for the first time, and
+    /// nothing is shown or confirmed in one.
     NothingOutdated,
     /// What sites that have left asked for before gets no vote any more.
     ForgetFormer,
@@ -89,13 +90,16 @@ pub enum Rule {
     NothingBetween,
     /// A new leader waits until it has stored what others have.
     CatchUp,
-    /// A member acknowledges a vote when its site stores what the transaction has seen (§4, Figure 2).
+    /// A member acknowledges a vote when its site stores what the transaction has seen (§4, Figure
+    /// 2).
     UniformBeforeCommit,
     /// A transaction is remembered until its coordinator and its other groups will not ask.
     Remember,
-    /// A group that may have forgotten a transaction of a former life does not claim that it aborted.
+    /// A group that may have forgotten a transaction of a former life does not claim that it
+    /// aborted.
     AdmitForgotten,
-    /// A leader that hears that others are done with a transaction finds out whether it still leads before it forgets it.
+    /// A leader that hears that others are done with a transaction finds out whether it still leads
+    /// before it forgets it.
     ConfirmTerm,
     /// Whoever forgets a transaction knows that it is over, and does not vote on it again.
     TellOldest,
@@ -103,7 +107,8 @@ pub enum Rule {
     InTime,
     /// A transaction that was aborted before goes first. Only progress depends on it.
     AbortedFirst,
-    /// A member that does not lead names the last term that it saw begin, and no candidate. Only progress depends on it.
+    /// A member that does not lead names the last term that it saw begin, and no candidate. Only
+    /// progress depends on it.
     NameLeaders,
 }
 
@@ -136,8 +141,8 @@ impl Configuration {
         Configuration { number, members: first_runs.keys().copied().collect(), first_runs }
     }
 
-    /// Whether the life in which a transaction was submitted has ended. Its groups may have delivered and
-    /// forgotten it without a trace.
+    /// Whether the life in which a transaction was submitted has ended. Its groups may have
+    /// delivered and forgotten it without a trace.
     pub(crate) fn is_former(&self, tid: TransactionId) -> bool {
         let first_run = self.first_runs.get(&tid.coordinator.site);
         first_run.is_none_or(|first_run| tid.serial.run < *first_run)

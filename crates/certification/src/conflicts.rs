@@ -16,8 +16,8 @@ pub(crate) struct Conflicts {
     prepared: HashMap<Key, SmallVec<[Prepared; 1]>, FixedState>,
     /// Of transactions that did. All of one kind on a key are one: who has seen them has seen each.
     committed: HashMap<Key, SmallVec<[Committed; 1]>, FixedState>,
-    /// Covers everything that another leader has delivered, of which it is not known which keys it had,
-    /// and what was forgotten: a snapshot below it is of a transaction that was left long ago.
+    /// Covers everything that another leader has delivered, of which it is not known which keys it
+    /// had, and what was forgotten: a snapshot below it is of a transaction that was left long ago.
     fence: Vector,
 }
 
@@ -65,8 +65,8 @@ impl Conflicts {
         obstacle
     }
 
-    /// The commit vectors of what conflicts with an access: all that may commit, and what has committed and
-    /// is not in the snapshot.
+    /// The commit vectors of what conflicts with an access: all that may commit, and what has
+    /// committed and is not in the snapshot.
     fn in_the_way<'a>(
         &'a self,
         access: &'a Access,

@@ -1,8 +1,8 @@
 //! CERTIFY: has every group vote and finds out what that comes to (UniStore Alg. 3 l. 3, §6.3).
 //!
-//! Whoever has the quorums' answers knows the decision, and everybody who asks gets the same ones. So
-//! nothing is kept here that others would have to wait for: when a coordinator dies, a group's leader
-//! asks in its place.
+//! Whoever has the quorums' answers knows the decision, and everybody who asks gets the same ones.
+//! So nothing is kept here that others would have to wait for: when a coordinator dies, a group's
+//! leader asks in its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::rare;
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
-/// How long a coordinator insists on the outcome of a transaction that it has given up. Until then its groups
-/// remember all that it has submitted since.
+/// How long a coordinator insists on the outcome of a transaction that it has given up. Until then
+/// its groups remember all that it has submitted since.
 const INSISTING: Duration = Duration::from_secs(60);
 
 /// The transactions that one worker has submitted, or finishes for others.
@@ -205,8 +205,9 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// Somebody has seen this term begin. If another site leads than the one that was asked first, or others were asked
-    /// meanwhile because that one does not answer, the leader is asked at once.
+    /// Somebody has seen this term begin. If another site leads than the one that was asked first,
+    /// or others were asked meanwhile because that one does not answer, the leader is asked at
+    /// once.
     fn learn_ballot(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
         let Some(former) = self.note_ballot(step, group, ballot) else { return };
         let moved = former.leader != ballot.leader;
@@ -303,8 +304,9 @@ impl<W: Clone> Coordinator<W> {
             ts,
             from: BTreeSet::new(),
         });
-        // A leader that has forgotten what aborted, because its coordinator's site has left, votes on it once more;
-        // a member that has not forgotten it repeats the former vote. Neither lets it commit, at whatever time.
+        // A leader that has forgotten what aborted, because its coordinator's site has left, votes
+        // on it once more; a member that has not forgotten it repeats the former vote. Neither lets
+        // it commit, at whatever time.
         let neither_commits = answers.vote != Vote::Commit && vote != Vote::Commit;
         if !neither_commits && (&answers.vote, answers.ts) != (&vote, ts) {
             // Another vote of the term, though there is but one: not one of these.
@@ -338,9 +340,9 @@ impl<W: Clone> Coordinator<W> {
         self.on_decision(step, tid, None, oldest);
     }
 
-    /// Passes a transaction's outcome, known from its groups' answers or from a leader that knows it already, to
-    /// whoever submitted it here and to the leaders. The first transaction that the coordinator of a foreign one may
-    /// still submit goes along, if it is known.
+    /// Passes a transaction's outcome, known from its groups' answers or from a leader that knows
+    /// it already, to whoever submitted it here and to the leaders. The first transaction that the
+    /// coordinator of a foreign one may still submit goes along, if it is known.
     pub(crate) fn on_decision(
         &mut self,
         step: &mut Step<'_, W>,
@@ -387,8 +389,8 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// From now on, asks only what became of a transaction, and has it abort where it did not arrive. Its
-    /// client is told the name.
+    /// From now on, asks only what became of a transaction, and has it abort where it did not
+    /// arrive. Its client is told the name.
     pub(crate) fn give_up(&mut self, tid: TransactionId) {
         if let Some(pending) = self.pending.get_mut(&tid) {
             pending.named = true;
@@ -396,7 +398,8 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// What became of an own transaction whose client knows its name, if that is known and not too long ago.
+    /// What became of an own transaction whose client knows its name, if that is known and not too
+    /// long ago.
     pub(crate) fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
         self.is_own(tid).then(|| self.outcomes.of(tid.serial)).flatten()
     }
@@ -436,9 +439,9 @@ impl<W> Pending<W> {
         matches!(outcome, Some(Outcome::Committed(ts)) if Some(*ts) == proposed)
     }
 
-    /// The decision, once it is known: abort as soon as one group has chosen so; commit when all have, at the
-    /// greatest time. `Some(None)` if a group may have forgotten the transaction: it is over, and nobody
-    /// needs to know how.
+    /// The decision, once it is known: abort as soon as one group has chosen so; commit when all
+    /// have, at the greatest time. `Some(None)` if a group may have forgotten the transaction: it
+    /// is over, and nobody needs to know how.
     fn outcome(&self) -> Option<Option<Outcome>> {
         let against = self.chosen.values().find_map(|(vote, _)| match vote {
             Vote::Abort(obstacle) => Some(Some(Outcome::Aborted(obstacle.clone()))),

@@ -1,11 +1,13 @@
-//! Electing the leader of a group: signs of life, canvasses and ballots, whatever the group votes on.
+//! Electing the leader of a group: signs of life, canvasses and ballots, whatever the group votes
+//! on.
 //!
-//! A member that hears nothing of its leader first asks whether others do (canvass), so that one that
-//! was cut off does not disturb a group that works. Then it begins a term: a quorum leaves all lower
-//! ones and hands over what it has kept.
+//! A member that hears nothing of its leader first asks whether others do (canvass), so that one
+//! that was cut off does not disturb a group that works. Then it begins a term: a quorum leaves all
+//! lower ones and hands over what it has kept.
 //!
-//! Where only the link between a member and the leader is broken, nobody else would miss the leader, and
-//! the member's site could commit nothing. A member that hears both of them for long enough takes over.
+//! Where only the link between a member and the leader is broken, nobody else would miss the
+//! leader, and the member's site could commit nothing. A member that hears both of them for long
+//! enough takes over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -57,7 +59,8 @@ pub(crate) struct Election {
 struct Unheard {
     /// When each first asked, and when it last did.
     by: BTreeMap<SiteId, (Monotonic, Monotonic)>,
-    /// When this member last took over for one of them. A site that hears nobody is not helped by it.
+    /// When this member last took over for one of them. A site that hears nobody is not helped by
+    /// it.
     took_over: Option<Monotonic>,
 }
 
@@ -79,7 +82,8 @@ pub(crate) enum Canvassed {
     Stale,
     /// Supports the candidate.
     Supports,
-    /// Begins a term itself, because the candidate does not hear the leader and this member hears both.
+    /// Begins a term itself, because the candidate does not hear the leader and this member hears
+    /// both.
     TakesOver,
     /// Is content with its leader.
     Content,
@@ -290,8 +294,8 @@ impl<S> Candidacy<S> {
         supporters.len() >= electorate.configuration.quorum()
     }
 
-    /// A member takes part in the term, and hands over what it has kept. Returns all that was handed over, if this
-    /// counts.
+    /// A member takes part in the term, and hands over what it has kept. Returns all that was
+    /// handed over, if this counts.
     pub(crate) fn on_promise(
         &mut self,
         electorate: &Electorate<'_>,

@@ -23,8 +23,8 @@ pub struct Entry<W> {
     pub ts: Timestamp,
     /// How far it has come.
     pub phase: Phase,
-    /// Whether the member that has this entry has acknowledged the vote in some term. What no member of a
-    /// quorum has acknowledged was not chosen.
+    /// Whether the member that has this entry has acknowledged the vote in some term. What no
+    /// member of a quorum has acknowledged was not chosen.
     pub told: bool,
 }
 
@@ -35,8 +35,8 @@ pub enum Phase {
     Undecided,
     /// It will be delivered with this strong timestamp.
     Committed(Timestamp),
-    /// Nothing is left to do here: aborted, or delivered at a quorum. It is remembered only for those
-    /// who may still ask.
+    /// Nothing is left to do here: aborted, or delivered at a quorum. It is remembered only for
+    /// those who may still ask.
     Finished(Option<Timestamp>),
 }
 

@@ -41,8 +41,8 @@ impl Follower {
         let former = kept.state.entries.get(&tid);
         if former.is_some_and(|former| (&former.vote, former.ts) != (&entry.vote, entry.ts)) {
             if entry.vote == Vote::Forgotten {
-                // The leader is done with it, and was asked again before this member heard so. As long as both have other
-                // votes, nobody finds out that it is over.
+                // The leader is done with it, and was asked again before this member heard so. As
+                // long as both have other votes, nobody finds out that it is over.
                 step.reach(rare::GIVES_UP_FORMER_VOTE);
                 kept.forget(step, &[tid]);
             } else {
@@ -79,7 +79,8 @@ impl Follower {
 }
 
 impl<W: Clone> Kept<W> {
-    /// Forgets what the leader has forgotten of a range of transactions, and takes how far the others have come.
+    /// Forgets what the leader has forgotten of a range of transactions, and takes how far the
+    /// others have come.
     pub(crate) fn take_phases(
         &mut self,
         step: &mut Step<'_, W>,

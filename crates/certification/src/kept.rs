@@ -1,4 +1,5 @@
-//! What a member of a group keeps, whatever its role: votes, who may lead, and what it has acknowledged.
+//! What a member of a group keeps, whatever its role: votes, who may lead, and what it has
+//! acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -65,15 +66,16 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// Keeps with which term the member has begun: after a restart the configuration may name another first leader.
+    /// Keeps with which term the member has begun: after a restart the configuration may name
+    /// another first leader.
     pub(crate) fn keep_first_term(&mut self, step: &mut Step<'_, W>) {
         if !self.restored {
             step.record(Record::Took(self.group, self.state.clone()));
         }
     }
 
-    /// The last term that was seen to have begun. Not the last one that was promised, whose leader may be a candidate that
-    /// gets no quorum.
+    /// The last term that was seen to have begun. Not the last one that was promised, whose leader
+    /// may be a candidate that gets no quorum.
     pub(crate) fn last_begun(&self) -> Ballot {
         // After a restart: the last term that it took part in, the first one to begin with.
         self.election.begun().unwrap_or(self.state.accepted_in)
@@ -92,8 +94,8 @@ impl<W: Clone> Kept<W> {
     }
 
     /// Keeps a vote and tells so, once this site stores everything that the transaction has seen. A
-    /// quorum that tells so makes that uniform, so that a transaction that commits does not depend on
-    /// what may be lost: the barrier of UniStore Alg. 3 l. 2, within the round trip of l. 3.
+    /// quorum that tells so makes that uniform, so that a transaction that commits does not depend
+    /// on what may be lost: the barrier of UniStore Alg. 3 l. 2, within the round trip of l. 3.
     pub(crate) fn tell_kept(
         &mut self,
         step: &mut Step<'_, W>,
@@ -173,8 +175,8 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// Whether a vote of this leader waits in vain for what its transaction has seen: that may be lost
-    /// with its site. In another term the vote counts only if somebody has acknowledged it.
+    /// Whether a vote of this leader waits in vain for what its transaction has seen: that may be
+    /// lost with its site. In another term the vote counts only if somebody has acknowledged it.
     pub(crate) fn waits_for_what_is_lost(&self, now: Monotonic, patience: Duration) -> bool {
         let undecided = |tid| {
             let entry = self.state.entries.get(tid);
@@ -227,8 +229,8 @@ impl<W: Clone> Kept<W> {
         self.state.delivered = self.state.delivered.max(upto);
     }
 
-    /// Tells who leads to the host, coordinators here, and those who asked in the former term or since: what they asked may
-    /// have no answer.
+    /// Tells who leads to the host, coordinators here, and those who asked in the former term or
+    /// since: what they asked may have no answer.
     pub(crate) fn name_leader(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if self.election.begin(ballot) {
             step.outputs.push_back(Output::Leader { group: self.group, site: ballot.leader });
@@ -253,8 +255,8 @@ impl<W: Clone> Kept<W> {
             }
             Record::Took(_, mut state) => {
                 state.ceiling = state.ceiling.max(self.state.ceiling);
-                // What is stored the host knows. Up to where nothing happened after that is forgotten, and
-                // need not be known again: it was below the ceiling.
+                // What is stored the host knows. Up to where nothing happened after that is
+                // forgotten, and need not be known again: it was below the ceiling.
                 state.delivered = self.state.delivered;
                 self.election.promise(state.accepted_in);
                 self.state = state;
@@ -276,14 +278,15 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// The greatest time that this member has heard of: no proposal of it may be lower after a restart.
+    /// The greatest time that this member has heard of: no proposal of it may be lower after a
+    /// restart.
     pub(crate) fn latest(&self) -> Timestamp {
         self.state.latest()
     }
 }
 
-/// Keeps the outcome of a transaction that is forgotten, if it is known here, for clients that ask later:
-/// its own coordinator may not know it any more. Nothing is decided by it.
+/// Keeps the outcome of a transaction that is forgotten, if it is known here, for clients that ask
+/// later: its own coordinator may not know it any more. Nothing is decided by it.
 pub(crate) fn remember<W>(step: &mut Step<'_, W>, tid: TransactionId, entry: &Entry<W>) {
     if let Some(outcome) = entry.phase.outcome() {
         step.outcomes.remember(tid, outcome);

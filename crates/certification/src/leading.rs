@@ -22,7 +22,7 @@ use crate::reservations::Reservations;
 use crate::share::{Outcome, Share};
 use crate::step::Step;
 
-/// Of so many transactions members hear with one sign of life: of 20,000 in a second.
+/// Number of transactions whose phases one sign of life reports: enough for 20,000 in a second.
 const PHASES: usize = 1024;
 
 /// What only a leader knows.
@@ -44,7 +44,8 @@ pub(crate) struct Leader<W> {
     complete: Timestamp,
     /// No transaction that is delivered is later.
     last: Timestamp,
-    /// Transactions that were delivered at a quorum, and the other groups that are through with them.
+    /// Transactions that were delivered at a quorum, and the other groups that are through with
+    /// them.
     through: BTreeMap<TransactionId, Through>,
     /// When coordinators were last asked whether they have old transactions in mind.
     asked_oldest: Monotonic,
@@ -60,7 +61,8 @@ pub(crate) struct Leader<W> {
     reservations: Reservations,
     /// The undecided ones that were aborted before.
     claims: BTreeMap<TransactionId, Claim>,
-    /// What waits until a quorum has confirmed the term, and the ceiling that it must keep for that; none before it is sent.
+    /// What waits until a quorum has confirmed the term, and the ceiling that it must keep for
+    /// that; none before it is sent.
     unconfirmed: BTreeMap<Unconfirmed, Option<Timestamp>>,
     /// What it cannot vote on yet.
     early: BTreeMap<TransactionId, Early<W>>,
@@ -88,8 +90,8 @@ pub(crate) struct Asked<W> {
     pub(crate) claim: Option<Claim>,
 }
 
-/// A transaction that was submitted before the leader's site stores what it has seen, or while another goes
-/// before it.
+/// A transaction that was submitted before the leader's site stores what it has seen, or while
+/// another goes before it.
 #[derive(Debug)]
 pub(crate) struct Early<W> {
     asked: Asked<W>,
@@ -162,8 +164,8 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Whether what members had stored still has not come: who has it may have failed, and the others
-    /// must be asked what they kept of it.
+    /// Whether what members had stored still has not come: who has it may have failed, and the
+    /// others must be asked what they kept of it.
     fn waits_in_vain(&self, delivered: Timestamp, now: Monotonic, patience: Duration) -> bool {
         delivered < self.base && now.since(self.since) >= patience
     }
@@ -228,8 +230,9 @@ impl<W: Clone> Leader<W> {
         if let Some(entry) = entry.filter(|entry| entry.phase == Phase::Undecided) {
             match outcome {
                 Some(outcome) => self.decide(kept, step, tid, outcome),
-                // It aborted, or it committed and a quorum has stored it. In the second case a later leader may have
-                // delivered it, so that this one has to find out whether it still leads.
+                // It aborted, or it committed and a quorum has stored it. In the second case a
+                // later leader may have delivered it, so that this one has to find out whether it
+                // still leads.
                 None if entry.holds_back() => {
                     self.once_confirmed(kept, step, Unconfirmed::Forget(tid));
                 }
@@ -291,8 +294,9 @@ impl<W: Clone> Leader<W> {
             return;
         }
         if kept.is_outdated(step) {
-            // Enough of the present members may not be enough of those with whom this term began: a later leader of theirs
-            // may have delivered what is not known here. The next term asks all of them.
+            // Enough of the present members may not be enough of those with whom this term began: a
+            // later leader of theirs may have delivered what is not known here. The next term asks
+            // all of them.
             return;
         }
         let own = Reported { ceiling: kept.state.ceiling, delivered: kept.state.delivered };
@@ -388,8 +392,8 @@ impl<W: Clone> Leader<W> {
         self.unconfirmed.entry(what).or_default();
     }
 
-    /// No later term had begun when this was asked for: what committed until then is among what this leader had to store
-    /// when its term began, or it is known here.
+    /// No later term had begun when this was asked for: what committed until then is among what
+    /// this leader had to store when its term began, or it is known here.
     fn on_confirmed(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>, what: Unconfirmed) {
         match what {
             Unconfirmed::Forget(tid) => self.forget_undecided(kept, step, tid),
@@ -407,7 +411,8 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// The first transaction that the coordinator of an unknown one may still submit, if that is a later one.
+    /// The first transaction that the coordinator of an unknown one may still submit, if that is a
+    /// later one.
     fn oldest_if_over(
         &self,
         kept: &Kept<W>,
@@ -419,8 +424,8 @@ impl<W: Clone> Leader<W> {
         oldest.filter(|oldest| !kept.state.entries.contains_key(&tid) && later(oldest))
     }
 
-    /// Has the members keep a ceiling that none has been sent before, if something waits for that. A quorum of answers says
-    /// that no later leader had begun when it began to wait.
+    /// Has the members keep a ceiling that none has been sent before, if something waits for that.
+    /// A quorum of answers says that no later leader had begun when it began to wait.
     fn confirm_term(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         if self.unconfirmed.values().all(Option::is_some) {
             return;

@@ -1,16 +1,17 @@
 //! The certification service of UniStore (§6.3), as machines without I/O: decides whether a strong
-//! transaction commits, gives it its strong timestamp, and delivers it to its partitions in that order.
+//! transaction commits, gives it its strong timestamp, and delivers it to its partitions in that
+//! order.
 //!
 //! It joins two-phase commit across the groups that a transaction takes part in and agreement among
-//! each group's members (Chockler and Gotsman, *Multi-shot distributed transaction commit*, DISC 2018).
-//! A *group* is the siblings of one partition. Its leader votes and proposes a strong timestamp; the
-//! followers keep the vote and acknowledge straight to the coordinator, who knows the outcome when it
-//! has a quorum of every group: one round trip to the leader and its nearest quorum. No process is
-//! central, and any leader can finish what a coordinator has left.
+//! each group's members (Chockler and Gotsman, *Multi-shot distributed transaction commit*, DISC
+//! 2018). A *group* is the siblings of one partition. Its leader votes and proposes a strong
+//! timestamp; the followers keep the vote and acknowledge straight to the coordinator, who knows
+//! the outcome when it has a quorum of every group: one round trip to the leader and its nearest
+//! quorum. No process is central, and any leader can finish what a coordinator has left.
 //!
-//! What differs from the paper, and why, is told in `docs/papers/unistore.md`. Briefly: an idle group
-//! needs no agreement to say that nothing happened (HEARTBEAT_STRONG), because its members keep a
-//! *ceiling* ahead of time, below which no later leader proposes anything.
+//! What differs from the paper, and why, is told in `docs/papers/unistore.md`. Briefly: an idle
+//! group needs no agreement to say that nothing happened (HEARTBEAT_STRONG), because its members
+//! keep a *ceiling* ahead of time, below which no later leader proposes anything.
 //!
 //! | module | subject |
 //! |---|---|

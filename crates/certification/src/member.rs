@@ -68,14 +68,15 @@ impl<W: Clone> Member<W> {
         by_role && self.kept.state.entries.is_empty() && self.kept.untold.is_empty()
     }
 
-    /// Follows from now on. What only leaders and candidates know is gone: the coordinators of requests that it could
-    /// not vote on ask the next leader as soon as one is named.
+    /// Follows from now on. What only leaders and candidates know is gone: the coordinators of
+    /// requests that it could not vote on ask the next leader as soon as one is named.
     pub(crate) fn follow(&mut self) {
         let follower = self.take_follower();
         self.role = Role::Follower(follower);
     }
 
-    /// The follower, if a leader's message is of the term that it follows, with the state that the term began with.
+    /// The follower, if a leader's message is of the term that it follows, with the state that the
+    /// term began with.
     pub(crate) fn follows(
         &mut self,
         step: &mut Step<'_, W>,
@@ -271,8 +272,8 @@ impl<W: Clone> Member<W> {
         self.kept.state.delivered = Timestamp::ZERO;
     }
 
-    /// Forgets what coordinators at sites that left have said: they ask for nothing any more, and what they
-    /// asked for before gets no vote any more.
+    /// Forgets what coordinators at sites that left have said: they ask for nothing any more, and
+    /// what they asked for before gets no vote any more.
     pub(crate) fn forget_former(&mut self, config: &Config, configuration: &Configuration) {
         let stays = |site: &SiteId| configuration.members.contains(site);
         self.kept.state.oldest.retain(|coordinator, _| stays(&coordinator.site));

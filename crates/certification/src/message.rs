@@ -27,23 +27,23 @@ pub enum Body<W> {
     Prepare {
         /// The transaction.
         tid: TransactionId,
-        /// Its part here. Without it, a leader that has not got it votes to abort: the sender finishes
-        /// what another coordinator has left.
+        /// Its part here. Without it, a leader that has not got it votes to abort: the sender
+        /// finishes what another coordinator has left.
         share: Option<Arc<Share<W>>>,
         /// Every group that it takes part in.
         participants: Arc<[GroupId]>,
         /// The transaction's own coordinator will submit none before this one again.
         oldest: Option<Serial>,
-        /// A vote that would propose a later time is to abort: so it is known, also when nobody knows the
-        /// transaction any more, after which time it cannot come.
+        /// A vote that would propose a later time is to abort: so it is known, also when nobody
+        /// knows the transaction any more, after which time it cannot come.
         until: Timestamp,
         /// Of a transaction that was aborted before.
         claim: Option<Claim>,
     },
     /// The sender does not lead.
     NotLeader {
-        /// Last term that the sender saw begin. Never a candidate's: a coordinator would ask it first for every
-        /// transaction, though it may never get a quorum.
+        /// Last term that the sender saw begin. Never a candidate's: a coordinator would ask it
+        /// first for every transaction, though it may never get a quorum.
         ballot: Ballot,
     },
     /// A leader's vote, for the group's members to keep.
@@ -56,8 +56,8 @@ pub enum Body<W> {
         entry: Entry<W>,
         /// Who wants to know that it is kept.
         coordinator: Address,
-        /// Nothing of the group can come between this time and the proposed one. Told with a new vote, when
-        /// nothing else is undecided.
+        /// Nothing of the group can come between this time and the proposed one. Told with a new
+        /// vote, when nothing else is undecided.
         after: Option<Timestamp>,
     },
     /// A member keeps a vote; straight to the coordinator.
@@ -71,8 +71,9 @@ pub enum Body<W> {
         /// The proposed strong timestamp.
         ts: Timestamp,
     },
-    /// A transaction is decided: to leaders from a coordinator, and to a coordinator that asks late. Also to
-    /// the member at the coordinator's site, if it may deliver the transaction before its leader does.
+    /// A transaction is decided: to leaders from a coordinator, and to a coordinator that asks
+    /// late. Also to the member at the coordinator's site, if it may deliver the transaction before
+    /// its leader does.
     Decision {
         /// The transaction.
         tid: TransactionId,
@@ -81,13 +82,13 @@ pub enum Body<W> {
         /// As in [`Body::Prepare`].
         oldest: Option<Serial>,
     },
-    /// The answer of a leader that knows a transaction to be over, and not how it ended: every group that took part
-    /// is done with it.
+    /// The answer of a leader that knows a transaction to be over, and not how it ended: every
+    /// group that took part is done with it.
     Over {
         /// The transaction.
         tid: TransactionId,
-        /// The first transaction that its coordinator may still submit, which is later. Whoever forgets the
-        /// transaction because of this answer must know that.
+        /// The first transaction that its coordinator may still submit, which is later. Whoever
+        /// forgets the transaction because of this answer must know that.
         oldest: Serial,
     },
     /// A leader still remembers transactions for a coordinator that may have none of them in mind.
@@ -97,7 +98,8 @@ pub enum Body<W> {
         /// The first that it may still submit.
         oldest: Serial,
     },
-    /// Between the leaders of a transaction's groups: the sender's group will not ask about it again.
+    /// Between the leaders of a transaction's groups: the sender's group will not ask about it
+    /// again.
     Through {
         /// The transaction.
         tid: TransactionId,
@@ -112,15 +114,16 @@ pub enum Body<W> {
         ballot: Ballot,
         /// What it wants to be able to show as complete.
         ceiling: Timestamp,
-        /// Proposals up to here that are in the range and not among the phases are over and forgotten.
+        /// Proposals up to here that are in the range and not among the phases are over and
+        /// forgotten.
         upto: Timestamp,
-        /// The phases are of the transactions after the first of these, if there is one, and up to the
-        /// second: all are told of in turn, so that the message stays small.
+        /// The phases are of the transactions after the first of these, if there is one, and up to
+        /// the second: all are told of in turn, so that the message stays small.
         range: (Option<TransactionId>, Option<TransactionId>),
         /// Every transaction in the range that the leader remembers.
         phases: Vec<(TransactionId, Phase)>,
-        /// Of each coordinator, the first transaction that it may still submit. What is forgotten must not be
-        /// voted on again by whoever leads next.
+        /// Of each coordinator, the first transaction that it may still submit. What is forgotten
+        /// must not be voted on again by whoever leads next.
         oldest: Vec<(Address, Serial)>,
     },
     /// A member keeps the ceiling.
@@ -195,8 +198,8 @@ pub enum Output<W> {
         claim: Claim,
     },
     /// DELIVER_UPDATES (UniStore Alg. 3 l. 4), at the leader: a transaction of the group with the
-    /// next strong timestamp. The host stores it, and brings it to the other members in this order. Also
-    /// at the follower where it was submitted, which then has it once more from the leader.
+    /// next strong timestamp. The host stores it, and brings it to the other members in this order.
+    /// Also at the follower where it was submitted, which then has it once more from the leader.
     Deliver {
         /// The group.
         group: GroupId,
@@ -207,7 +210,8 @@ pub enum Output<W> {
         /// Its part in the group.
         share: Arc<Share<W>>,
     },
-    /// At the leader: everything up to here was delivered (Property 6); in place of HEARTBEAT_STRONG.
+    /// At the leader: everything up to here was delivered (Property 6); in place of
+    /// HEARTBEAT_STRONG.
     Complete {
         /// The group.
         group: GroupId,

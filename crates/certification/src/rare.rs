@@ -5,7 +5,8 @@ solera_machine::rare_paths! {
     PROMISE_DURING_ELECTION = "a candidate promises another one";
     /// A leader of a lower term learns of a higher one from a message of its own that is refused.
     DEPOSED_LEADER = "a leader hears that it was deposed";
-    /// All members' promises begin a term, because quorums before and after a change of members need not meet.
+    /// All members' promises begin a term, because quorums before and after a change of members
+    /// need not meet.
     PROMISES_OF_ALL = "a term begins with the promises of all";
     /// A leader begins another term because the members changed.
     TERM_OF_NEW_MEMBERS = "a leader begins a term of new members";
@@ -35,7 +36,8 @@ solera_machine::rare_paths! {
     DIFFERENT_ABORTS = "members abort for different reasons";
     /// A vote is to abort only because it comes too late.
     TOO_LATE = "a vote comes too late";
-    /// A vote is to abort because the snapshot is below the fence: of what it lacks no keys are known.
+    /// A vote is to abort because the snapshot is below the fence: of what it lacks no keys are
+    /// known.
     BELOW_FENCE = "a snapshot is below the fence";
     /// A member acknowledges no vote of an earlier list of members.
     OUTDATED_VOTE = "a vote of former members waits";

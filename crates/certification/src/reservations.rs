@@ -1,8 +1,8 @@
 //! Keys that a leader keeps free for transactions that were aborted before, so that whoever always
 //! comes too late is not in vain for ever.
 //!
-//! Nothing but progress depends on it: who has a reservation is voted on like everybody, and others only
-//! wait for a while. It is lost with the leader's term.
+//! Nothing but progress depends on it: who has a reservation is voted on like everybody, and others
+//! only wait for a while. It is lost with the leader's term.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,9 @@ use crate::share::{Kind, Share};
 const MOST: usize = 256;
 /// How many keys each of them has.
 const MOST_KEYS: usize = 64;
-/// How many consecutive attempts may keep a reservation although they lack what the previous one lacked. Some sites show a
-/// change only after the next attempt has started; with 0 they would lose their turn each time.
+/// How many consecutive attempts may keep a reservation although they lack what the previous one
+/// lacked. Some sites show a change only after the next attempt has started; with 0 they would lose
+/// their turn each time.
 const MOST_IN_VAIN: u8 = 1;
 
 /// The reservations of a group.
@@ -58,9 +59,9 @@ impl Reservations {
             })
     }
 
-    /// Keeps the keys of a transaction that was aborted before free, for another attempt if this one
-    /// `lacks` something. Returns whether it does: not for an attempt that lacks what the last ones lacked, so that others
-    /// have their turn. The next attempt is counted anew.
+    /// Keeps the keys of a transaction that was aborted before free, for another attempt if this
+    /// one `lacks` something. Returns whether it does: not for an attempt that lacks what the last
+    /// ones lacked, so that others have their turn. The next attempt is counted anew.
     pub(crate) fn keep<W>(
         &mut self,
         claim: Claim,

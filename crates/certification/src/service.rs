@@ -20,8 +20,8 @@ use crate::step::{Counts, Step};
 /// The most workers per site that strong timestamps can tell apart.
 pub const MAX_WORKERS: u8 = 32;
 
-/// What one worker runs of the certification service: its groups' members, and the coordinator of the
-/// transactions that are submitted here.
+/// What one worker runs of the certification service: its groups' members, and the coordinator of
+/// the transactions that are submitted here.
 ///
 /// `W` is a write; the service carries it and does not look into it.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ pub struct Service<W> {
     /// How often leaders give signs of life while the groups remember transactions.
     status_interval: Duration,
     begun: bool,
-    /// When this part began and what time it was then: from there on time would be as it is without what
-    /// others say, also if the wall clock is set back.
+    /// When this part began and what time it was then: from there on time would be as it is without
+    /// what others say, also if the wall clock is set back.
     unaided: (Monotonic, Timestamp),
 }
 
@@ -51,7 +51,8 @@ pub struct Service<W> {
 const TICK: Duration = Duration::from_millis(1);
 /// The same while there are none: a small part of all time-outs.
 const IDLE_TICK: Duration = Duration::from_millis(50);
-/// While there are no transactions a leader gives so many signs of life within the time after which it is replaced.
+/// While there are no transactions a leader gives so many signs of life within the time after which
+/// it is replaced.
 const SIGNS: u32 = 5;
 
 impl<W: Clone + Send> Service<W> {
@@ -122,9 +123,10 @@ impl<W: Clone + Send> Service<W> {
     }
 
     /// CERTIFY (UniStore Alg. 3 l. 3): submits a transaction, part by part; yields
-    /// [`Output::Decided`] later. If it commits, its strong timestamp is at most `until`, whoever finishes
-    /// it and however late. A transaction that is submitted again after it was aborted has a claim to go before
-    /// others. Its name is one that was [reserved](Self::reserve) for it, or a new one.
+    /// [`Output::Decided`] later. If it commits, its strong timestamp is at most `until`, whoever
+    /// finishes it and however late. A transaction that is submitted again after it was aborted has
+    /// a claim to go before others. Its name is one that was [reserved](Self::reserve) for it, or a
+    /// new one.
     ///
     /// # Panics
     /// If there is no part; reading transactions without accesses need no certification.
@@ -143,15 +145,15 @@ impl<W: Clone + Send> Service<W> {
         tid
     }
 
-    /// The name of a transaction that will be certified later, for those who must know it before they lose
-    /// the answer. To be used for one [`Self::certify`], or released, and soon: until then the groups forget
-    /// nothing that is submitted here.
+    /// The name of a transaction that will be certified later, for those who must know it before
+    /// they lose the answer. To be used for one [`Self::certify`], or released, and soon: until
+    /// then the groups forget nothing that is submitted here.
     pub fn reserve(&mut self) -> TransactionId {
         self.coordinator.reserve()
     }
 
-    /// What a reserved name stands for has come to this without being certified. Nothing happens to names
-    /// that have been used.
+    /// What a reserved name stands for has come to this without being certified. Nothing happens to
+    /// names that have been used.
     pub fn release(&mut self, tid: TransactionId, outcome: Outcome) {
         self.coordinator.release(tid, outcome);
     }
@@ -167,8 +169,8 @@ impl<W: Clone + Send> Service<W> {
         members >= self.configuration.keepers(self.config.f)
     }
 
-    /// What became of a transaction whose client knows its name, if a coordinator or member of this worker
-    /// still knows, or one of its members knew when it forgot it.
+    /// What became of a transaction whose client knows its name, if a coordinator or member of this
+    /// worker still knows, or one of its members knew when it forgot it.
     pub fn outcome(&self, tid: TransactionId) -> Option<Outcome> {
         let of_member = |member: &Member<W>| member.kept.state.entries.get(&tid)?.phase.outcome();
         let own = self.coordinator.outcome(tid).cloned();
@@ -224,7 +226,8 @@ impl<W: Clone + Send> Service<W> {
         self.config.timing.max_ahead = limit;
     }
 
-    /// The latest time that another site may name: times of others move this worker's, but not this.
+    /// The latest time that another site may name: times of others move this worker's, but not
+    /// this.
     pub fn horizon(&self, now: Now) -> Timestamp {
         let (at, ts) = self.unaided;
         let unaided = Timestamp::from_physical(now.physical).max(ts.later(now.monotonic.since(at)));
@@ -249,9 +252,9 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// From now on these sites' members form the groups. The number grows with every change; the first ones
-    /// have 0. Each site comes with the first run of its present life: its coordinators' earlier runs
-    /// submit nothing any more.
+    /// From now on these sites' members form the groups. The number grows with every change; the
+    /// first ones have 0. Each site comes with the first run of its present life: its coordinators'
+    /// earlier runs submit nothing any more.
     pub fn set_members(&mut self, number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) {
         if number > self.configuration.number || !self.begun {
             self.configuration = Configuration::new(number, members);
@@ -278,9 +281,9 @@ impl<W: Clone + Send> Service<W> {
         self.drain_loopback(now);
     }
 
-    /// Who leads a group that this worker is a member of, as far as it knows: who was last seen to lead. It stays
-    /// the one while others, or this worker itself, only try to. None after a term of its own, until it has seen
-    /// who came next.
+    /// Who leads a group that this worker is a member of, as far as it knows: who was last seen to
+    /// lead. It stays the one while others, or this worker itself, only try to. None after a term
+    /// of its own, until it has seen who came next.
     pub fn leader(&self, group: GroupId) -> Option<SiteId> {
         let member = self.members.get(&group)?;
         let leader = member.leader();
@@ -397,7 +400,8 @@ impl<W: Clone + Send> Service<W> {
 
     fn tick(&mut self, now: Now) {
         self.ticked = now.monotonic;
-        // What members remember is forgotten with signs of life, which cost every group some messages.
+        // What members remember is forgotten with signs of life, which cost every group some
+        // messages.
         let timing = &self.config.timing;
         let idle = (timing.leader_timeout / SIGNS).min(timing.reserve / 4);
         self.config.timing.status_interval =
@@ -419,7 +423,8 @@ impl<W: Clone + Send> Service<W> {
     }
 }
 
-/// What the machine that has the service within calls: as [`solera_machine::Machine`], without clients and records.
+/// What the machine that has the service within calls: as [`solera_machine::Machine`], without
+/// clients and records.
 impl<W: Clone + Send + Sync> Service<W> {
     /// Handles a message of another service, or of this one, to completion.
     pub fn handle(&mut self, now: Now, from: Address, message: Message<W>) {

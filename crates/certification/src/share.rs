@@ -6,8 +6,8 @@ use solera_time::{Timestamp, Vector};
 
 /// A kind of operation, and the kinds it conflicts with (the paper's `⋈`).
 ///
-/// The submitter knows which kinds of operations conflict in a key's space and says so here, so that
-/// voters need no configuration.
+/// The submitter knows which kinds of operations conflict in a key's space and says so here, so
+/// that voters need no configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kind {
     /// Below 64, by a numbering of the key's space.
@@ -27,8 +27,8 @@ impl Kind {
         self.conflicts == 0
     }
 
-    /// Whether operations of the two kinds on one key need an order: it is enough that one says so, unless
-    /// the other is free.
+    /// Whether operations of the two kinds on one key need an order: it is enough that one says so,
+    /// unless the other is free.
     pub fn conflicts_with(self, other: Kind) -> bool {
         let names = |one: Kind, other: Kind| {
             one.conflicts.checked_shr(other.number.into()).is_some_and(|bits| bits & 1 == 1)
@@ -81,9 +81,10 @@ impl<W> Share<W> {
 pub struct Obstacle {
     /// A key on which it conflicted, if that is known.
     pub key: Option<Key>,
-    /// A snapshot that does not cover this has not seen all that was in the way, and is in vain. Of what is
-    /// not decided yet it holds the strong timestamp that the group proposes: a partition that is complete
-    /// up to there has it, or it aborted, unless another group proposes a later one.
+    /// A snapshot that does not cover this has not seen all that was in the way, and is in vain. Of
+    /// what is not decided yet it holds the strong timestamp that the group proposes: a partition
+    /// that is complete up to there has it, or it aborted, unless another group proposes a later
+    /// one.
     pub past: Vector,
 }
 
@@ -94,9 +95,9 @@ pub enum Vote {
     Commit,
     /// It does not, because of this; or the leader never got the transaction.
     Abort(Option<Obstacle>),
-    /// The leader does not know the transaction, and the life of its coordinator's site has ended: the
-    /// group never got it, or delivered and forgot it. From now on it does not commit here, but nobody
-    /// may conclude from this vote that it aborted.
+    /// The leader does not know the transaction, and the life of its coordinator's site has ended:
+    /// the group never got it, or delivered and forgot it. From now on it does not commit here, but
+    /// nobody may conclude from this vote that it aborted.
     Forgotten,
 }
 

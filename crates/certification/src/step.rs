@@ -14,8 +14,8 @@ use crate::outcomes::Outcomes;
 /// What a worker's part of the service has counted since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages that came again, or too late to count: of terms that are over, or about transactions that
-    /// are decided.
+    /// Messages that came again, or too late to count: of terms that are over, or about
+    /// transactions that are decided.
     pub ignored: u64,
     /// Votes for which keys were kept free, because the transaction had been aborted before.
     pub reserved: u64,

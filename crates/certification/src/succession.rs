@@ -1,4 +1,5 @@
-//! From one leader of a group to the next: what a member does about elections, and what a term begins with.
+//! From one leader of a group to the next: what a member does about elections, and what a term
+//! begins with.
 
 use std::collections::BTreeSet;
 
@@ -280,8 +281,9 @@ fn told_in<W>(states: &[State<W>]) -> BTreeSet<TransactionId> {
     entries.filter(|(_, entry)| entry.told).map(|(tid, _)| *tid).collect()
 }
 
-/// What a quorum has kept, for a leader that has kept `own`: the entries of the latest term among them, and the most
-/// that any of them knows of the rest. Also returns up to where members have stored.
+/// What a quorum has kept, for a leader that has kept `own`: the entries of the latest term among
+/// them, and the most that any of them knows of the rest. Also returns up to where members have
+/// stored.
 fn merge<W: Clone>(own: &State<W>, ballot: Ballot, states: Vec<State<W>>) -> (State<W>, Timestamp) {
     let newest = states.iter().map(|state| state.accepted_in).max();
     let mut merged = State { accepted_in: ballot, ..own.clone() };

@@ -49,7 +49,8 @@ struct Sites {
     one_way: [[u64; 3]; 3],
     /// Milliseconds until a site shows to its clients what has come.
     shows_after: u64,
-    /// Milliseconds until the first site stores the causal updates that transactions of the last one depend on.
+    /// Milliseconds until the first site stores the causal updates that transactions of the last
+    /// one depend on.
     lags: u64,
 }
 
@@ -269,7 +270,8 @@ fn a_decision_takes_one_round_trip() {
     }
 }
 
-/// What a site has itself submitted it has as soon as it knows that it committed, and one after another.
+/// What a site has itself submitted it has as soon as it knows that it committed, and one after
+/// another.
 #[test]
 fn a_follower_delivers_what_its_site_submitted_without_waiting_for_the_leader() {
     let mut sites = Sites::new(1);
@@ -336,8 +338,8 @@ fn a_follower_delivers_ahead_when_it_has_what_came_before() {
     }
 }
 
-/// Members have a transaction from the site where it was submitted, and the leader may not show as much yet:
-/// it must not take it for finished.
+/// Members have a transaction from the site where it was submitted, and the leader may not show as
+/// much yet: it must not take it for finished.
 #[test]
 fn a_leader_delivers_what_members_had_before_it() {
     let mut sites = Sites::new(1);
@@ -472,7 +474,8 @@ fn who_is_asked_to_lead_and_reaches_nobody_does_not_say_that_it_leads() {
     assert_eq!([0, 1, 2].map(|site| leader(&sites, site)), [Some(SiteId(2)); 3]);
 }
 
-/// A coordinator that asks a candidate once, because the leader does not answer, must not ask it first from then on.
+/// A coordinator that asks a candidate once, because the leader does not answer, must not ask it
+/// first from then on.
 #[test]
 fn who_does_not_lead_names_no_candidate() {
     let waits = |broken| {
@@ -496,7 +499,8 @@ fn who_does_not_lead_names_no_candidate() {
     assert!(waits(Some(Rule::NameLeaders)) > 500, "no answer, before the next member is asked");
 }
 
-/// How long a transaction takes that a worker coordinates which has no member of its group, and has just started.
+/// How long a transaction takes that a worker coordinates which has no member of its group, and has
+/// just started.
 fn first_decision(sites: &mut Sites) -> u64 {
     let (now, config) = (sites.time(), Config { groups: Vec::new(), run: 1, ..sites.config(2) });
     let mut service = Service::new(now, config);
@@ -509,7 +513,8 @@ fn first_decision(sites: &mut Sites) -> u64 {
     decided.expect("all members are asked in turn").0 - began
 }
 
-/// It knows of no term, and asks the configured leader, whose answer is the first that it hears of any.
+/// It knows of no term, and asks the configured leader, whose answer is the first that it hears of
+/// any.
 #[test]
 fn who_has_just_started_asks_the_leader_that_the_first_answer_names() {
     let mut sites = Sites::new(1);
@@ -522,7 +527,8 @@ fn who_has_just_started_asks_the_leader_that_the_first_answer_names() {
     assert!(first_decision(&mut sites) < round_trips + 10, "one to each of the two leaders");
 }
 
-/// Whenever a coordinator asks the former leader while another one is about to lead: who has asked is told.
+/// Whenever a coordinator asks the former leader while another one is about to lead: who has asked
+/// is told.
 #[test]
 fn who_asks_between_two_terms_hears_when_the_next_begins() {
     let mut slowest = 0;
@@ -590,9 +596,10 @@ fn a_claim_counts_for_the_next_attempt_and_for_nothing_else() {
     assert_eq!(reserved(&sites), 1);
 }
 
-/// A leader is cut off after its vote. The next one delivers the transaction, and all forget it. Then the former leader,
-/// which has not heard of the next one yet, hears that the transaction is over: it must not show as complete what it
-/// lacks. What it shows, its site would never take from others again.
+/// A leader is cut off after its vote. The next one delivers the transaction, and all forget it.
+/// Then the former leader, which has not heard of the next one yet, hears that the transaction is
+/// over: it must not show as complete what it lacks. What it shows, its site would never take from
+/// others again.
 #[test]
 fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
     for (broken, shows_it) in [(None, false), (Some(Rule::ConfirmTerm), true)] {
@@ -616,8 +623,9 @@ fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
     }
 }
 
-/// A leader is cut off, and a transaction commits under the next one. The former leader has heard neither of the
-/// term nor of the transaction, and is asked for it: whoever believed that it is over, or that the group is through with it, would forget what is not delivered.
+/// A leader is cut off, and a transaction commits under the next one. The former leader has heard
+/// neither of the term nor of the transaction, and is asked for it: whoever believed that it is
+/// over, or that the group is through with it, would forget what is not delivered.
 #[test]
 fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
     for (broken, answers) in [(None, 0), (Some(Rule::ConfirmTerm), 3)] {
@@ -655,8 +663,8 @@ fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
     }
 }
 
-/// The same leader hears that the others were removed before it begins a term of those that are left: it is a quorum of these, and
-/// was none of the members before.
+/// The same leader hears that the others were removed before it begins a term of those that are
+/// left: it is a quorum of these, and was none of the members before.
 #[test]
 fn a_leader_of_former_members_shows_nothing() {
     for (broken, shows_it) in [(None, false), (Some(Rule::NothingOutdated), true)] {
@@ -760,7 +768,7 @@ fn nothing_commits_after_the_time_that_its_coordinator_named() {
 
 // Clients that change the same keys without pause.
 
-/// Of so many transactions a leader tells at once.
+/// Number of transactions whose phases one sign of life reports.
 const PHASES: usize = 1024;
 
 fn is_short(body: &Body<Write>) -> bool {
@@ -929,7 +937,8 @@ fn who_is_far_from_the_leader_does_not_come_too_late_for_ever() {
     assert!(starved.committed.is_empty(), "it needs no reservation: {:?}", starved.committed);
 }
 
-/// The next attempt comes in time, and waits for what the leader's site lacks until its reservation would end.
+/// The next attempt comes in time, and waits for what the leader's site lacks until its reservation
+/// would end.
 #[test]
 fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
     let mut sites = Sites::new(1);
@@ -952,8 +961,8 @@ fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
     assert!(matches!(times, [Some(Outcome::Committed(_)), Some(Outcome::Aborted(_))]), "{times:?}");
 }
 
-/// Where sites are near, a key waits for the next of its turn as long as it takes until a site shows what came
-/// before. Reservations cost nothing beside that.
+/// Where sites are near, a key waits for the next of its turn as long as it takes until a site
+/// shows what came before. Reservations cost nothing beside that.
 #[test]
 fn on_near_sites_it_costs_next_to_nothing_to_go_in_turns() {
     const KEYS: [&[(u16, &str)]; 4] = [&[(0, "a")], &[(0, "b")], &[(0, "c")], &[(0, "a")]];

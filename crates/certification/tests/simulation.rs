@@ -46,7 +46,8 @@ fn seeds_hold() {
     assert!(ahead > 4 * count as usize, "only {ahead} of {committed} were delivered ahead");
 }
 
-/// Without a rule the judge finds something. What is seldom needed is looked for where it was found before.
+/// Without a rule the judge finds something. What is seldom needed is looked for where it was found
+/// before.
 fn is_missed(rule: Rule, from: u64) {
     let mut seeds = from..from + 1500;
     let noticed = seeds.find(|seed| World::new(*seed, shape(*seed, Some(rule))).run().is_err());
@@ -73,15 +74,15 @@ fn what_commits_depends_on_nothing_that_is_lost() {
     is_missed(Rule::UniformBeforeCommit, 50);
 }
 
-/// Majorities before and after a change of members need not meet: some of those that are left may know nothing
-/// of what was decided.
+/// Majorities before and after a change of members need not meet: some of those that are left may
+/// know nothing of what was decided.
 #[test]
 fn the_promises_of_all_are_needed_after_a_change_of_members() {
     is_missed(Rule::AllAfterChange, 70);
 }
 
-/// A vote was kept by members whose sites never got what the transaction had seen. It is lost with the site of
-/// the coordinator and leader, which counts as stored when that is gone.
+/// A vote was kept by members whose sites never got what the transaction had seen. It is lost with
+/// the site of the coordinator and leader, which counts as stored when that is gone.
 #[test]
 fn a_term_begins_without_what_nobody_has_acknowledged() {
     is_missed(Rule::DropUntold, 50);
@@ -112,8 +113,8 @@ fn nobody_waits_for_times_that_all_have_forgotten() {
     World::new(1237, shape).run().unwrap();
 }
 
-/// A leader had forgotten what aborted, and voted on it once more; a follower had not, and repeated the former
-/// vote: the two were never taken for one, and what came after was never delivered.
+/// A leader had forgotten what aborted, and voted on it once more; a follower had not, and repeated
+/// the former vote: the two were never taken for one, and what came after was never delivered.
 #[test]
 fn members_that_abort_for_different_reasons_agree() {
     World::new(2791, shape(2791, None)).run().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! On keys to which only unique elements are added and nothing is ever removed (`sets`), and on
 //! registers to which only unique values are assigned (`registers`), an answer names its writers.
-//! Session order and reads-from generate the causal order; every read must contain all writes to its
-//! key that precede it there, and of each transaction either all writes or none.
+//! Session order and reads-from generate the causal order; every read must contain all writes to
+//! its key that precede it there, and of each transaction either all writes or none.
 
 mod registers;
 mod sets;

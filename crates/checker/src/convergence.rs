@@ -6,8 +6,8 @@ use crate::history::{FinalRead, History, Level, Operation, Origin, Status};
 use crate::violation::Violation;
 use crate::witness::final_answers;
 
-/// Checks that surviving sites answer alike, that only transactions of destroyed sites are lost, and
-/// that the answers are what all the others make.
+/// Checks that surviving sites answer alike, that only transactions of destroyed sites are lost,
+/// and that the answers are what all the others make.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut by_key: BTreeMap<&str, Vec<&FinalRead>> = BTreeMap::new();
     for read in &history.finals {

@@ -1,10 +1,11 @@
-//! Which strong transactions must come before which, from answers and times: Adya's dependency graph
-//! ("Weak consistency", 1999), with session order and, among linearizable keys, real time. No order
-//! agrees with a cycle.
+//! Which strong transactions must come before which, from answers and times: Adya's dependency
+//! graph ("Weak consistency", 1999), with session order and, among linearizable keys, real time. No
+//! order agrees with a cycle.
 //!
-//! Only keys that hold strings, have strong operations without kinds alone, and are written nothing twice are judged: there a
-//! value names its writer, and updates conflict with everything. The order of two writers of a key is known if one
-//! read what the other wrote, or was over before it began, or by their strong timestamps.
+//! Only keys that hold strings, have strong operations without kinds alone, and are written nothing
+//! twice are judged: there a value names its writer, and updates conflict with everything. The
+//! order of two writers of a key is known if one read what the other wrote, or was over before it
+//! began, or by their strong timestamps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -130,8 +131,8 @@ impl<'a> Succession<'a> {
         Succession { updaters, by_strong_time, by_time }
     }
 
-    /// Writers that come after this one and its value, or after there was nothing: at least those after
-    /// which all others come that are known to.
+    /// Writers that come after this one and its value, or after there was nothing: at least those
+    /// after which all others come that are known to.
     fn after(&self, writer: Option<(&Transaction, &str)>) -> Vec<usize> {
         let mut after =
             self.updaters.get(&writer.map(|(_, value)| value)).cloned().unwrap_or_default();
@@ -227,7 +228,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Among transactions at linearizable keys. Through moments, since every pair would be too much.
+    /// Among transactions at linearizable keys. Through moments, since every pair would be too
+    /// much.
     fn add_real_time(&mut self) {
         let is_linearizable = |t: &usize| {
             let operations = &self.transactions[*t].operations;

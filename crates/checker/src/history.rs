@@ -142,7 +142,8 @@ pub enum Status {
     Unknown,
 }
 
-/// Who gave a transaction its commit time. Of two assignments with equal times, the strong one shows.
+/// Who gave a transaction its commit time. Of two assignments with equal times, the strong one
+/// shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// The site that committed it.
@@ -178,8 +179,9 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Whether a transaction with this witness observed the transaction `other`: its snapshot is nowhere
-    /// below the other's commit vector. Snapshots of different lengths observe nothing of each other.
+    /// Whether a transaction with this witness observed the transaction `other`: its snapshot is
+    /// nowhere below the other's commit vector. Snapshots of different lengths observe nothing of
+    /// each other.
     pub fn observes(&self, other: &Witness) -> bool {
         let Some((time, origin)) = other.dot else { return false };
         let needed = |entry: Origin, theirs: u64| if entry == origin { time } else { theirs };
@@ -194,8 +196,8 @@ impl Witness {
                 .all(|(site, (mine, theirs))| *mine >= needed(Origin::Site(site), *theirs))
     }
 
-    /// The commit vector: the snapshot with the origin's entry replaced by the commit time. The strong
-    /// entry comes last.
+    /// The commit vector: the snapshot with the origin's entry replaced by the commit time. The
+    /// strong entry comes last.
     pub(crate) fn commit_vector(&self) -> Vec<u64> {
         let mut vector = self.snapshot.clone();
         vector.push(self.strong);
@@ -345,8 +347,8 @@ pub struct History {
     pub sites: usize,
     /// Sites that were destroyed; what only they knew may be lost. No more than may fail.
     pub destroyed: Vec<usize>,
-    /// Pairs of kinds of strong operations that conflict on the same key, in either order. `*` stands
-    /// for every strong operation.
+    /// Pairs of kinds of strong operations that conflict on the same key, in either order. `*`
+    /// stands for every strong operation.
     pub conflicts: Vec<(String, String)>,
     /// All transactions; those of one session in order.
     pub transactions: Vec<Transaction>,
@@ -355,8 +357,8 @@ pub struct History {
 }
 
 impl History {
-    /// Whether two operations are strong ones that conflict, if two transactions do them (the paper's
-    /// `⋈`).
+    /// Whether two operations are strong ones that conflict, if two transactions do them (the
+    /// paper's `⋈`).
     pub fn conflict(&self, one: &Operation, other: &Operation) -> bool {
         if one.key != other.key || !one.level.is_strong() || !other.level.is_strong() {
             return false;

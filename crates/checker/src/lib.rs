@@ -1,5 +1,6 @@
-//! Judges recorded histories of transactions against what each operation's level promises: convergence,
-//! transactional causal consistency, PoR consistency, or one order that real time agrees with.
+//! Judges recorded histories of transactions against what each operation's level promises:
+//! convergence, transactional causal consistency, PoR consistency, or one order that real time
+//! agrees with.
 //!
 //! The checker shares no code with the protocol: it has its own plain types, its own model of the
 //! replicated types, written from their declarative meaning, and its own notion of time.
@@ -7,13 +8,14 @@
 //! - [`witness`]: the protocol exhibits a causal order (a snapshot and a dot per transaction); the
 //!   checker verifies that this order satisfies the definition (UniStore §3): session order,
 //!   transitivity, and every answer.
-//! - [`strong`]: conflicting strong transactions observe one another in the order of their timestamps, and
-//!   linearizable keys follow real time.
+//! - [`strong`]: conflicting strong transactions observe one another in the order of their
+//!   timestamps, and linearizable keys follow real time.
 //! - [`blackbox`]: without any witness, what reads of sets with unique elements imply.
 //! - [`linearizability`]: without any witness, single keys, by a search for an order.
-//! - [`dependencies`]: without any witness, strong transactions over several keys, by a graph of which must
-//!   come first.
-//! - [`convergence`]: after healing, all sites hold the same, and nothing that must survive is missing.
+//! - [`dependencies`]: without any witness, strong transactions over several keys, by a graph of
+//!   which must come first.
+//! - [`convergence`]: after healing, all sites hold the same, and nothing that must survive is
+//!   missing.
 //! - [`properties`]: UniStore's Properties 1–7 as running assertions.
 //! - [`primary`]: histories of the primary-copy protocol, apart from all the others.
 //! - [`text`]: histories as text, one transaction per line, for files, tests and other checkers.
@@ -52,8 +54,9 @@ pub use history::{
 };
 pub use violation::{Before, Violation};
 
-/// Judges a history in every way; all violations found, each once. None are found in what a store can do
-/// that keeps its promises: causal consistency, and of strong operations what their level says.
+/// Judges a history in every way; all violations found, each once. None are found in what a store
+/// can do that keeps its promises: causal consistency, and of strong operations what their level
+/// says.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut violations = witness::check(history);
     let others = [

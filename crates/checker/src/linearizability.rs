@@ -1,11 +1,12 @@
 //! Linearizability of single keys, from answers and times alone.
 //!
-//! A search for an order in which a single copy would have given the answers, and which puts nothing
-//! before what was over when it began: Wing and Gong, "Testing and verifying concurrent objects" (1993),
-//! with the memory of Lowe, "Testing for linearizability" (2017). A key is judged if all its operations are
-//! at level [`Linearizable`](crate::Level::Linearizable) and have times. What a transaction did at the key
-//! is one step; since linearizability is local, each key may be judged alone. A transaction whose outcome is unknown
-//! takes effect at any time after it began, or never.
+//! A search for an order in which a single copy would have given the answers, and which puts
+//! nothing before what was over when it began: Wing and Gong, "Testing and verifying concurrent
+//! objects" (1993), with the memory of Lowe, "Testing for linearizability" (2017). A key is judged
+//! if all its operations are at level [`Linearizable`](crate::Level::Linearizable) and have times.
+//! What a transaction did at the key is one step; since linearizability is local, each key may be
+//! judged alone. A transaction whose outcome is unknown takes effect at any time after it began, or
+//! never.
 
 mod helping;
 
@@ -122,8 +123,8 @@ struct Search<'a> {
     value: Value,
     /// Whether all unknown ones are plain.
     plain: bool,
-    /// Configurations that were tried: what is done, the fingerprint of what that makes, and whom that
-    /// shall help.
+    /// Configurations that were tried: what is done, the fingerprint of what that makes, and whom
+    /// that shall help.
     tried: BTreeSet<(Vec<usize>, u64, Option<usize>)>,
 }
 
@@ -213,8 +214,8 @@ impl<'a> Search<'a> {
         left.min_by_key(|at| self.calls[*at].answered).map(|at| self.calls[at].transaction)
     }
 
-    /// What may come next, the most promising last. After an unknown call, that is whom it shall help, or
-    /// another that helps, too.
+    /// What may come next, the most promising last. After an unknown call, that is whom it shall
+    /// help, or another that helps, too.
     fn choices(&mut self, helped: Option<usize>) -> Vec<Choice> {
         let limit = self.limit();
         let mut known: Vec<usize> = match helped {

@@ -22,7 +22,8 @@ enum Content {
     Present,
 }
 
-/// A live write: its part and content, its commit time and origin, and its number in the evaluation.
+/// A live write: its part and content, its commit time and origin, and its number in the
+/// evaluation.
 #[derive(Clone, Debug)]
 struct Fact {
     part: Part,

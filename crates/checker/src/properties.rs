@@ -1,5 +1,5 @@
-//! UniStore's Properties 1–7 as running assertions on plain data. Strong transactions are those of one more
-//! origin, [`Origin::Strong`].
+//! UniStore's Properties 1–7 as running assertions on plain data. Strong transactions are those of
+//! one more origin, [`Origin::Strong`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -44,8 +44,8 @@ impl Access {
 /// A broken property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Property 1, or 6 of strong transactions: a replica claims to know a prefix of which it misses a
-    /// transaction.
+    /// Property 1, or 6 of strong transactions: a replica claims to know a prefix of which it
+    /// misses a transaction.
     Known {
         /// The replica's site and partition.
         replica: (usize, usize),
@@ -54,7 +54,8 @@ pub enum Broken {
         /// See `origin`.
         time: u64,
     },
-    /// Property 2, or 7 of strong transactions: a site claims to store what one of its replicas does not.
+    /// Property 2, or 7 of strong transactions: a site claims to store what one of its replicas
+    /// does not.
     Stable {
         /// The site.
         site: usize,
@@ -79,8 +80,8 @@ pub enum Broken {
         /// See `origin`.
         time: u64,
     },
-    /// Property 5: of two conflicting strong transactions, the one with the greater timestamp does not
-    /// observe the other.
+    /// Property 5: of two conflicting strong transactions, the one with the greater timestamp does
+    /// not observe the other.
     Conflict {
         /// The smaller strong timestamp.
         first: u64,
@@ -179,8 +180,8 @@ impl Ledger {
         }
     }
 
-    /// A transaction of `origin` committed at `time` with this commit vector, and writes partitions. The
-    /// vector has no strong entry.
+    /// A transaction of `origin` committed at `time` with this commit vector, and writes
+    /// partitions. The vector has no strong entry.
     pub fn committed(
         &mut self,
         origin: impl Into<Origin>,
@@ -252,7 +253,8 @@ impl Ledger {
         }
     }
 
-    /// Nothing that the site `origin` has committed after `cut` will be seen any more: it was given up.
+    /// Nothing that the site `origin` has committed after `cut` will be seen any more: it was given
+    /// up.
     pub fn closed(&mut self, origin: usize, cut: u64) {
         let origin = Origin::Site(origin);
         let gone: Vec<u64> = self
@@ -272,8 +274,8 @@ impl Ledger {
         }
     }
 
-    /// A replica was given all strong transactions that another one stores of a partition, up to the
-    /// strong entry of its `known_vec`.
+    /// A replica was given all strong transactions that another one stores of a partition, up to
+    /// the strong entry of its `known_vec`.
     pub fn filled_strong(&mut self, site: usize, partition: usize, known_strong: u64) {
         self.filled_of(site, partition, Origin::Strong, known_strong);
     }

@@ -1,9 +1,9 @@
 //! What strong transactions add to causal consistency, where they exhibit their strong timestamps.
 //!
-//! Conflict Ordering (UniStore §3) with Property 5: of two strong transactions that conflict, the one
-//! with the later strong timestamp observes the other. A conflicting operation without effect, such as a
-//! read, comes before by its timestamp alone: nothing of it could be observed. At linearizable keys real
-//! time counts as well.
+//! Conflict Ordering (UniStore §3) with Property 5: of two strong transactions that conflict, the
+//! one with the later strong timestamp observes the other. A conflicting operation without effect,
+//! such as a read, comes before by its timestamp alone: nothing of it could be observed. At
+//! linearizable keys real time counts as well.
 //!
 //! [`crate::witness`] judges everything else about strong transactions as it does of causal ones.
 
@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use crate::history::{History, Level, Op, Operation, Status, Transaction};
 use crate::violation::Violation;
 
-/// Checks that strong operations were certified, that conflicting transactions observe one another in
-/// the order of their strong timestamps, and that linearizable keys follow real time.
+/// Checks that strong operations were certified, that conflicting transactions observe one another
+/// in the order of their strong timestamps, and that linearizable keys follow real time.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut violations = not_certified(history);
     for (key, transactions) in by_key(history) {
@@ -35,7 +35,8 @@ fn not_certified(history: &History) -> Vec<Violation> {
         .collect()
 }
 
-/// For each key with strong operations, the transactions that have one there, in the history's order.
+/// For each key with strong operations, the transactions that have one there, in the history's
+/// order.
 fn by_key(history: &History) -> BTreeMap<&str, Vec<usize>> {
     let mut by_key: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (t, transaction) in history.transactions.iter().enumerate() {
@@ -84,13 +85,14 @@ fn must_be_observed(
         .any(|operation| on_key(second, key).any(|other| history.conflict(operation, other)))
 }
 
-/// Whether an operation's answer, or what it does, tells that it had an effect: without an answer, it may
-/// have found nothing to change.
+/// Whether an operation's answer, or what it does, tells that it had an effect: without an answer,
+/// it may have found nothing to change.
 fn is_certain(operation: &Operation) -> bool {
     operation.answer.is_some() || matches!(operation.op, Op::Set(_))
 }
 
-/// For each transaction at a linearizable key, one that it should observe by real time and does not.
+/// For each transaction at a linearizable key, one that it should observe by real time and does
+/// not.
 fn late(history: &History, key: &str, all: &[usize]) -> Vec<Violation> {
     let transactions = &history.transactions;
     let is_judged = |t: &&usize| {

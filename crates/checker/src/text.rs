@@ -1,8 +1,8 @@
 //! Histories as text, one transaction per line: `docs/formats/history.md` defines the format.
 //!
-//! Written by [`History`](crate::History)'s `Display`, read by its `FromStr`; reading what was written gives the same
-//! history again. Reading checks the shape, not the consistency: every snapshot has an entry per site,
-//! and every site exists.
+//! Written by [`History`](crate::History)'s `Display`, read by its `FromStr`; reading what was
+//! written gives the same history again. Reading checks the shape, not the consistency: every
+//! snapshot has an entry per site, and every site exists.
 
 mod read;
 mod words;

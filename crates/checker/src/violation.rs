@@ -124,8 +124,8 @@ pub enum Violation {
         /// The operation's key.
         key: String,
     },
-    /// Conflict Ordering: of two strong transactions that conflict, the later one in strong timestamps
-    /// does not observe the other.
+    /// Conflict Ordering: of two strong transactions that conflict, the later one in strong
+    /// timestamps does not observe the other.
     ConflictOrder {
         /// The one with the smaller strong timestamp.
         first: usize,

@@ -9,8 +9,8 @@ use crate::violation::Violation;
 /// Of the reading transaction's own writes, which come after all that it observes.
 const LAST: (u64, Origin) = (u64::MAX, Origin::Strong);
 
-/// Checks that the witnesses order the transactions as transactional causal consistency demands, and
-/// that every answer follows from that order.
+/// Checks that the witnesses order the transactions as transactional causal consistency demands,
+/// and that every answer follows from that order.
 pub fn check(history: &History) -> Vec<Violation> {
     let order = Order::new(history);
     let mut violations = order.places();
@@ -69,8 +69,9 @@ impl<'a> Order<'a> {
         order
     }
 
-    /// An answer tells whether an operation had no effect; where the client never learned it, what its
-    /// transaction observed tells. In the claimed order, since that needs the refusals before it.
+    /// An answer tells whether an operation had no effect; where the client never learned it, what
+    /// its transaction observed tells. In the claimed order, since that needs the refusals before
+    /// it.
     fn find_refused(&mut self) {
         for position in 0..self.writers.len() {
             let t = self.writers[position];
@@ -149,8 +150,8 @@ impl<'a> Order<'a> {
         violations
     }
 
-    /// Whether the commit times of `first` and `second` allow that `second` observed `first`. Strong
-    /// timestamps are compared with one another only: other clocks give them.
+    /// Whether the commit times of `first` and `second` allow that `second` observed `first`.
+    /// Strong timestamps are compared with one another only: other clocks give them.
     fn are_in_time(&self, first: usize, second: usize) -> bool {
         match (self.transactions[first].dot(), self.transactions[second].dot()) {
             (Some((_, Origin::Site(_))), Some((_, Origin::Strong)))

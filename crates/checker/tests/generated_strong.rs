@@ -1,5 +1,5 @@
-//! Random histories with strong transactions: of a store that certifies them all pass, and what one lets
-//! through that does not is caught.
+//! Random histories with strong transactions: of a store that certifies them all pass, and what one
+//! lets through that does not is caught.
 
 mod single_copy;
 
@@ -16,7 +16,8 @@ const SITES: usize = 3;
 enum Happening {
     /// A site gets all that another one has.
     Pulls(usize, usize),
-    /// A session runs a transaction: operations on numbered keys, as [`KEYS`] says, `true` to update.
+    /// A session runs a transaction: operations on numbered keys, as [`KEYS`] says, `true` to
+    /// update.
     Runs { session: usize, operations: Vec<(usize, bool)>, before: u64, after: u64 },
 }
 
@@ -177,7 +178,8 @@ fn without_places(mut history: History) -> History {
     history
 }
 
-/// Whether a transaction asks for the linearizable counter and does not observe all that counted before.
+/// Whether a transaction asks for the linearizable counter and does not observe all that counted
+/// before.
 fn misses_a_count(history: &History, t: usize) -> bool {
     let transaction = &history.transactions[t];
     let observes = |other: &Transaction| {

@@ -1,4 +1,5 @@
-//! The search for an order of a single key: it agrees with trying all of them, and judges long histories.
+//! The search for an order of a single key: it agrees with trying all of them, and judges long
+//! histories.
 
 mod single_copy;
 
@@ -116,8 +117,8 @@ fn has_order(store: &Store, left: &[&(Called, Option<Answer>)]) -> bool {
     })
 }
 
-/// A long history of one key: clients run one operation after the other, each at some point while it
-/// waits. Now and then an outcome stays unknown, and the client goes on under another name.
+/// A long history of one key: clients run one operation after the other, each at some point while
+/// it waits. Now and then an outcome stays unknown, and the client goes on under another name.
 fn long(seed: u64, count: u64, clients: u64, some: impl Fn(u64, u64) -> Op) -> History {
     let mut state = seed;
     let mut below = |n: u64| {

@@ -1,4 +1,5 @@
-//! Small histories with strong transactions in the text notation: good ones, and one bad one per anomaly.
+//! Small histories with strong transactions in the text notation: good ones, and one bad one per
+//! anomaly.
 
 use solera_checker::{Before, History, Violation, check};
 
@@ -124,7 +125,8 @@ mod partial_order_restrictions {
              t 2@1 committed [0 0 !5] 7@strong | !a SADD z = 1",
             conflict_order(1, 2, "a"),
         );
-        // Its strong entry is high enough, but something causal is missing, on which the first depends.
+        // Its strong entry is high enough, but something causal is missing, on which the first
+        // depends.
         only(
             "t 0@0 committed [0 0]    1@0      | b SADD x = 1
              t 0@0 committed [1 0]    5@strong | !a SADD x = 1

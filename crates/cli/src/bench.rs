@@ -87,7 +87,8 @@ struct PaceArgs {
     /// Clients; each runs one transaction at a time
     #[arg(long, default_value_t = 300)]
     clients: usize,
-    /// How long a client thinks between transactions, on average (default 500 for rubis, 0 for micro)
+    /// How long a client thinks between transactions, on average (default 500 for rubis, 0 for
+    /// micro)
     #[arg(long)]
     think_ms: Option<u64>,
     /// Seconds over which clients start
@@ -106,7 +107,8 @@ struct PaceArgs {
 
 #[derive(Debug, Args)]
 struct RubisArgs {
-    /// rubis: how much data: tiny, small (330 items, 10,000 users; the default), medium, or full (33,000, 1,000,000)
+    /// rubis: how much data: tiny, small (330 items, 10,000 users; the default), medium, or full
+    /// (33,000, 1,000,000)
     #[arg(long)]
     scale: Option<Scale>,
     /// rubis: let so many strong transactions in a row meet on the same name or item

@@ -110,7 +110,8 @@ fn handed(transaction: &Transaction) -> usize {
     transaction.phases.iter().map(of_phase).sum()
 }
 
-/// The stores of the phases, in their order; a store that is also read for what is endorsed comes twice.
+/// The stores of the phases, in their order; a store that is also read for what is endorsed comes
+/// twice.
 fn stores(transaction: &Transaction) -> Vec<&str> {
     transaction.phases.iter().filter_map(|phase| phase.store.as_deref()).collect()
 }

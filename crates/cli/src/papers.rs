@@ -39,20 +39,24 @@ pub(crate) struct PapersArgs {
     /// Only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
-    /// A PostgreSQL server for mixt's linearizable store, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; its schema
-    /// solera_papers keeps what is measured, and may be dropped afterwards [default: what SOLERA_TEST_POSTGRES says]
+    /// A PostgreSQL server for mixt's linearizable store, as
+    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE; its schema solera_papers keeps what is
+    /// measured, and may be dropped afterwards [default: what SOLERA_TEST_POSTGRES says]
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
     /// Write the numbers to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// calibrate: compare with the table of this program, and end with 1 if a kind of steps has drifted
+    /// calibrate: compare with the table of this program, and end with 1 if a kind of steps has
+    /// drifted
     #[arg(long)]
     check: bool,
-    /// calibrate: predict transactions per second of workers' time, at one site with one and two workers, and measure them
+    /// calibrate: predict transactions per second of workers' time, at one site with one and two
+    /// workers, and measure them
     #[arg(long, conflicts_with = "check")]
     predict: bool,
-    /// calibrate: measure in virtual time how long causal transactions take beside a saturated space of primary
+    /// calibrate: measure in virtual time how long causal transactions take beside a saturated
+    /// space of primary
     #[arg(long, conflicts_with_all = ["check", "predict"])]
     turns: bool,
     /// What callgrind counts runs this

@@ -7,7 +7,8 @@ use solera_config::Overrides;
 use solera_node::{Cluster, Log};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Catches SIGHUP from now on. To be called before the process serves anybody: without it, the signal ends the process.
+/// Catches SIGHUP from now on. To be called before the process serves anybody: without it, the
+/// signal ends the process.
 ///
 /// # Errors
 /// The signal cannot be waited for.
@@ -15,7 +16,8 @@ pub(crate) fn hangups() -> std::io::Result<Signal> {
     signal(SignalKind::hangup())
 }
 
-/// Reads the file at each signal. A file that cannot be used changes nothing. Without a file the first signal ends this.
+/// Reads the file at each signal. A file that cannot be used changes nothing. Without a file the
+/// first signal ends this.
 pub(crate) async fn at_hangups(
     mut hangup: Signal,
     config: Option<&Path>,

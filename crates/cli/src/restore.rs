@@ -48,7 +48,8 @@ pub(crate) struct RestoreArgs {
     to: Option<Endpoint>,
     #[command(flatten)]
     login: LoginArgs,
-    /// With --to: write although the cluster holds keys. Strings are replaced, elements and fields added
+    /// With --to: write although the cluster holds keys. Strings are replaced, elements and fields
+    /// added
     #[arg(long, requires = "to")]
     force: bool,
     /// Write although the cluster's spaces differ from the backup's, and list the differences

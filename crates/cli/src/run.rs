@@ -78,8 +78,8 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
-/// Memory that is bound to a store whatever operations that declares: transactions that use none of those it lacks can be
-/// called, and the others fail where they come to one.
+/// Memory that is bound to a store whatever operations that declares: transactions that use none of
+/// those it lacks can be called, and the others fail where they come to one.
 struct Unasked(Memory);
 
 impl Database for Unasked {
@@ -112,7 +112,8 @@ async fn load(program: &Program, source: &str) -> Result<Client, Box<dyn Error>>
         *store.accepts.last().expect("the strongest level is as strong as any")
     };
     let spaces: Vec<_> = stores.clone().map(|store| (&*store.name, weakest(store))).collect();
-    // Each may be a database of its own: so a transaction runs in as many phases as it could anywhere.
+    // Each may be a database of its own: so a transaction runs in as many phases as it could
+    // anywhere.
     let database = Arc::new(Unasked(Memory::disjoint(MEMORY, &spaces)));
     let memory = Store { database, spaces: stores.clone().map(|one| one.name.clone()).collect() };
     let spec = ClusterSpec::parse("", "sites = 1", Overrides::default());
@@ -136,7 +137,8 @@ async fn called(client: &mut Client, call: &[String]) -> Result<Reply, String> {
     answer.map_err(|error| format!("{transaction}: {}", without_server(&error.to_string())))
 }
 
-/// An error without what could be asked of a server about it later: the stores end with this process.
+/// An error without what could be asked of a server about it later: the stores end with this
+/// process.
 fn without_server(told: &str) -> String {
     match told.split_once("; SOLERA.CALL ") {
         Some((told, _)) => {
@@ -146,7 +148,8 @@ fn without_server(told: &str) -> String {
     }
 }
 
-/// A result as it is written as an argument: text and bytes as they are, lists and the like as JSON.
+/// A result as it is written as an argument: text and bytes as they are, lists and the like as
+/// JSON.
 fn shown(program: &Program, transaction: &str, reply: &Reply) -> Result<Vec<u8>, String> {
     let transaction = program.transactions.iter().find(|found| *found.name == *transaction);
     let ty = &transaction.expect("it was called").result;

@@ -53,8 +53,8 @@ pub(crate) struct ServeArgs {
     log_level: Option<LogLevel>,
 }
 
-/// The exit code of a node that other nodes will never let in again as it is: starting it again is of no
-/// use.
+/// The exit code of a node that other nodes will never let in again as it is: starting it again is
+/// of no use.
 const EXPELLED: u8 = 3;
 
 /// Why it is so.

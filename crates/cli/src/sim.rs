@@ -46,9 +46,9 @@ pub(crate) struct SimArgs {
     trace: Option<PathBuf>,
     /// Give sites journals on simulated disks, and let sites and workers crash and start again
     ///
-    /// Each worker has the journal that servers have. Power fails in the middle of writes and tears them;
-    /// disks are slow or full, fail, let bits rot, and put writes into the wrong place; sites are away
-    /// for long. The last line counts what took effect.
+    /// Each worker has the journal that servers have. Power fails in the middle of writes and tears
+    /// them; disks are slow or full, fail, let bits rot, and put writes into the wrong place; sites
+    /// are away for long. The last line counts what took effect.
     #[arg(long)]
     durable: bool,
     /// The same, and remove lost sites and add them again
@@ -56,27 +56,30 @@ pub(crate) struct SimArgs {
     members: bool,
     /// The same, and let each worker be a process of its own, with links to the others
     ///
-    /// What decides about queues, frames and handshakes is what servers run. Connections break for one side before the
-    /// other; bytes take their time; queues are short.
+    /// What decides about queues, frames and handshakes is what servers run. Connections break for
+    /// one side before the other; bytes take their time; queues are short.
     #[arg(long, conflicts_with_all = ["durable", "members"])]
     links: bool,
-    /// Take sites, some workers of one site, or a link to the leading site down for a minute, and judge whether the others commit
+    /// Take sites, some workers of one site, or a link to the leading site down for a minute, and
+    /// judge whether the others commit
     ///
-    /// Each site with all of its workers must commit a strong transaction on every group, three times during the
-    /// minute, within five seconds each time; otherwise the seed fails. One case is listed and does not fail the
-    /// seed: a site waits for another one of which only some workers are down, most often the leading one.
+    /// Each site with all of its workers must commit a strong transaction on every group, three
+    /// times during the minute, within five seconds each time; otherwise the seed fails. One case
+    /// is listed and does not fail the seed: a site waits for another one of which only some
+    /// workers are down, most often the leading one.
     #[arg(long, conflicts_with_all = ["durable", "members", "links"])]
     outages: bool,
     /// Judge promises of durability in every seed, not only in every third
     ///
-    /// Sessions ask for barriers, WAIT, AT-RISK and tokens; most sites are cut off before they are destroyed; and what
-    /// survives must keep every promise.
+    /// Sessions ask for barriers, WAIT, AT-RISK and tokens; most sites are cut off before they are
+    /// destroyed; and what survives must keep every promise.
     #[arg(long, conflicts_with = "outages")]
     promises: bool,
     /// Let workers also run the example protocol `primary`, and judge sessions that use it
     #[arg(long, conflicts_with = "outages")]
     primary: bool,
-    /// Let workers also run the protocol `trial`, which exercises jobs, lanes and questions between protocols
+    /// Let workers also run the protocol `trial`, which exercises jobs, lanes and questions between
+    /// protocols
     #[arg(long, conflicts_with = "outages")]
     trial: bool,
     /// Threads to use; 0 means one per core

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 /// The exit status of a process that was asked twice.
 const ASKED_TWICE: i32 = 130;
 
-/// Notices that the process is asked to stop, from its creation on. Asked a second time, the process
-/// ends at once, whatever it does.
+/// Notices that the process is asked to stop, from its creation on. Asked a second time, the
+/// process ends at once, whatever it does.
 pub(crate) struct Stop {
     asked: oneshot::Receiver<()>,
 }

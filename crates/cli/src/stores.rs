@@ -16,7 +16,8 @@ use solera_modules::{Host, Settings, Store};
 /// What runs the modules of a process, with the stores of its configuration.
 ///
 /// # Errors
-/// If the configuration cannot be meant so, which tells file and line, or threads cannot be started.
+/// If the configuration cannot be meant so, which tells file and line, or threads cannot be
+/// started.
 pub(crate) fn host(spec: &ClusterSpec) -> Result<Host, Box<dyn Error>> {
     let settings = Settings::configured(&spec.modules)?;
     Ok(Host::start(settings, all(spec)?)?)
@@ -30,7 +31,8 @@ pub(crate) fn all(spec: &ClusterSpec) -> Result<Vec<Store>, ConfigError> {
     spec.stores.iter().map(store).collect()
 }
 
-/// The URL of a PostgreSQL server that was given, or else that of the one which `scripts/with-stores` has started.
+/// The URL of a PostgreSQL server that was given, or else that of the one which
+/// `scripts/with-stores` has started.
 pub(crate) fn test_postgres(given: Option<&str>) -> Option<String> {
     given.map(str::to_owned).or_else(|| std::env::var("SOLERA_TEST_POSTGRES").ok())
 }

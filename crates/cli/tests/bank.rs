@@ -1,4 +1,5 @@
-//! A bank of three sites in real processes, which are killed while money goes from account to account.
+//! A bank of three sites in real processes, which are killed while money goes from account to
+//! account.
 
 mod common;
 
@@ -257,8 +258,8 @@ async fn goes_on(bank: &Bank, nodes: &[Node], sites: &[usize], when: &str) {
     }
 }
 
-/// Requires at every site that the ledger has all that was acknowledged and nothing that was refused,
-/// and that the balances are what it says.
+/// Requires at every site that the ledger has all that was acknowledged and nothing that was
+/// refused, and that the balances are what it says.
 async fn settle_accounts(nodes: &[Node], transfers: &BTreeMap<usize, Vec<Transfer>>) {
     for node in nodes {
         let mut client = node.client().await;

@@ -1,5 +1,5 @@
-//! The protocols that UniStore is compared to, on real processes: those with strong transactions keep what
-//! spaces promise, and go on when a process is killed.
+//! The protocols that UniStore is compared to, on real processes: those with strong transactions
+//! keep what spaces promise, and go on when a process is killed.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The list of sites grows while real nodes serve: two sites take writes, a third is listed at their nodes,
-//! one after another, is added, and joins.
+//! The list of sites grows while real nodes serve: two sites take writes, a third is listed at
+//! their nodes, one after another, is added, and joins.
 
 mod common;
 
@@ -71,8 +71,8 @@ fn stop(node: &mut Node) {
     node.wait();
 }
 
-/// Writes one key after another until it shall end, at whichever of these nodes answers, and returns
-/// what was acknowledged.
+/// Writes one key after another until it shall end, at whichever of these nodes answers, and
+/// returns what was acknowledged.
 async fn write(name: &'static str, nodes: Vec<SocketAddr>, end: Arc<AtomicBool>) -> Vec<String> {
     let (mut acknowledged, mut number) = (Vec::new(), 0);
     while !end.load(Ordering::Relaxed) {
@@ -82,7 +82,8 @@ async fn write(name: &'static str, nodes: Vec<SocketAddr>, end: Arc<AtomicBool>)
         while !end.load(Ordering::Relaxed) {
             number += 1;
             let key = format!("{name}:{number}");
-            // Nobody takes the keys of a node that is down; whether one got there is not known then.
+            // Nobody takes the keys of a node that is down; whether one got there is not known
+            // then.
             match client.set(&key, &key).await {
                 Ok(()) => acknowledged.push(key),
                 Err(_) => break,

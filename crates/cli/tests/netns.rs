@@ -1,7 +1,7 @@
 //! Links that are cut for real: three sites, each in a network namespace of its own, on a bridge.
 //!
-//! All of it is in a namespace that ends with the test, whatever becomes of that. Where namespaces cannot
-//! be made (it takes root, and iproute2), the test says so and does nothing.
+//! All of it is in a namespace that ends with the test, whatever becomes of that. Where namespaces
+//! cannot be made (it takes root, and iproute2), the test says so and does nothing.
 
 mod common;
 
@@ -123,7 +123,8 @@ struct Cut {
 enum How {
     /// The other end knows.
     Unplugged,
-    /// Ports that are isolated reach only those that are not. Packets for others are dropped silently.
+    /// Ports that are isolated reach only those that are not. Packets for others are dropped
+    /// silently.
     Isolated,
 }
 

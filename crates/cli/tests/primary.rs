@@ -213,7 +213,8 @@ fn rights_are_those_of_every_space() {
     }
 }
 
-/// While its home is cut off, an update is answered after some time, and nobody says that it was not done.
+/// While its home is cut off, an update is answered after some time, and nobody says that it was
+/// not done.
 #[tokio::test]
 async fn an_update_whose_home_is_cut_off_is_unknown_and_at_risk_where_it_is_kept() {
     let up = Up::configured(SPACES, "");

@@ -1,4 +1,5 @@
-//! What calls of modules may do: as much as the users who make them, also when servers complete them.
+//! What calls of modules may do: as much as the users who make them, also when servers complete
+//! them.
 
 mod common;
 
@@ -15,7 +16,8 @@ use solera_mixt::store::Database;
 use solera_node::hash_password;
 use solera_program::value::{Handle, Value};
 
-/// Two phases: the spaces that are linearizable or causal commit together, and the eventual one after them.
+/// Two phases: the spaces that are linearizable or causal commit together, and the eventual one
+/// after them.
 const HEAD: &str = "\
 sites = 1
 workers = 2
@@ -143,7 +145,8 @@ impl World {
         self.bob.attach(&token).await.unwrap();
     }
 
-    /// A call of Bob's that commits its first phase, and has no right to what it then turns out to need.
+    /// A call of Bob's that commits its first phase, and has no right to what it then turns out to
+    /// need.
     async fn stopped(&mut self) -> String {
         self.lead_to("secret").await;
         let call = ["SOLERA.CALL", "m.follow", "n", "next"];

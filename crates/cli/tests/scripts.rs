@@ -1,7 +1,7 @@
 //! Runs the scripts in `testdata`: commands at the sites of a cluster, and what they answer.
 //!
-//! With `REWRITE=1` in the environment, replies that differ are written into the scripts instead; read
-//! the difference before committing it. A script is made of these lines:
+//! With `REWRITE=1` in the environment, replies that differ are written into the scripts instead;
+//! read the difference before committing it. A script is made of these lines:
 //!
 //! ```text
 //! # a comment; below the first command also an empty line

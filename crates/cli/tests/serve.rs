@@ -300,8 +300,8 @@ async fn a_node_that_hangs_for_a_while_loses_nothing() {
     }
 }
 
-/// The nodes of site us are lost for good. The site is removed and joins again with empty directories,
-/// while the other takes writes.
+/// The nodes of site us are lost for good. The site is removed and joins again with empty
+/// directories, while the other takes writes.
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one story, told from its beginning to its end")]
 async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
@@ -483,8 +483,8 @@ async fn a_node_that_is_asked_twice_ends_at_once() {
     assert!(!node.log().contains(" stopped"), "{}", node.log());
 }
 
-/// Nodes with data are killed and stopped in random order under a load that is recorded. What clients
-/// saw must be causal, and everything acknowledged must be there in the end.
+/// Nodes with data are killed and stopped in random order under a load that is recorded. What
+/// clients saw must be causal, and everything acknowledged must be there in the end.
 #[tokio::test]
 async fn the_history_is_causal_and_nothing_acknowledged_is_lost() {
     let mut plan = Plan::new("");
@@ -549,7 +549,8 @@ fn a_process_takes_all_descriptors_that_it_may_have() {
     assert_eq!(line.split_whitespace().nth(3), Some("4000"), "{line}");
 }
 
-/// Keys of a space that `primary` runs: at every node of a site, after all nodes were killed, and after a site was lost.
+/// Keys of a space that `primary` runs: at every node of a site, after all nodes were killed, and
+/// after a site was lost.
 #[tokio::test]
 async fn every_node_of_a_site_serves_keys_of_primary_and_keeps_them() {
     let mut plan = Plan::new(

@@ -1,5 +1,5 @@
-//! `solera up` with databases of others as stores: a module loaded and called over RESP, and what it leaves there.
-//! `scripts/with-stores` starts the databases.
+//! `solera up` with databases of others as stores: a module loaded and called over RESP, and what
+//! it leaves there. `scripts/with-stores` starts the databases.
 
 mod common;
 
@@ -155,7 +155,8 @@ async fn modules_use_postgres_and_redis_together() {
     shop.drop().await;
 }
 
-/// Certificates that are made anew: the authorities `ca` and `other`, and what `ca` has signed for a site on this machine.
+/// Certificates that are made anew: the authorities `ca` and `other`, and what `ca` has signed for
+/// a site on this machine.
 fn certificates(folder: &Folder) {
     let authority = |name: &str| {
         let mut params = CertificateParams::default();

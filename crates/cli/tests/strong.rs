@@ -1,4 +1,5 @@
-//! Strong transactions as clients meet them: cut off, led from elsewhere, contended, and left alone.
+//! Strong transactions as clients meet them: cut off, led from elsewhere, contended, and left
+//! alone.
 
 mod common;
 
@@ -30,7 +31,8 @@ async fn a_site_that_is_cut_off_says_so_and_later_what_became_of_it() {
     let folder = Folder::new();
     let up = up(&folder, &[]);
     let mut other = up.client(1).await;
-    // Led from elsewhere the transaction never arrives; led from here it is voted for by nobody else.
+    // Led from elsewhere the transaction never arrives; led from here it is voted for by nobody
+    // else.
     for (round, led_by) in ["virginia", "frankfurt"].into_iter().enumerate() {
         let (account, many) = (format!("account:{round}"), format!("account:many:{round}"));
         ok(&solera(&["leader", "move", led_by, "--at", &up.at(1)]));

@@ -152,7 +152,8 @@ async fn a_copy_from_since_the_last_start_is_refused() {
     is_expelled(&mut copied, "does not remember all that it has told").await;
 }
 
-/// Nothing was written at the copy's site since, and the other node has started again: it remembers the times that it was told.
+/// Nothing was written at the copy's site since, and the other node has started again: it remembers
+/// the times that it was told.
 #[tokio::test]
 async fn a_copy_that_only_times_tell_of_is_refused() {
     let plan = Plan::new(2);
@@ -249,7 +250,8 @@ async fn who_takes_no_part_stops_nobody() {
     assert_eq!(only.http("/ready").unwrap().0, 200);
 }
 
-/// The others call it, too, and hang up when they have read who it is: that is no link that comes and goes.
+/// The others call it, too, and hang up when they have read who it is: that is no link that comes
+/// and goes.
 #[tokio::test]
 async fn who_joins_with_a_wrong_number_has_no_links() {
     let plan = Plan::new(3);

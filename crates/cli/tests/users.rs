@@ -13,8 +13,8 @@ const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is di
 const NO_KEY: &str =
     "-NOPERM this user has no permissions to access one of the keys used as arguments";
 
-/// A running `solera up` with these users. It has two workers: half of the keys are another's than the
-/// connection's.
+/// A running `solera up` with these users. It has two workers: half of the keys are another's than
+/// the connection's.
 fn start(users: &str) -> Up {
     Up::configured("sites = 1\nworkers = 2\n", users)
 }

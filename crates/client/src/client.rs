@@ -102,7 +102,8 @@ impl Client {
         Ok(Client { target, connection, login, last_token: None })
     }
 
-    /// A session over a stream that leads to a site. It cannot be [opened again](Client::reconnect).
+    /// A session over a stream that leads to a site. It cannot be [opened
+    /// again](Client::reconnect).
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -113,7 +114,8 @@ impl Client {
         Ok(Client { target: Target::Given, connection, login: None, last_token: None })
     }
 
-    /// A session over streams that `open` yields: one now, and another for each [`Client::reconnect`].
+    /// A session over streams that `open` yields: one now, and another for each
+    /// [`Client::reconnect`].
     ///
     /// # Errors
     /// As [`Client::connect_as`]; what `open` fails with is [`Error::Connection`].
@@ -143,9 +145,9 @@ impl Client {
         }
     }
 
-    /// Sends commands without waiting for the reply of each before the next, and returns the replies
-    /// in their order; what the server refused is a [`Value::Error`]. Meant for many commands with
-    /// short replies.
+    /// Sends commands without waiting for the reply of each before the next, and returns the
+    /// replies in their order; what the server refused is a [`Value::Error`]. Meant for many
+    /// commands with short replies.
     ///
     /// # Errors
     /// The connection broke: any of the commands may have been carried out.
@@ -167,8 +169,8 @@ impl Client {
         }
     }
 
-    /// Waits until this site holds all of a token's causal past, and goes on from there. Writes to eventual spaces are not
-    /// waited for; [`Client::barrier`] covers them from then on.
+    /// Waits until this site holds all of a token's causal past, and goes on from there. Writes to
+    /// eventual spaces are not waited for; [`Client::barrier`] covers them from then on.
     ///
     /// # Errors
     /// `TIMEOUT` if the past is still under way, `LOST` if part of it died with a site.
@@ -178,8 +180,8 @@ impl Client {
         Ok(())
     }
 
-    /// Waits until all that this session has seen and written survives the loss of `f` sites, writes to eventual
-    /// spaces included.
+    /// Waits until all that this session has seen and written survives the loss of `f` sites,
+    /// writes to eventual spaces included.
     ///
     /// # Errors
     /// `TIMEOUT` after `timeout`; the wait may be repeated.
@@ -189,7 +191,8 @@ impl Client {
         Ok(())
     }
 
-    /// As which user it acts, as far as it knows: where nobody says who they are, all are the default user.
+    /// As which user it acts, as far as it knows: where nobody says who they are, all are the
+    /// default user.
     pub(crate) fn user(&self) -> &str {
         self.login.as_ref().map_or("default", |login| &login.user)
     }

@@ -50,7 +50,8 @@ impl Connection {
         Ok(self.replies(1).await?.remove(0))
     }
 
-    /// Sends commands at once and waits for all replies, which are read while the commands are sent.
+    /// Sends commands at once and waits for all replies, which are read while the commands are
+    /// sent.
     pub(crate) async fn call_all(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, Error> {
         self.output.clear();
         commands.iter().for_each(|command| encode_command(&mut self.output, command));
@@ -62,7 +63,8 @@ impl Connection {
         if self.late {
             return Err(Error::Connection(NotConnected.into()));
         }
-        // Whoever stops waiting drops this future: what comes later would be taken for the next reply.
+        // Whoever stops waiting drops this future: what comes later would be taken for the next
+        // reply.
         self.late = true;
         let Connection { stream, parser, input, output, .. } = self;
         let (mut read, mut write) = tokio::io::split(stream);

@@ -30,7 +30,8 @@ impl Endpoint {
         self
     }
 
-    /// The same, where connecting and each reply may take no longer than this; the connection is given up then.
+    /// The same, where connecting and each reply may take no longer than this; the connection is
+    /// given up then.
     pub fn timeout(mut self, timeout: Duration) -> Endpoint {
         self.timeout = Some(timeout);
         self

@@ -1,16 +1,18 @@
 //! Solera's spaces as stores of mixed transactions.
 //!
-//! A [`Spaces`] is a cluster as one database: its spaces are the spaces of `solera.toml`, and one transaction may use
-//! several of them, so that strong and causal writes take effect together. Objects are kept as Redis types that
-//! other clients read and write, too; `docs/guide/modules.md` tells which.
+//! A [`Spaces`] is a cluster as one database: its spaces are the spaces of `solera.toml`, and one
+//! transaction may use several of them, so that strong and causal writes take effect together.
+//! Objects are kept as Redis types that other clients read and write, too; `docs/guide/modules.md`
+//! tells which.
 //!
-//! What is read in a space of level `por` is certified only where the configuration declares that it conflicts with
-//! what others write: a transaction there is not serializable by itself. Stores declared `linearizable` are never
-//! bound to such spaces; stores declared `por` should name in `conflicts` whatever must not happen side by side.
+//! What is read in a space of level `por` is certified only where the configuration declares that
+//! it conflicts with what others write: a transaction there is not serializable by itself. Stores
+//! declared `linearizable` are never bound to such spaces; stores declared `por` should name in
+//! `conflicts` whatever must not happen side by side.
 //!
-//! The elements of a list or log are ordered by the clocks of the processes that appended them. Witnesses and records
-//! of transactions are kept in the space that they belong to, in keys that begin with [`RESERVED`] after the space's
-//! prefix; handles must not lead there.
+//! The elements of a list or log are ordered by the clocks of the processes that appended them.
+//! Witnesses and records of transactions are kept in the space that they belong to, in keys that
+//! begin with [`RESERVED`] after the space's prefix; handles must not lead there.
 
 mod cluster;
 mod link;
@@ -38,9 +40,9 @@ use crate::error::Error;
 /// Opens sessions.
 pub type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
 
-/// The spaces of a cluster as a database of mixed transactions, used at one site. The database is called as the cluster is
-/// (`cluster` in `solera.toml`), so that all hosts that use it give it the same name. Clusters that are used together must have
-/// different ones.
+/// The spaces of a cluster as a database of mixed transactions, used at one site. The database is
+/// called as the cluster is (`cluster` in `solera.toml`), so that all hosts that use it give it the
+/// same name. Clusters that are used together must have different ones.
 #[derive(Clone)]
 pub struct Spaces {
     name: Arc<str>,
@@ -56,7 +58,8 @@ pub struct Spaces {
 pub(crate) type Sources = Arc<RwLock<BTreeMap<Arc<str>, Arc<str>>>>;
 
 impl Spaces {
-    /// Asks a cluster for its spaces. Sessions are opened by `connect`; those that break are opened again.
+    /// Asks a cluster for its spaces. Sessions are opened by `connect`; those that break are opened
+    /// again.
     ///
     /// # Errors
     /// No session can be opened, or the cluster tells of no spaces.
@@ -81,12 +84,12 @@ impl Spaces {
         Spaces { name: name.into(), connect, user, layout, sources: None }
     }
 
-    /// Lets the cluster run groups of phases, by SOLERA.PHASE: one round trip for each. A module's name must be the
-    /// [`digest`] of its source; sites that do not know it are sent the source once. Where a site runs no modules,
-    /// everything is asked request by request.
+    /// Lets the cluster run groups of phases, by SOLERA.PHASE: one round trip for each. A module's
+    /// name must be the [`digest`] of its source; sites that do not know it are sent the source
+    /// once. Where a site runs no modules, everything is asked request by request.
     ///
-    /// The user of the sessions needs the right `solera.phase`, as it does without this: what transactions keep is in
-    /// keys that are not for other users.
+    /// The user of the sessions needs the right `solera.phase`, as it does without this: what
+    /// transactions keep is in keys that are not for other users.
     pub fn executing<'s>(mut self, sources: impl IntoIterator<Item = &'s str>) -> Spaces {
         let named = sources.into_iter().map(|source| (digest(source).into(), source.into()));
         self.sources = Some(Arc::new(RwLock::new(named.collect())));
@@ -164,7 +167,8 @@ impl Database for Spaces {
     }
 }
 
-/// Returns as which user a session acts: as the server says, or as the client has logged in if the user may not ask.
+/// Returns as which user a session acts: as the server says, or as the client has logged in if the
+/// user may not ask.
 async fn user_of(client: &mut Client) -> Arc<str> {
     match client.call(&[b"ACL", b"WHOAMI"]).await {
         Ok(Value::Bulk(name)) => String::from_utf8_lossy(&name).into(),

@@ -11,11 +11,12 @@ use crate::error::Error;
 /// For how long the outcome of a transaction is asked for whose connection broke.
 const FINDING_OUT: Duration = Duration::from_secs(5);
 
-/// An open transaction: all its reads are from one snapshot, and its writes become visible together.
+/// An open transaction: all its reads are from one snapshot, and its writes become visible
+/// together.
 ///
 /// Offers every command of [`Client`]. Must be ended by [`Transaction::commit`] or
-/// [`Transaction::abort`]; one that is dropped without stays open on the connection, and the next call
-/// of [`Client::begin`] aborts it first.
+/// [`Transaction::abort`]; one that is dropped without stays open on the connection, and the next
+/// call of [`Client::begin`] aborts it first.
 #[derive(Debug)]
 pub struct Transaction<'a> {
     client: &'a mut Client,
@@ -33,11 +34,12 @@ impl Client {
         Ok(Transaction { client: self, name: None })
     }
 
-    /// Opens a strong transaction: it commits only if no conflicting one has come between, at any site.
-    /// [`Client::strong`] runs it again if one has.
+    /// Opens a strong transaction: it commits only if no conflicting one has come between, at any
+    /// site. [`Client::strong`] runs it again if one has.
     ///
-    /// What conflicts are the strong commands of the keys' spaces, and what is [watched](Client::watch).
-    /// Everything else is read from the snapshot and merges, as in a causal transaction.
+    /// What conflicts are the strong commands of the keys' spaces, and what is
+    /// [watched](Client::watch). Everything else is read from the snapshot and merges, as in a
+    /// causal transaction.
     ///
     /// # Errors
     /// As [`Client::command`].
@@ -55,8 +57,8 @@ impl Client {
     /// Sends what begins a transaction; returns the last reply.
     async fn open_transaction(&mut self, begin: &[Vec<&[u8]>]) -> Result<Value, Error> {
         match self.pipeline(begin).await.and_then(last_of) {
-            // One that was dropped may still be open, or given up by the server; if none is, the first error
-            // is the one to report.
+            // One that was dropped may still be open, or given up by the server; if none is, the
+            // first error is the one to report.
             Err(error) if matches!(error.code(), Some("ERR" | "NOTX" | "EXECABORT")) => {
                 if self.call(&[b"SOLERA.ABORT"]).await.is_err() {
                     return Err(error);
@@ -78,9 +80,9 @@ impl Client {
         self.begin().await?.run(body).await
     }
 
-    /// WATCH, in a strong transaction: has it commit only if no other strong transaction changes the key,
-    /// whatever its space. To be sent before what the key decides about is read. Outside of
-    /// transactions, the next strong one cannot be opened if the key has changed by then.
+    /// WATCH, in a strong transaction: has it commit only if no other strong transaction changes
+    /// the key, whatever its space. To be sent before what the key decides about is read. Outside
+    /// of transactions, the next strong one cannot be opened if the key has changed by then.
     ///
     /// # Errors
     /// As [`Client::command`].
@@ -88,21 +90,23 @@ impl Client {
         self.call(&[b"WATCH", key.as_bytes()]).await.map(drop)
     }
 
-    /// Runs a closure in a strong transaction, of which [`Client::begin_strong`] tells what conflicts: commits if it succeeds, aborts if it fails. When the
-    /// transaction conflicts with another one, it is run again, up to [`Client::STRONG_ATTEMPTS`] times in
-    /// all and after a pause that grows from 1 to 64 ms, so what the closure does besides must bear repetition.
+    /// Runs a closure in a strong transaction, of which [`Client::begin_strong`] tells what
+    /// conflicts: commits if it succeeds, aborts if it fails. When the transaction conflicts with
+    /// another one, it is run again, up to [`Client::STRONG_ATTEMPTS`] times in all and after a
+    /// pause that grows from 1 to 64 ms, so what the closure does besides must bear repetition.
     ///
     /// # Errors
-    /// Those of the closure, and of the commit: [`Error::Aborted`] if every attempt met a conflict, and
-    /// [`Error::Unavailable`] if too few sites could be reached. If the connection breaks while it commits, it
-    /// is made again and the outcome asked for; what cannot be found out in five seconds is
-    /// [`Error::Unavailable`], too, with the transaction's name.
+    /// Those of the closure, and of the commit: [`Error::Aborted`] if every attempt met a conflict,
+    /// and [`Error::Unavailable`] if too few sites could be reached. If the connection breaks while
+    /// it commits, it is made again and the outcome asked for; what cannot be found out in five
+    /// seconds is [`Error::Unavailable`], too, with the transaction's name.
     pub async fn strong<R>(
         &mut self,
         mut body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut attempts = 0;
-        // What was in the way is visible here after a while; until then each attempt meets it again.
+        // What was in the way is visible here after a while; until then each attempt meets it
+        // again.
         let mut pause = Duration::from_millis(1);
         loop {
             attempts += 1;
@@ -119,8 +123,8 @@ impl Client {
         }
     }
 
-    /// What became of a strong transaction whose reply was lost, by [its name](Transaction::name), which
-    /// [`Error::Unavailable`] tells, too.
+    /// What became of a strong transaction whose reply was lost, by [its name](Transaction::name),
+    /// which [`Error::Unavailable`] tells, too.
     ///
     /// # Errors
     /// As [`Client::command`].
@@ -228,8 +232,9 @@ impl Transaction<'_> {
         }
     }
 
-    /// What to ask [`Client::outcome`] about if a strong transaction's connection breaks while it commits; it
-    /// answers for any client, at any site. From then on it must be committed within a minute.
+    /// What to ask [`Client::outcome`] about if a strong transaction's connection breaks while it
+    /// commits; it answers for any client, at any site. From then on it must be committed within a
+    /// minute.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
@@ -237,8 +242,9 @@ impl Transaction<'_> {
     /// Makes the writes visible, all at once.
     ///
     /// # Errors
-    /// `EXECABORT`, `TRYAGAIN` or `NOTX` if the transaction had no effect, the first if a command in it
-    /// was answered with an error; a broken connection leaves it unknown. A strong one may fail with [`Error::Aborted`] or [`Error::Unavailable`].
+    /// `EXECABORT`, `TRYAGAIN` or `NOTX` if the transaction had no effect, the first if a command
+    /// in it was answered with an error; a broken connection leaves it unknown. A strong one may
+    /// fail with [`Error::Aborted`] or [`Error::Unavailable`].
     pub async fn commit(self) -> Result<(), Error> {
         self.client.call(&[b"SOLERA.COMMIT"]).await.map(drop)
     }

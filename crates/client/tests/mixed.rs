@@ -20,7 +20,8 @@ type Script = &'static [(&'static str, &'static str)];
 /// The reply after which the connection breaks.
 const BREAKS: &str = "breaks";
 
-/// A server that answers each command by what the script has for it, or fails the test at any other.
+/// A server that answers each command by what the script has for it, or fails the test at any
+/// other.
 fn server(script: Script) -> DuplexStream {
     let (client, mut stream) = tokio::io::duplex(4096);
     tokio::spawn(async move {
@@ -363,7 +364,8 @@ async fn another_cluster_does_what_databases_must() {
     let [linearizable, causal, eventual] = levels.map(Level::name);
     conformance::transactions_are_atomic(&far, causal).await;
     conformance::names_are_kept(&far, causal).await;
-    // Only now: a connection that has seen a strong transaction shows its causal writes to others when these see that, too.
+    // Only now: a connection that has seen a strong transaction shows its causal writes to others
+    // when these see that, too.
     conformance::transactions_are_serializable(&far, linearizable).await;
     for space in [linearizable, causal, eventual] {
         conformance::objects_do_what_the_language_says(&far, space).await;
@@ -459,7 +461,8 @@ async fn commits_are_not_seen_by_all_while_a_site_is_cut_off() {
     seen_since(cut.latest).await;
 }
 
-/// A transaction that is given up has what it has read certified; what is causal, or was given up by the server, has not.
+/// A transaction that is given up has what it has read certified; what is causal, or was given up
+/// by the server, has not.
 #[tokio::test]
 async fn what_a_transaction_has_read_is_certified() {
     let script = &[

@@ -16,9 +16,9 @@ const BEGUN: &str = "+OK\r\n$7\r\n0.0.1.7";
 /// A connection that breaks instead of a reply.
 const BREAKS: &str = "";
 
-/// A server for one client. It answers each command that begins with the next line of the script by that
-/// line's reply, and fails the test at any other. The client sends one command at a time, or all that it
-/// sends together with one `write`, so each is read in one piece.
+/// A server for one client. It answers each command that begins with the next line of the script by
+/// that line's reply, and fails the test at any other. The client sends one command at a time, or
+/// all that it sends together with one `write`, so each is read in one piece.
 async fn server(script: &'static [(&'static str, &'static str)]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! What access can be given to, in Redis' manner: commands, subcommands of some, categories of both.
+//! What access can be given to, in Redis' manner: commands, subcommands of some, categories of
+//! both.
 
 use crate::command::{Command, CommandId};
 use crate::table::{COMMANDS, lookup};
@@ -97,8 +98,8 @@ impl Unit {
         commands.chain(subcommands)
     }
 
-    /// What a request needs whose first argument is `first`. A subcommand that does not exist needs its
-    /// command with [all its subcommands](Unit::parts).
+    /// What a request needs whose first argument is `first`. A subcommand that does not exist needs
+    /// its command with [all its subcommands](Unit::parts).
     pub fn of(command: &'static Command, first: Option<&[u8]>) -> Unit {
         let is_asked = |subcommand: &Subcommand| {
             let name = subcommand.name.as_bytes();
@@ -153,8 +154,8 @@ impl Unit {
     }
 
     /// What a user must be allowed so that a request for this unit is: the unit itself, and for a
-    /// command the subcommands that it has. A subcommand that somebody forgot to list here is then only
-    /// for those who may use all of its command.
+    /// command the subcommands that it has. A subcommand that somebody forgot to list here is then
+    /// only for those who may use all of its command.
     pub fn parts(self) -> impl Iterator<Item = Unit> {
         Unit::all().filter(move |unit| self.contains(*unit))
     }

@@ -1,5 +1,5 @@
-//! The commands that are served: their names, arguments, keys, flags and access categories, and Redis'
-//! words for a command that does not exist.
+//! The commands that are served: their names, arguments, keys, flags and access categories, and
+//! Redis' words for a command that does not exist.
 //!
 //! Configurations name commands in rules of users and in conflicts of spaces; sessions run them.
 

@@ -3,8 +3,8 @@
 /// Names that are longer are not compared: no command is.
 const LONGEST: usize = 32;
 
-/// The nearest of some names to one that is none of them, in any case, if it is near enough for a slip:
-/// letters are missing, too many, wrong, or in each other's place, one for every three.
+/// The nearest of some names to one that is none of them, in any case, if it is near enough for a
+/// slip: letters are missing, too many, wrong, or in each other's place, one for every three.
 pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = |name: &str| name.to_ascii_lowercase().chars().collect::<Vec<_>>();
     let name = letters(name);

@@ -1,4 +1,5 @@
-//! What a cluster is made of, and `solera.toml`: settings that contradict one another are refused, with file and line.
+//! What a cluster is made of, and `solera.toml`: settings that contradict one another are refused,
+//! with file and line.
 
 mod acl;
 mod durability;

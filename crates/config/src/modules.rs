@@ -27,7 +27,8 @@ pub struct ModuleSpec {
     pub run_ms: Option<Placed<u64>>,
     /// How often a transaction is tried of which nothing has committed.
     pub attempts: Option<Placed<u64>>,
-    /// How long it is tried to complete a transaction of which something has committed, in milliseconds.
+    /// How long it is tried to complete a transaction of which something has committed, in
+    /// milliseconds.
     pub finish_ms: Option<Placed<u64>>,
     /// From which age on others complete it, in milliseconds.
     pub orphan_ms: Option<Placed<u64>>,

@@ -7,8 +7,8 @@ use solera_unistore::Protocol;
 
 use crate::spaces::{Class, Relation, Spaces};
 
-/// UniStore, or what the paper compares it to (§8.1, §8.3). Only UniStore keeps what the levels of spaces
-/// promise; the others are there to be measured.
+/// UniStore, or what the paper compares it to (§8.1, §8.3). Only UniStore keeps what the levels of
+/// spaces promise; the others are there to be measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Baseline {
     /// Transactions are as strong as their spaces say.

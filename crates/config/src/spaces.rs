@@ -22,8 +22,8 @@ pub struct Space {
     pub name: String,
     /// The keys that begin with this are in it; the longest prefix wins.
     pub prefix: String,
-    /// What its operations promise. A space that UniStore does not run promises nothing of the lattice: it has the weakest
-    /// level, and [`Space::level_name`] tells people the protocol.
+    /// What its operations promise. A space that UniStore does not run promises nothing of the
+    /// lattice: it has the weakest level, and [`Space::level_name`] tells people the protocol.
     pub level: Level,
     /// The protocol.
     pub runs: Runs,

@@ -68,7 +68,8 @@ pub struct ClusterSpec {
     pub max_clock_skew: Duration,
     /// Where data is kept; in memory alone without it.
     pub data: Option<PathBuf>,
-    /// What the file that all nodes share says, if `data` is from there: each node takes a part of it.
+    /// What the file that all nodes share says, if `data` is from there: each node takes a part of
+    /// it.
     pub shared_data: Option<PathBuf>,
     /// When an acknowledged write is there.
     pub durability: Durability,
@@ -108,14 +109,14 @@ pub struct Overrides {
 }
 
 impl ClusterSpec {
-    /// How far ahead of a node's clock others may name strong times: their clocks differ, and leaders name
-    /// times ahead of theirs.
+    /// How far ahead of a node's clock others may name strong times: their clocks differ, and
+    /// leaders name times ahead of theirs.
     pub fn max_ahead(&self) -> Duration {
         self.max_clock_skew + Duration::from_secs(10)
     }
 
-    /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1, and over TLS on its port
-    /// `+ i` if there is one.
+    /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1, and over TLS on its
+    /// port `+ i` if there is one.
     ///
     /// # Errors
     /// The ports must exist.
@@ -180,7 +181,8 @@ impl ClusterSpec {
         warnings
     }
 
-    /// Identifies the cluster in tokens, by its name and its first site: the list of sites may grow.
+    /// Identifies the cluster in tokens, by its name and its first site: the list of sites may
+    /// grow.
     pub fn id(&self) -> u64 {
         // FNV-1a: stable across versions and machines.
         let first = self.sites.first().map_or("", |site| &site.name);

@@ -20,7 +20,8 @@ pub struct StoreSpec {
     pub url: Placed<String>,
     /// Where the password is, if it is not in the URL.
     pub password: Option<PasswordSource>,
-    /// The files for TLS with it, if `ca` is said, where that stands. Relative paths begin at the configuration's own folder.
+    /// The files for TLS with it, if `ca` is said, where that stands. Relative paths begin at the
+    /// configuration's own folder.
     pub tls: Option<Placed<Files>>,
     /// Where it keeps what is its own in the database, if it is said.
     pub schema: Option<Placed<String>>,
@@ -48,7 +49,8 @@ pub struct StoreSpace {
 /// Where a password is found at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordSource {
-    /// In a file, without the end of its line. A relative path begins at the configuration's own folder.
+    /// In a file, without the end of its line. A relative path begins at the configuration's own
+    /// folder.
     File(Placed<PathBuf>),
     /// In a variable of the environment.
     Variable(Placed<String>),

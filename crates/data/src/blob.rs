@@ -154,7 +154,8 @@ macro_rules! blob {
     };
 }
 
-/// Beginning of keys, after the prefix of their space, that hold modules and the records of mixed transactions.
+/// Beginning of keys, after the prefix of their space, that hold modules and the records of mixed
+/// transactions.
 pub const RESERVED: &str = "solera:";
 
 blob! {

@@ -8,10 +8,12 @@ use crate::Value;
 /// What each part of an effect or operation takes beside the bytes of its value, at most.
 pub(crate) const PIECE_BYTES: usize = 16;
 
-/// Identifies an effect: the commit timestamp of its transaction and the history that it belongs to.
+/// Identifies an effect: the commit timestamp of its transaction and the history that it belongs
+/// to.
 ///
-/// Dots order effects totally, by timestamp and then by origin; the order extends causality, because a
-/// hybrid clock is past everything its transaction observed. It arbitrates between concurrent writers.
+/// Dots order effects totally, by timestamp and then by origin; the order extends causality,
+/// because a hybrid clock is past everything its transaction observed. It arbitrates between
+/// concurrent writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Dot {
     /// The local timestamp of the transaction, `commitVec[d]` in UniStore, or its strong timestamp.
@@ -26,8 +28,8 @@ impl Dot {
         Dot { ts, origin: origin.into() }
     }
 
-    /// The dot of the reading transaction's own writes, which come after everything it sees. Nothing commits at
-    /// this time.
+    /// The dot of the reading transaction's own writes, which come after everything it sees.
+    /// Nothing commits at this time.
     pub(crate) fn own() -> Dot {
         Dot::of(Origin::Strong, Timestamp::MAX)
     }
@@ -90,8 +92,8 @@ pub struct CellChange {
 }
 
 /// A change of an add-wins set. `removed` and `added` may share elements: then the element's
-/// observed adds are superseded and it stays. Both are sorted and without duplicates, so that a view
-/// finds an element without reading all of a large change.
+/// observed adds are superseded and it stays. Both are sorted and without duplicates, so that a
+/// view finds an element without reading all of a large change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetChange {
     /// Elements whose observed adds are removed.

@@ -11,8 +11,8 @@ type Executed = Result<(Outcome, Option<Effect>), OpError>;
 /// Executes `op` on the version `view`.
 ///
 /// # Errors
-/// As Redis: the key holds another type, or a number is none or leaves the 64-bit range. There is no
-/// effect then. The increments that one transaction makes to one counter must also sum up within
+/// As Redis: the key holds another type, or a number is none or leaves the 64-bit range. There is
+/// no effect then. The increments that one transaction makes to one counter must also sum up within
 /// 64 bits, whatever they start from.
 pub fn execute(op: &Op, view: &View<'_>) -> Executed {
     let mut executed = dispatch(op, view);

@@ -43,7 +43,8 @@ pub enum Op {
     HashIncrBy(Value, i64),
     /// SETNX: a string, unless the key exists → [`Outcome::Int`], 1 if it did not.
     SetNew(Value),
-    /// What tells whether the key is as it was → [`Outcome::Int`], a number that depends on its content.
+    /// What tells whether the key is as it was → [`Outcome::Int`], a number that depends on its
+    /// content.
     Digest,
 }
 

@@ -4,8 +4,8 @@ use crate::{Op, Type};
 
 /// What is done to one key, however it is spelled: MSET sets each of its keys.
 ///
-/// Its number is the kind that certification sees, in journals and messages, so it stays what it is for
-/// good: new ones are appended.
+/// Its number is the kind that certification sees, in journals and messages, so it stays what it is
+/// for good: new ones are appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
@@ -21,10 +21,11 @@ pub enum Operation {
     TypeOf,
     /// INCRBY by a number that is not negative.
     Add,
-    /// DECRBY by a number that is not negative. An [`Op`] does not tell it from [`Operation::Turned`]; the command does.
+    /// DECRBY by a number that is not negative. An [`Op`] does not tell it from
+    /// [`Operation::Turned`]; the command does.
     Take,
-    /// INCRBY or DECRBY by a negative number. Who names either command means this, too: by its name, or by
-    /// what it comes to.
+    /// INCRBY or DECRBY by a negative number. Who names either command means this, too: by its
+    /// name, or by what it comes to.
     Turned,
     /// SADD
     SetAdd,

@@ -12,9 +12,9 @@ pub(crate) use set::{AddWinsSet, Dots};
 
 use crate::{Context, Dot, Effect};
 
-/// What a key holds: a string, a set and a hash, of which concurrent writers may leave several; then
-/// the set is visible rather than the hash, and the hash rather than the string, so that no element
-/// is lost to view.
+/// What a key holds: a string, a set and a hash, of which concurrent writers may leave several;
+/// then the set is visible rather than the hash, and the hash rather than the string, so that no
+/// element is lost to view.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub(crate) cell: Cell,
@@ -58,8 +58,8 @@ impl State {
         }
     }
 
-    /// Merges what had to be kept apart only until an applied effect was causally stable. From now on
-    /// every effect that is applied must have observed this one.
+    /// Merges what had to be kept apart only until an applied effect was causally stable. From now
+    /// on every effect that is applied must have observed this one.
     pub fn settle(&mut self, effect: &Effect, dot: Dot) {
         if effect.cell.add.is_some() {
             self.cell.settle(dot);
@@ -82,8 +82,8 @@ impl State {
     }
 
     /// The same in parts of about this many bytes, each of which some other state may
-    /// [absorb](Self::absorb). Elements, fields and concurrent values stay whole. There is at least one
-    /// part.
+    /// [absorb](Self::absorb). Elements, fields and concurrent values stay whole. There is at least
+    /// one part.
     pub fn split(self, bytes: usize) -> Vec<State> {
         let mut parts = Parts { parts: vec![State::new()], bytes: 0, limit: bytes };
         for (size, cell) in self.cell.split() {

@@ -1,5 +1,5 @@
-//! Replies and errors as Redis gives them, whichever way a sequence of commands is executed: each as
-//! its own transaction, all in one, or over effects that are not folded yet.
+//! Replies and errors as Redis gives them, whichever way a sequence of commands is executed: each
+//! as its own transaction, all in one, or over effects that are not folded yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 

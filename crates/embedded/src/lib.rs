@@ -68,7 +68,8 @@ impl Embedded {
     /// A cluster as specified. Modules have no stores but its spaces.
     ///
     /// # Errors
-    /// A port is in use, threads cannot be started, or the bounds of modules contradict one another.
+    /// A port is in use, threads cannot be started, or the bounds of modules contradict one
+    /// another.
     pub fn with(spec: ClusterSpec) -> Result<Embedded, StartError> {
         let settings = Settings::configured(&spec.modules);
         let settings = settings.map_err(StartError::because)?;

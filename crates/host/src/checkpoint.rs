@@ -16,8 +16,8 @@ pub(crate) struct Checkpoints<M: Machine, S> {
     /// Bytes of records since the last checkpoint began, and of that checkpoint.
     since: u64,
     last: u64,
-    /// The next one is due whatever was written: the disk has little room left, and records that a checkpoint stands for
-    /// may go.
+    /// The next one is due whatever was written: the disk has little room left, and records that a
+    /// checkpoint stands for may go.
     makes_room: bool,
     /// Why the last one failed, until somebody has asked.
     problem: Option<Error>,
@@ -55,7 +55,8 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
 
     pub(crate) fn is_due(&self) -> bool {
         let enough = self.since >= CHECKPOINT_BYTES.max(self.last);
-        // Two at a time would need room for the data once more, and the log's events do not say which they mean.
+        // Two at a time would need room for the data once more, and the log's events do not say
+        // which they mean.
         let none = self.saving.is_none() && !self.publishing;
         none && (enough || self.makes_room)
     }

@@ -11,8 +11,8 @@ use crate::gate::Gate;
 use crate::log::Log;
 use crate::options::Options;
 
-/// Runs one machine; see the [crate](crate) for what its host calls when. `C` is what the host keeps of clients who call
-/// the machine directly.
+/// Runs one machine; see the [crate](crate) for what its host calls when. `C` is what the host
+/// keeps of clients who call the machine directly.
 pub struct Driver<M: Machine, L: Log, C = Infallible> {
     machine: M,
     inbox: Turns<InputOf<M>>,
@@ -39,8 +39,8 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         &self.machine
     }
 
-    /// The machine, for direct calls. What it has to say leaves with the next [`poll`](Self::poll); whoever called it waits
-    /// with [`hold`](Self::hold).
+    /// The machine, for direct calls. What it has to say leaves with the next [`poll`](Self::poll);
+    /// whoever called it waits with [`hold`](Self::hold).
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
@@ -60,8 +60,8 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.machine.handle(now, input);
     }
 
-    /// Gives the machine an input, if nothing waits and the turn may still cost something. Otherwise puts it behind those of its
-    /// protocol that wait for [`work`](Self::work).
+    /// Gives the machine an input, if nothing waits and the turn may still cost something.
+    /// Otherwise puts it behind those of its protocol that wait for [`work`](Self::work).
     pub fn take(&mut self, now: Now, input: InputOf<M>) {
         let share = M::share(&input);
         if self.left > 0 && self.inbox.is_empty() {
@@ -72,9 +72,10 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         }
     }
 
-    /// Begins a turn, which may cost `quantum`, and gives the machine what waits, protocol by protocol. Where
-    /// [`has_inputs`](Self::has_inputs) afterwards, the host lets others have their turn, and comes back. A protocol that is
-    /// given more than a worker can do thus delays others by one quantum and not by all that waits for it.
+    /// Begins a turn, which may cost `quantum`, and gives the machine what waits, protocol by
+    /// protocol. Where [`has_inputs`](Self::has_inputs) afterwards, the host lets others have their
+    /// turn, and comes back. A protocol that is given more than a worker can do thus delays others
+    /// by one quantum and not by all that waits for it.
     pub fn work(&mut self, now: Now, quantum: u64) {
         self.left = quantum;
         while self.left > 0
@@ -85,7 +86,8 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         }
     }
 
-    /// Tells the machine that a client wants no more replies to a request. A command that still waits is not carried out.
+    /// Tells the machine that a client wants no more replies to a request. A command that still
+    /// waits is not carried out.
     pub fn cancel(&mut self, now: Now, request: RequestId) {
         let is_it = |input: &InputOf<M>| matches!(input, Input::Client { request: of, .. } if *of == request);
         self.inbox.retain(|input| !is_it(input));
@@ -97,8 +99,9 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         !self.inbox.is_empty()
     }
 
-    /// Lets the machine do what is due at `now`, if something is, and returns whether something was. `full` returns the workers to which links are full: the machine
-    /// sends them as little as possible until the next deadline.
+    /// Lets the machine do what is due at `now`, if something is, and returns whether something
+    /// was. `full` returns the workers to which links are full: the machine sends them as little as
+    /// possible until the next deadline.
     pub fn on_deadline(&mut self, now: Now, full: impl FnOnce() -> Vec<Address>) -> bool {
         let is_due = self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline);
         if is_due {
@@ -113,8 +116,8 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.machine.next_deadline()
     }
 
-    /// Returns the next output, in order: messages and replies that may leave now, events, jobs, and records. Records are
-    /// appended to the log before they are returned, unless it has failed.
+    /// Returns the next output, in order: messages and replies that may leave now, events, jobs,
+    /// and records. Records are appended to the log before they are returned, unless it has failed.
     pub fn poll(&mut self) -> Option<OutputOf<M>> {
         let Some(gate) = &mut self.gate else { return self.machine.poll_output() };
         if let Some(output) = gate.take_released() {
@@ -143,8 +146,9 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.gate.as_ref().is_some_and(Gate::waits)
     }
 
-    /// Whether [`submit`](Self::submit) should be called when those who are ready to write have done so. While a sync
-    /// is under way what comes in is collected for the next; where nothing waits, for longer.
+    /// Whether [`submit`](Self::submit) should be called when those who are ready to write have
+    /// done so. While a sync is under way what comes in is collected for the next; where nothing
+    /// waits, for longer.
     pub fn wants_submit(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::wants_submit)
     }
@@ -163,11 +167,13 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         }
     }
 
-    /// Keeps a client who has called the machine directly until all that the machine has done so far is durable; then
-    /// [`take_durable`](Self::take_durable) returns it. Returns the client at once if all is durable, or need not be. If
-    /// the log fails, or has failed, and nobody is answered any more, the client is dropped.
+    /// Keeps a client who has called the machine directly until all that the machine has done so
+    /// far is durable; then [`take_durable`](Self::take_durable) returns it. Returns the client at
+    /// once if all is durable, or need not be. If the log fails, or has failed, and nobody is
+    /// answered any more, the client is dropped.
     ///
-    /// To be called when [`poll`](Self::poll) has returned `None`, for records that were not polled are in no log yet.
+    /// To be called when [`poll`](Self::poll) has returned `None`, for records that were not polled
+    /// are in no log yet.
     pub fn hold(&mut self, client: C) -> Option<C> {
         match &mut self.gate {
             Some(gate) => gate.hold(client),
@@ -190,7 +196,8 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.gate.as_ref().is_some_and(Gate::has_undurable)
     }
 
-    /// Why commands that write must be refused: the log has failed, or is about to, until it has room again.
+    /// Why commands that write must be refused: the log has failed, or is about to, until it has
+    /// room again.
     pub fn refuses(&self) -> Option<&Error> {
         self.gate.as_ref().and_then(Gate::refuses)
     }
@@ -205,13 +212,15 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.gate.as_mut().is_some_and(Gate::has_just_stopped)
     }
 
-    /// Whether clients are answered. Where replies wait for the log, they do not come any more when it has failed: what
-    /// is in memory and was not written is gone when the machine is built again, and nobody may have seen it.
+    /// Whether clients are answered. Where replies wait for the log, they do not come any more when
+    /// it has failed: what is in memory and was not written is gone when the machine is built
+    /// again, and nobody may have seen it.
     pub fn answers(&self) -> bool {
         self.gate.as_ref().is_none_or(Gate::answers)
     }
 
-    /// Whether so much was written since the last checkpoint that it is time for the next, or the log needs room.
+    /// Whether so much was written since the last checkpoint that it is time for the next, or the
+    /// log needs room.
     pub fn wants_checkpoint(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::wants_checkpoint)
     }
@@ -241,9 +250,10 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         }
     }
 
-    /// Writes the next part of the checkpoint that was begun, with at most so many keys, and returns it with the last
-    /// record that it knows of; also where the log refuses the part and the checkpoint is given up. `None` if none is
-    /// being written, it is complete, or the machine has no part now.
+    /// Writes the next part of the checkpoint that was begun, with at most so many keys, and
+    /// returns it with the last record that it knows of; also where the log refuses the part and
+    /// the checkpoint is given up. `None` if none is being written, it is complete, or the machine
+    /// has no part now.
     ///
     /// # Panics
     /// If [`poll`](Self::poll) has more to return.

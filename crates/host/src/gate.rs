@@ -23,7 +23,8 @@ pub(crate) struct Gate<M: Machine, L: Log, C> {
     held: VecDeque<(Lsn, OutputOf<M>)>,
     /// What may leave since they are.
     released: VecDeque<OutputOf<M>>,
-    /// Clients of direct calls who wait for records that are not durable yet, and those who need wait no more.
+    /// Clients of direct calls who wait for records that are not durable yet, and those who need
+    /// wait no more.
     waiting: VecDeque<(Lsn, C)>,
     durable: VecDeque<C>,
     /// Why writes are refused.

@@ -2,8 +2,8 @@
 
 use solera_journal::{BackgroundSnapshot, Disk, Error, Lsn, SnapshotWriter, Syncer};
 
-/// Keeps a machine's records. What becomes of them it tells as [`Event`](solera_journal::Event)s, which the host passes
-/// on to [`Driver::on_log_event`](crate::Driver::on_log_event).
+/// Keeps a machine's records. What becomes of them it tells as [`Event`](solera_journal::Event)s,
+/// which the host passes on to [`Driver::on_log_event`](crate::Driver::on_log_event).
 pub trait Log {
     /// A checkpoint while it is written.
     type Snapshot: Snapshot;
@@ -29,8 +29,8 @@ pub trait Log {
     /// The checkpoint cannot be written; the log may go on.
     fn begin_snapshot(&mut self, lsn: Lsn) -> Result<Self::Snapshot, Error>;
 
-    /// Puts a complete checkpoint in force. Returns whether that is done; if not, an event tells when it is, or that it has
-    /// failed.
+    /// Puts a complete checkpoint in force. Returns whether that is done; if not, an event tells
+    /// when it is, or that it has failed.
     ///
     /// # Errors
     /// The checkpoint has failed; the log may go on.

@@ -6,7 +6,8 @@ use solera_machine::Recovery;
 /// The bytes before a part: the last record that it knows of.
 pub(crate) const LSN_BYTES: usize = 8;
 
-/// Opens or begins a journal and builds its machine again. `read` is told the size of each entry, in bytes.
+/// Opens or begins a journal and builds its machine again. `read` is told the size of each entry,
+/// in bytes.
 ///
 /// # Errors
 /// The journal cannot be opened, or holds what is not of this machine.

@@ -9,9 +9,9 @@ use solera_machine::{
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
-/// Adds what it is told, records each sum, replies with it, and informs another machine. Zero asks for the sum, and is answered a
-/// hundred more.
-/// A deadline makes it write a record of [`LONG`] bytes; the next one is due at `due`.
+/// Adds what it is told, records each sum, replies with it, and informs another machine. Zero asks
+/// for the sum, and is answered a hundred more. A deadline makes it write a record of [`LONG`]
+/// bytes; the next one is due at `due`.
 #[derive(Debug, Default)]
 struct Sum {
     sum: u64,
@@ -31,7 +31,8 @@ impl Machine for Sum {
     type Answer = Infallible;
     type Checkpoint = u8;
 
-    /// Commands are of a protocol for each thousand of their amount, and cost what they add within it.
+    /// Commands are of a protocol for each thousand of their amount, and cost what they add within
+    /// it.
     fn share(input: &Input<u64, u64>) -> Share {
         let amount = if let Input::Client { command, .. } = input { *command } else { 0 };
         Share { lane: Lane::USUAL, protocol: (amount / 1000) as u8, cost: amount % 1000 }

@@ -1,7 +1,8 @@
-//! How fast a journal is here: `cargo run --release -p solera-journal --example throughput [FOLDER]`.
+//! How fast a journal is here:
+//! `cargo run --release -p solera-journal --example throughput [FOLDER]`.
 //!
-//! Appends of 150-byte records with a sync after each batch, through the plain journal and through its
-//! thread; then the replay of a million records. The folder should be on the disk in question.
+//! Appends of 150-byte records with a sync after each batch, through the plain journal and through
+//! its thread; then the replay of a million records. The folder should be on the disk in question.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -45,8 +45,8 @@ pub trait DiskFile: fmt::Debug + Send + 'static {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Writes zeros from `offset` to `end`, so that writing there later takes no space and no change
-    /// of the file system's own records.
+    /// Writes zeros from `offset` to `end`, so that writing there later takes no space and no
+    /// change of the file system's own records.
     fn allocate(&self, offset: u64, end: u64) -> io::Result<()>;
     /// Makes the file's content and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
@@ -56,8 +56,8 @@ pub trait DiskFile: fmt::Debug + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     path: PathBuf,
-    /// The directory, once it was needed. It stays open: a process that has no descriptors left must
-    /// still be able to sync it.
+    /// The directory, once it was needed. It stays open: a process that has no descriptors left
+    /// must still be able to sync it.
     directory: Arc<OnceLock<File>>,
 }
 

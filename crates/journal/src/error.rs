@@ -88,7 +88,8 @@ pub enum Error {
         /// Its length.
         bytes: usize,
     },
-    /// A snapshot of records that the journal does not hold yet, or that it replaced by a newer one.
+    /// A snapshot of records that the journal does not hold yet, or that it replaced by a newer
+    /// one.
     SnapshotOutOfOrder {
         /// The snapshot's last record.
         snapshot: Lsn,

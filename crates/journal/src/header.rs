@@ -67,8 +67,8 @@ impl Header {
 
     /// The seed of the checksums of the file's frames.
     ///
-    /// A segment's is its journal's: a record's number already tells it from all others there. Records
-    /// of a snapshot are counted anew in each, so theirs depends on the snapshot too.
+    /// A segment's is its journal's: a record's number already tells it from all others there.
+    /// Records of a snapshot are counted anew in each, so theirs depends on the snapshot too.
     pub(crate) fn seed(&self) -> u32 {
         match self.kind {
             Kind::Segment => self.identity.seed(),

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Whose journal it is: cluster, node, worker, in any form. A journal opens for its own identity alone.
+/// Whose journal it is: cluster, node, worker, in any form. A journal opens for its own identity
+/// alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity(pub(crate) Vec<u8>);
 

@@ -14,8 +14,8 @@ use crate::writer::Writer;
 /// [`append`](Self::append) only takes note; [`write_out`](Self::write_out) hands the bytes to the
 /// operating system; [`sync`](Self::sync) makes them survive. After any error but those of `append`
 /// and of a snapshot's order, the journal has failed: it takes nothing more, and what is beyond
-/// [`persisted_lsn`](Self::persisted_lsn) must be taken for lost, though some of it may come back when
-/// it is opened again.
+/// [`persisted_lsn`](Self::persisted_lsn) must be taken for lost, though some of it may come back
+/// when it is opened again.
 #[derive(Debug)]
 pub struct Journal<D: Disk> {
     pub(crate) encoder: Encoder,
@@ -28,8 +28,8 @@ impl<D: Disk> Journal<D> {
     /// Shows the newest snapshot's records to `replay`, and then all records after it. All that was
     /// shown is durable when this returns. If this is an error, what was shown may be only a part.
     ///
-    /// Errors: whatever is damaged, missing or someone else's; [`Error::Refused`] with the words that
-    /// `replay` returned.
+    /// Errors: whatever is damaged, missing or someone else's; [`Error::Refused`] with the words
+    /// that `replay` returned.
     pub fn open(
         disk: D,
         options: &Options,
@@ -46,7 +46,8 @@ impl<D: Disk> Journal<D> {
         self.encoder.append(record).map(Lsn)
     }
 
-    /// Writes what was appended. It survives the death of the process now, but not yet a loss of power.
+    /// Writes what was appended. It survives the death of the process now, but not yet a loss of
+    /// power.
     pub fn write_out(&mut self) -> Result<(), Error> {
         self.writer.write(&mut self.encoder.take())
     }
@@ -62,19 +63,21 @@ impl<D: Disk> Journal<D> {
         self.sync()
     }
 
-    /// Prepares the next segment, in proportion to what was written since the last call. Best called
-    /// after each sync: whoever does not will wait when the segment is full. Returns whether the disk has room again, which
-    /// it had not.
+    /// Prepares the next segment, in proportion to what was written since the last call. Best
+    /// called after each sync: whoever does not will wait when the segment is full. Returns whether
+    /// the disk has room again, which it had not.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] is a warning, given once: the journal goes on as long as its segment has room. The disk is asked
-    /// again when a snapshot or a segment was put in force. Any other error is the journal's end.
+    /// [`Error::DiskFull`] is a warning, given once: the journal goes on as long as its segment has
+    /// room. The disk is asked again when a snapshot or a segment was put in force. Any other error
+    /// is the journal's end.
     pub fn prepare(&mut self) -> Result<bool, Error> {
         self.writer.prepare()
     }
 
-    /// Prepares all of the next segment. Best called when a journal that has records is opened: if the disk has no room,
-    /// it is better to know that before anything is taken than when the segment is full.
+    /// Prepares all of the next segment. Best called when a journal that has records is opened: if
+    /// the disk has no room, it is better to know that before anything is taken than when the
+    /// segment is full.
     ///
     /// # Errors
     /// As those of [`prepare`](Self::prepare).
@@ -104,8 +107,8 @@ impl<D: Disk> Journal<D> {
 
     /// Begins a snapshot of all records up to `lsn`. The journal can be used while it is written.
     ///
-    /// Errors: [`Error::SnapshotOutOfOrder`] if `lsn` was not appended yet, or is before the snapshot
-    /// in force.
+    /// Errors: [`Error::SnapshotOutOfOrder`] if `lsn` was not appended yet, or is before the
+    /// snapshot in force.
     pub fn begin_snapshot(&mut self, lsn: Lsn) -> Result<SnapshotWriter<D>, Error> {
         self.writer.usable()?;
         self.writer.check_snapshot(lsn, self.last_lsn())?;
@@ -113,9 +116,9 @@ impl<D: Disk> Journal<D> {
         SnapshotWriter::create(self.writer.disk().clone(), self.writer.identity(), lsn, attempt)
     }
 
-    /// Puts a snapshot in force and removes what it replaces: older ones, and segments that hold only
-    /// records that it stands for. Writes out and syncs first if need be: a snapshot must not be
-    /// ahead of its journal.
+    /// Puts a snapshot in force and removes what it replaces: older ones, and segments that hold
+    /// only records that it stands for. Writes out and syncs first if need be: a snapshot must not
+    /// be ahead of its journal.
     pub fn publish(&mut self, snapshot: WrittenSnapshot) -> Result<(), Error> {
         if snapshot.lsn > self.persisted_lsn() {
             self.commit()?;
@@ -123,7 +126,8 @@ impl<D: Disk> Journal<D> {
         self.writer.publish(snapshot)
     }
 
-    /// Commits, and makes the proof durable that all is synced: damage to any record shows from now on.
+    /// Commits, and makes the proof durable that all is synced: damage to any record shows from now
+    /// on.
     pub fn close(mut self) -> Result<(), Error> {
         self.commit()?;
         self.writer.seal()

@@ -1,15 +1,15 @@
 //! The durable log of one worker: records go in, and come back after any crash.
 //!
-//! Records are opaque bytes, numbered by [`Lsn`]. They stand in *segments*, files of a fixed size; a
-//! *snapshot* stands for all records up to its LSN, so that segments below it can go. [`Journal`] is
-//! the log itself and does what it is told when it is told, so that a simulator can drive it on a
-//! [`SimDisk`] in virtual time; [`Syncer`] runs one on a thread of its own, so that a worker never
-//! waits for a disk.
+//! Records are opaque bytes, numbered by [`Lsn`]. They stand in *segments*, files of a fixed size;
+//! a *snapshot* stands for all records up to its LSN, so that segments below it can go. [`Journal`]
+//! is the log itself and does what it is told when it is told, so that a simulator can drive it on
+//! a [`SimDisk`] in virtual time; [`Syncer`] runs one on a thread of its own, so that a worker
+//! never waits for a disk.
 //!
-//! What is promised: every record up to [`Journal::persisted_lsn`] comes back, in order and unaltered;
-//! those after it come back up to some point or not at all. A tail torn by a crash is cut and told;
-//! any other damage refuses to open and names its place. `docs/formats/journal.md` draws the bytes and
-//! lists what is assumed of a disk.
+//! What is promised: every record up to [`Journal::persisted_lsn`] comes back, in order and
+//! unaltered; those after it come back up to some point or not at all. A tail torn by a crash is
+//! cut and told; any other damage refuses to open and names its place. `docs/formats/journal.md`
+//! draws the bytes and lists what is assumed of a disk.
 //!
 //! ```
 //! use solera_journal::{Entry, Identity, Journal, Options, SimDisk};

@@ -1,7 +1,7 @@
 //! Frames: how records are cut out of bytes again, and shown to be whole.
 //!
-//! Segments and snapshots hold the same frames: records, numbered without gaps, and marks. A mark in a
-//! segment says that all before it was synced before it was written; one ends each snapshot.
+//! Segments and snapshots hold the same frames: records, numbered without gaps, and marks. A mark
+//! in a segment says that all before it was synced before it was written; one ends each snapshot.
 
 use crate::error::Error;
 use crate::format::MAX_RECORD_BYTES;
@@ -31,8 +31,9 @@ pub(crate) fn mark(seed: u32, next: u64, offset: u64) -> [u8; MARK_BYTES] {
     bytes
 }
 
-/// A frame's checksum: of all its bytes but the checksum itself, padding included, so that no flipped
-/// bit passes. The seed tells whose frame it is, so that one of another journal does not pass.
+/// A frame's checksum: of all its bytes but the checksum itself, padding included, so that no
+/// flipped bit passes. The seed tells whose frame it is, so that one of another journal does not
+/// pass.
 pub(crate) fn checksum(seed: u32, frame: &[u8]) -> u32 {
     crc32c::crc32c_append(seed, &frame[4..])
 }
@@ -118,7 +119,8 @@ pub(crate) fn seal(seed: u32, mut frames: &mut [u8]) {
     }
 }
 
-/// How many of the frames in `bytes`, from the first on, fit into `room` bytes: their bytes and number.
+/// How many of the frames in `bytes`, from the first on, fit into `room` bytes: their bytes and
+/// number.
 pub(crate) fn fitting(bytes: &[u8], room: u64) -> (usize, u64) {
     let (mut end, mut count) = (0, 0);
     while end < bytes.len() {

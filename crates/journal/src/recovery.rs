@@ -1,10 +1,11 @@
 //! Opening a journal after whatever happened to it.
 //!
-//! A torn tail and damage are told apart by marks. A mark says that all before it was synced before it
-//! was written. So bad bytes before an intact mark, in a segment that is not the last, or in a snapshot
-//! were good once and durable: that is damage, and it is refused. Bad bytes in the last segment with no
-//! intact mark behind them were never promised to anyone: that is a torn tail, and it is cut, together
-//! with intact records behind the bad bytes, which a disk may well have written first.
+//! A torn tail and damage are told apart by marks. A mark says that all before it was synced before
+//! it was written. So bad bytes before an intact mark, in a segment that is not the last, or in a
+//! snapshot were good once and durable: that is damage, and it is refused. Bad bytes in the last
+//! segment with no intact mark behind them were never promised to anyone: that is a torn tail, and
+//! it is cut, together with intact records behind the bad bytes, which a disk may well have written
+//! first.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -55,7 +56,8 @@ pub struct Recovered {
     pub records: u64,
     /// The journal's last record; 0 if there is none.
     pub last: Lsn,
-    /// A tail that was cut off. Nobody was told that it is durable; still it is worth a line in the log.
+    /// A tail that was cut off. Nobody was told that it is durable; still it is worth a line in the
+    /// log.
     pub torn: Option<TornTail>,
     /// Files that were removed: unfinished ones, and those below the snapshot.
     pub removed: Vec<String>,
@@ -103,7 +105,8 @@ pub(crate) fn open<D: Disk>(
     let mut segments = segments?;
     if segments.is_empty() {
         segments.push(make_segment(&disk, identity, 1, 1, options.segment_bytes)?);
-        // An unfinished segment of an earlier opening was written anew, and has the segment's name now.
+        // An unfinished segment of an earlier opening was written anew, and has the segment's name
+        // now.
         listing.temporary.retain(|name| name != SPARE);
     }
     let after = recovered.snapshot.unwrap_or_default();
@@ -136,8 +139,9 @@ pub(crate) fn open<D: Disk>(
     Ok((Writer::new(disk, options.clone(), start), recovered))
 }
 
-/// Removes the files that an earlier process did not finish. They hold no record, but on a full disk perhaps the room
-/// that is needed before the journal can be opened, which removes them too. Returns their names.
+/// Removes the files that an earlier process did not finish. They hold no record, but on a full
+/// disk perhaps the room that is needed before the journal can be opened, which removes them too.
+/// Returns their names.
 ///
 /// # Errors
 /// [`Error::Locked`] if somebody has the journal open; the directory cannot be read or changed.
@@ -185,8 +189,9 @@ impl<F: DiskFile> Segment<F> {
         Ok(Segment { file, name, header })
     }
 
-    /// Reads the records: all before number `until`, which must be there, or, in the last segment, as
-    /// many as there are. Errors are those of `show` and of the system; damage is part of the answer.
+    /// Reads the records: all before number `until`, which must be there, or, in the last segment,
+    /// as many as there are. Errors are those of `show` and of the system; damage is part of the
+    /// answer.
     pub(crate) fn walk(&self, until: Option<u64>, show: Show<'_>) -> Result<Walk, Error> {
         let (seed, first) = (self.header.seed(), self.header.lsn);
         let mut reader = Reader::new(&self.file, &self.name, seed, first)?;
@@ -225,8 +230,8 @@ pub(crate) struct Walk {
     pub(crate) next: u64,
     /// The end of the last good frame.
     pub(crate) at: u64,
-    /// Where the last mark begins. All before it was synced; the mark itself and what follows may never
-    /// have reached the disk.
+    /// Where the last mark begins. All before it was synced; the mark itself and what follows may
+    /// never have reached the disk.
     pub(crate) unsure_from: u64,
     /// Whether no record follows the last mark.
     pub(crate) is_marked: bool,
@@ -336,8 +341,9 @@ pub(crate) fn heal<F: DiskFile>(
     };
     // Zeros, lest intact records behind the cut fit behind a record that is yet to come.
     file.allocate(tail.at, tail.used_to).map_err(failed("write"))?;
-    // What no mark vouches for, the last mark included, may be in the kernel's memory alone, and if a sync has
-    // failed, in pages that it takes for clean: only writing them again makes sure that a sync means them.
+    // What no mark vouches for, the last mark included, may be in the kernel's memory alone, and if
+    // a sync has failed, in pages that it takes for clean: only writing them again makes sure that
+    // a sync means them.
     let mut at = tail.unsure_from;
     while at < tail.at {
         let mut bytes = vec![0; REWRITE_BYTES.min(tail.at - at) as usize];

@@ -9,8 +9,8 @@ use crate::recovery::{Gathered, Segment, Walk, gather, lock, make_segment, until
 use crate::snapshot::read_snapshot;
 use crate::tools::{Report, inspect};
 
-/// The size of a segment that takes the place of what was removed. It is soon full, and the next has
-/// the size that whoever opens the journal wants.
+/// The size of a segment that takes the place of what was removed. It is soon full, and the next
+/// has the size that whoever opens the journal wants.
 const SEGMENT_BYTES: u64 = 4096;
 /// How much is copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -43,11 +43,12 @@ struct Plan<F> {
     fresh: Option<u64>,
 }
 
-/// Makes a damaged journal one that opens: cuts it at the first damage, and removes all that follows.
-/// Before that, each file that changes is copied to the directory `backup`, which should be new.
+/// Makes a damaged journal one that opens: cuts it at the first damage, and removes all that
+/// follows. Before that, each file that changes is copied to the directory `backup`, which should
+/// be new.
 ///
-/// A torn tail is no damage: opening the journal cuts it. If the power fails meanwhile, repair again,
-/// with another backup.
+/// A torn tail is no damage: opening the journal cuts it. If the power fails meanwhile, repair
+/// again, with another backup.
 ///
 /// Errors: [`Error::BeyondRepair`] if nothing would be left, neither a snapshot nor a record;
 /// [`Error::UnknownVersion`], since a newer program may read more. Then nothing was changed.
@@ -115,8 +116,8 @@ fn plan<D: Disk>(disk: &D, problem: &Error) -> Result<Plan<D::File>, Error> {
 }
 
 impl<F: DiskFile> Plan<F> {
-    /// Keeps segments up to the first damage. If not even the snapshot's last record is among theirs,
-    /// keeps none.
+    /// Keeps segments up to the first damage. If not even the snapshot's last record is among
+    /// theirs, keeps none.
     fn keep_segments(&mut self, gathered: Gathered<F>) -> Result<(), Error> {
         let mut segments = gathered.segments.into_iter().peekable();
         let (mut kept, mut next) = (Vec::new(), None);
@@ -130,8 +131,8 @@ impl<F: DiskFile> Plan<F> {
             next = Some(walk.next);
             kept.push((segment, walk));
         }
-        // What follows the last one that stays goes, and with it goes what said where that one ends: as
-        // the last of all it may be damaged where it was not before.
+        // What follows the last one that stays goes, and with it goes what said where that one
+        // ends: as the last of all it may be damaged where it was not before.
         if let (Some((segment, walk)), Some(_)) = (kept.last_mut(), segments.peek()) {
             let as_last = segment.walk(None, &mut |_, _| Ok(()))?;
             next = Some(as_last.next);

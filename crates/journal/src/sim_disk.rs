@@ -1,8 +1,8 @@
 //! A disk that loses and spoils what it may, as a seed decides.
 //!
-//! It holds one directory in memory. A crash keeps what was synced, and of the rest whatever subset of
-//! sectors and names chance picks. Everything happens in the calling thread and in the same order for
-//! the same seed and calls.
+//! It holds one directory in memory. A crash keeps what was synced, and of the rest whatever subset
+//! of sectors and names chance picks. Everything happens in the calling thread and in the same
+//! order for the same seed and calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -128,9 +128,9 @@ impl SimDisk {
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The power fails and comes back: of what was not synced, a random part is left. Files opened and
-    /// locks taken before are void; drop what used the disk first. Failures that were asked for and did
-    /// not happen are forgotten.
+    /// The power fails and comes back: of what was not synced, a random part is left. Files opened
+    /// and locks taken before are void; drop what used the disk first. Failures that were asked for
+    /// and did not happen are forgotten.
     pub fn crash(&self) {
         self.restart(State::lose);
     }
@@ -140,8 +140,8 @@ impl SimDisk {
         self.restart(|_| {});
     }
 
-    /// Lets the power fail at the `calls`th changing call from now, which may take effect in part. From
-    /// then on every call fails until [`crash`](Self::crash).
+    /// Lets the power fail at the `calls`th changing call from now, which may take effect in part.
+    /// From then on every call fails until [`crash`](Self::crash).
     pub fn fail_power_after(&self, calls: u64) {
         self.state().power = Some(calls);
     }
@@ -220,8 +220,8 @@ impl SimDisk {
         state.durable_names.insert(name.to_owned(), file);
     }
 
-    /// Forgets all failures that were asked for and did not happen yet, and gives back the space. What
-    /// is spoilt stays so.
+    /// Forgets all failures that were asked for and did not happen yet, and gives back the space.
+    /// What is spoilt stays so.
     pub fn heal(&self) {
         let mut state = self.state();
         (state.power, state.fault, state.misdirect) = (None, None, None);

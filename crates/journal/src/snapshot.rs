@@ -1,7 +1,7 @@
 //! Snapshots: what all records up to some LSN amount to, so that these can go.
 //!
-//! A snapshot is written under a temporary name, in steps, while the journal goes on; it counts only
-//! when it has been synced, renamed and its name synced too.
+//! A snapshot is written under a temporary name, in steps, while the journal goes on; it counts
+//! only when it has been synced, renamed and its name synced too.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Fault};
@@ -89,7 +89,8 @@ impl<D: Disk> SnapshotWriter<D> {
         Ok(())
     }
 
-    /// Writes what is left, and syncs. [`Journal::publish`](crate::Journal::publish) puts it in force.
+    /// Writes what is left, and syncs. [`Journal::publish`](crate::Journal::publish) puts it in
+    /// force.
     pub fn finish(mut self) -> Result<WrittenSnapshot, Error> {
         let batch = self.encoder.take();
         self.file.write_frames(batch.bytes)?;

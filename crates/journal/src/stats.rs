@@ -14,8 +14,8 @@ pub struct Stats {
     pub bytes: u64,
     /// Those that are not written yet, in bytes: they are in memory.
     pub waiting_bytes: u64,
-    /// Syncs by the logarithm of their duration: the *i*th of these took less than 2^*i* microseconds,
-    /// and not less than half of that; the last are all that took longer.
+    /// Syncs by the logarithm of their duration: the *i*th of these took less than 2^*i*
+    /// microseconds, and not less than half of that; the last are all that took longer.
     pub syncs: Vec<u64>,
     /// What they took together, in microseconds.
     pub sync_sum_us: u64,

@@ -44,8 +44,8 @@ pub enum SyncPolicy {
 pub enum Event {
     /// All records up to this one are durable.
     Persisted(Lsn),
-    /// The disk is full, but for what is left of the current segment: time to stop taking writes, and to make room by a
-    /// snapshot.
+    /// The disk is full, but for what is left of the current segment: time to stop taking writes,
+    /// and to make room by a snapshot.
     SpaceLow(Error),
     /// After that, the disk has room for another segment.
     SpaceRegained,
@@ -103,7 +103,8 @@ enum Piece {
 }
 
 impl<D: Disk> Syncer<D> {
-    /// Gives `journal` a thread. `on_event` is called there, and should only pass on what it is told.
+    /// Gives `journal` a thread. `on_event` is called there, and should only pass on what it is
+    /// told.
     ///
     /// What was appended to the journal before is written with the first batch.
     pub fn start(
@@ -143,7 +144,8 @@ impl<D: Disk> Syncer<D> {
         })
     }
 
-    /// If the disk had no room for the next segment, it is asked once more: something may have gone from it.
+    /// If the disk had no room for the next segment, it is asked once more: something may have gone
+    /// from it.
     pub fn look_for_room(&self) {
         // A journal that has ended needs none.
         let _ = self.commands.send(Command::LookForRoom);
@@ -159,8 +161,8 @@ impl<D: Disk> Syncer<D> {
         Ok(lsn)
     }
 
-    /// Hands over what was appended, to be written and synced. Never waits, so that a slow disk makes
-    /// the queue grow: [`waiting_bytes`](Self::waiting_bytes) shows it.
+    /// Hands over what was appended, to be written and synced. Never waits, so that a slow disk
+    /// makes the queue grow: [`waiting_bytes`](Self::waiting_bytes) shows it.
     pub fn submit(&mut self) -> Result<(), Error> {
         self.usable()?;
         if self.encoder.waiting_bytes() == 0 {
@@ -200,14 +202,15 @@ impl<D: Disk> Syncer<D> {
         self.failure.get()
     }
 
-    /// Begins a snapshot of all records up to `lsn`, which must have been appended. It has a thread of
-    /// its own; [`Event::SnapshotPublished`] or [`Event::SnapshotFailed`] tells how it ended.
+    /// Begins a snapshot of all records up to `lsn`, which must have been appended. It has a thread
+    /// of its own; [`Event::SnapshotPublished`] or [`Event::SnapshotFailed`] tells how it ended.
     pub fn begin_snapshot(&mut self, lsn: Lsn) -> Result<BackgroundSnapshot, Error> {
         if lsn > self.last_lsn() {
             let (from, to) = (Lsn(0), self.last_lsn());
             return Err(Error::SnapshotOutOfOrder { snapshot: lsn, from, to });
         }
-        // A snapshot is published when its records are on the disk, so they have to be on their way.
+        // A snapshot is published when its records are on the disk, so they have to be on their
+        // way.
         self.submit()?;
         self.snapshots += 1;
         let (pieces, inbox) = channel();
@@ -277,14 +280,14 @@ impl BackgroundSnapshot {
         Ok(())
     }
 
-    /// How many bytes were handed over and are not written yet. Who adds faster than the disk writes
-    /// should wait a little when this grows.
+    /// How many bytes were handed over and are not written yet. Who adds faster than the disk
+    /// writes should wait a little when this grows.
     pub fn backlog_bytes(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
 
-    /// Ends the snapshot. It is synced and published when its thread gets to it. Dropping it instead
-    /// gives it up.
+    /// Ends the snapshot. It is synced and published when its thread gets to it. Dropping it
+    /// instead gives it up.
     pub fn finish(mut self) {
         self.hand_over();
         self.send(Piece::End(self.encoder.next()));

@@ -86,8 +86,8 @@ pub fn check<D: Disk>(disk: &D) -> Result<Report, Error> {
     inspect(disk, &mut |_| Ok(()))
 }
 
-/// Shows the snapshot's records and all after them, as far as they can be read. The report tells what
-/// could not.
+/// Shows the snapshot's records and all after them, as far as they can be read. The report tells
+/// what could not.
 ///
 /// Errors: as for [`check`], and [`Error::Refused`] with the words that `show` returned.
 pub fn dump<D: Disk>(

@@ -125,8 +125,8 @@ impl<D: Disk> Writer<D> {
         self.or_fail(sealed)
     }
 
-    /// Whether there is no spare segment, or enough was written since it last grew: a journal that is idle writes a little
-    /// all the time.
+    /// Whether there is no spare segment, or enough was written since it last grew: a journal that
+    /// is idle writes a little all the time.
     pub(crate) fn is_preparation_due(&self) -> bool {
         self.spare.is_none() || self.unprepared.saturating_mul(2) >= PREPARE_BYTES
     }
@@ -284,8 +284,8 @@ impl<D: Disk> Writer<D> {
         let finished = spare.finish(&self.disk, header, size);
         let (file, size) = finished.inspect_err(|error| {
             if error.is_disk_full() {
-                // The journal has failed anyway. What was written of the segment would hold the room that others on the
-                // same disk need, and the next start.
+                // The journal has failed anyway. What was written of the segment would hold the
+                // room that others on the same disk need, and the next start.
                 let _ = self.remove(SPARE);
             }
         })?;
@@ -308,8 +308,8 @@ impl<D: Disk> Writer<D> {
         let (temporary, name) = (&snapshot.temporary, snapshot_name(snapshot.lsn.0));
         let renamed = self.disk.rename(temporary, &name);
         renamed.map_err(|error| Error::io("rename", temporary, &error))?;
-        // Before anything goes: until its name is durable, a crash brings the old snapshot back, and
-        // that one needs its segments.
+        // Before anything goes: until its name is durable, a crash brings the old snapshot back,
+        // and that one needs its segments.
         self.sync_dir()?;
         let older = self.snapshot.replace(snapshot.lsn).filter(|older| *older != snapshot.lsn);
         if let Some(older) = older {

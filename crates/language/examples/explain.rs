@@ -1,4 +1,5 @@
-//! Prints what the compiler says of a source file: `cargo run -p solera-language --example explain FILE`.
+//! Prints what the compiler says of a source file:
+//! `cargo run -p solera-language --example explain FILE`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! What the codes of diagnostics mean. There is one text for it, the page of the reference, which people read
-//! in their browsers and `solera explain CODE` shows.
+//! What the codes of diagnostics mean. There is one text for it, the page of the reference, which
+//! people read in their browsers and `solera explain CODE` shows.
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
-//! Tells how a program is understood: the level of every value, the phases as code, what is handed on between
-//! them, and where witnesses are written and why. As text, as a picture, and as data for other programs.
+//! Tells how a program is understood: the level of every value, the phases as code, what is handed
+//! on between them, and where witnesses are written and why. As text, as a picture, and as data for
+//! other programs.
 
 mod code;
 mod names;

@@ -1,8 +1,8 @@
-//! The flattened language (MixT §5.1, Fig. 7): every step computes one thing from variables. Types are
-//! checked; loops and branches are still there, as a transaction is split along them.
+//! The flattened language (MixT §5.1, Fig. 7): every step computes one thing from variables. Types
+//! are checked; loops and branches are still there, as a transaction is split along them.
 //!
-//! Where the paper binds remote variables (`remote x = e`), here each use of remote data is a step of its own,
-//! with the handle in a variable.
+//! Where the paper binds remote variables (`remote x = e`), here each use of remote data is a step
+//! of its own, with the handle in a variable.
 
 mod coalesce;
 mod failing;
@@ -32,7 +32,8 @@ pub struct VarInfo {
     pub ty: Type,
     /// Where it is declared, or the expression whose value it holds.
     pub span: Span,
-    /// What a variable without a name is for, as told to people. Empty for the value of an expression.
+    /// What a variable without a name is for, as told to people. Empty for the value of an
+    /// expression.
     pub purpose: &'static str,
     /// The level that its type states.
     pub stated: Option<(Label, Span)>,
@@ -201,8 +202,8 @@ impl Body {
         each(&self.steps, visit);
     }
 
-    /// By variable, whether its only write comes before all its uses, in the block that it belongs to. So what
-    /// decides whether it is written decides about each of its uses, too.
+    /// By variable, whether its only write comes before all its uses, in the block that it belongs
+    /// to. So what decides whether it is written decides about each of its uses, too.
     pub fn written_once(&self) -> Vec<bool> {
         let mut writes = vec![0u32; self.vars.len()];
         self.each_step(&mut |step| {

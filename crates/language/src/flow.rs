@@ -40,8 +40,8 @@ pub struct VarLabel {
     pub level: Label,
     /// The uses of stores that influence it, by [`Slot::bit`]; so it is known once these have run.
     pub slots: u64,
-    /// The uses of stores that must be over before it is computed: that could fail, and it is too weak to decide
-    /// whether they take effect.
+    /// The uses of stores that must be over before it is computed: that could fail, and it is too
+    /// weak to decide whether they take effect.
     pub after: u64,
 }
 
@@ -82,8 +82,8 @@ impl Flows {
         Some(Flows { labels, order, slots, endorsements })
     }
 
-    /// The phase after which a variable is known, counted from 1; 0 if it depends on no store, so that each
-    /// phase computes it for itself.
+    /// The phase after which a variable is known, counted from 1; 0 if it depends on no store, so
+    /// that each phase computes it for itself.
     pub fn phase_of(&self, var: Var) -> usize {
         self.labels[var.0 as usize].phase(&self.order)
     }

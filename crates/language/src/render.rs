@@ -21,7 +21,8 @@ pub fn render(diagnostics: &[Diagnostic], file_name: &str, source: &str, color: 
     text
 }
 
-/// Writes a diagnostic in one line, without a line break: `file:line:column: error[E0001]: message`.
+/// Writes a diagnostic in one line, without a line break:
+/// `file:line:column: error[E0001]: message`.
 pub fn short(diagnostic: &Diagnostic, file_name: &str, source: &str) -> String {
     let Diagnostic { severity, code, message, primary, .. } = diagnostic;
     let position = Position::of(source, primary.span.start);

@@ -1,7 +1,8 @@
 //! Splits a transaction into one phase per use of a store (MixT §4.4, §5.3, Fig. 9).
 //!
-//! A phase does what belongs to its store, and computes what it can know. What it needs of earlier phases is
-//! handed to it on tapes, one per variable: wherever the variable was written, the next value is taken.
+//! A phase does what belongs to its store, and computes what it can know. What it needs of earlier
+//! phases is handed to it on tapes, one per variable: wherever the variable was written, the next
+//! value is taken.
 
 mod emit;
 mod plan;

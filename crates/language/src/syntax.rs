@@ -22,9 +22,10 @@ pub const MAX_SOURCE: usize = 1 << 20;
 /// How deep blocks, expressions and types may stand within one another.
 pub const MAX_NESTING: usize = 128;
 
-/// How many operators may follow one another in an expression, and how many `else if` and arms of a `match` a
-/// statement may come after. Each link of such a chain becomes a branch within the one before it, and all that
-/// comes after the parser walks through branches recursively: what is allowed here must fit on a stack of 2 MiB.
+/// How many operators may follow one another in an expression, and how many `else if` and arms of a
+/// `match` a statement may come after. Each link of such a chain becomes a branch within the one
+/// before it, and all that comes after the parser walks through branches recursively: what is
+/// allowed here must fit on a stack of 2 MiB.
 pub const MAX_CHAIN: usize = 256;
 
 /// How many errors of one source are told.
@@ -57,9 +58,9 @@ impl fmt::Display for NotUtf8 {
 
 impl std::error::Error for NotUtf8 {}
 
-/// Reads a source. Whatever it is, the answer comes in time linear in its length, without a panic; its
-/// trees, and the branches that they are made into, are no deeper than [`MAX_NESTING`] and [`MAX_CHAIN`] allow, so
-/// that they may be walked recursively.
+/// Reads a source. Whatever it is, the answer comes in time linear in its length, without a panic;
+/// its trees, and the branches that they are made into, are no deeper than [`MAX_NESTING`] and
+/// [`MAX_CHAIN`] allow, so that they may be walked recursively.
 pub fn parse(source: &str) -> Parsed {
     if source.len() > MAX_SOURCE {
         return too_large(source.len());

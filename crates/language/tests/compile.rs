@@ -1,5 +1,6 @@
-//! What is said of whole programs, and how they are split. Every `testdata/{check,flows,split}/NAME.mixt` has a
-//! `NAME.out` beside it; `REWRITE=1 cargo test -p solera-language --test compile` writes them anew.
+//! What is said of whole programs, and how they are split. Every
+//! `testdata/{check,flows,split}/NAME.mixt` has a `NAME.out` beside it;
+//! `REWRITE=1 cargo test -p solera-language --test compile` writes them anew.
 
 use std::fs;
 use std::path::Path;

@@ -33,8 +33,8 @@ fn explained(source: &str) -> Vec<Transaction> {
     explain::transactions(&compiled, source)
 }
 
-/// Why a text is not well-formed XML, as far as pictures use it: elements, attributes in double quotes, text,
-/// and the five entities.
+/// Why a text is not well-formed XML, as far as pictures use it: elements, attributes in double
+/// quotes, text, and the five entities.
 fn fault(xml: &str) -> Option<String> {
     let plain = |text: &str| {
         let entity = |rest: &str| {

@@ -1,10 +1,11 @@
 //! Holds what the parser says of wrong sources, and the normal form of right ones, against files.
 //!
-//! `tests/testdata/parse/bad/NAME.mixt` has sources with errors, one after the other; a line `//# title`
-//! begins each. `NAME.txt` beside it has what is said of them. `tests/testdata/parse/good/*.mixt` are sources
-//! that the parser reads without errors, and `NAME.txt` beside them, where there is one, has how they are printed;
-//! `grammar.mixt` is no more than that: its names and types mean nothing. With `REWRITE=1` in the environment,
-//! the files are written instead; read the difference before committing it.
+//! `tests/testdata/parse/bad/NAME.mixt` has sources with errors, one after the other; a line
+//! `//# title` begins each. `NAME.txt` beside it has what is said of them.
+//! `tests/testdata/parse/good/*.mixt` are sources that the parser reads without errors, and
+//! `NAME.txt` beside them, where there is one, has how they are printed; `grammar.mixt` is no more
+//! than that: its names and types mean nothing. With `REWRITE=1` in the environment, the files are
+//! written instead; read the difference before committing it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

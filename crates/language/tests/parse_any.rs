@@ -1,4 +1,5 @@
-//! Holds the parser, the printer and the renderer against whatever text there is, and against any tree.
+//! Holds the parser, the printer and the renderer against whatever text there is, and against any
+//! tree.
 
 use std::path::Path;
 
@@ -219,8 +220,8 @@ fn every_beginning_of_a_good_source_is_survived() {
     }
 }
 
-/// One sign that is missing causes a few errors at most. The source that has all of the grammar is left
-/// out: where ten things stand on a line, one missing quote changes them all.
+/// One sign that is missing causes a few errors at most. The source that has all of the grammar is
+/// left out: where ten things stand on a line, one missing quote changes them all.
 #[test]
 fn a_missing_sign_is_told_a_few_times_at_most() {
     let signs = [';', ',', '(', ')', '{', '}', '[', ']', ':', '=', '.', '<', '>', '"'];

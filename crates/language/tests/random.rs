@@ -1,4 +1,5 @@
-//! Random programs behave the same split and not split, and what is weak does not influence what is strong.
+//! Random programs behave the same split and not split, and what is weak does not influence what is
+//! strong.
 
 #[path = "random/program.rs"]
 mod program;
@@ -104,7 +105,8 @@ fn split_and_whole_programs_do_the_same() {
     assert!(accepted > 1_000 && phases > 3, "{accepted} accepted, up to {phases} phases");
 }
 
-/// MixT §4.2: with the same strong data, whatever the weak data, the same is done at the strong stores.
+/// MixT §4.2: with the same strong data, whatever the weak data, the same is done at the strong
+/// stores.
 #[test]
 fn weak_values_do_not_influence_strong_stores() {
     let mut accepted = 0;
@@ -126,7 +128,8 @@ fn weak_values_do_not_influence_strong_stores() {
                 let mut stores = same.clone();
                 fill(&mut random, &mut stores, level + 1);
                 let (ended, mut calls) = run(&program, &args, &mut stores);
-                // What fails after a strong phase is committed does not undo it; before, nothing is done.
+                // What fails after a strong phase is committed does not undo it; before, nothing is
+                // done.
                 let strong = |call: &RemoteCall| STORES[..=level].contains(&&*call.handle.store);
                 calls.retain(strong);
                 let seen = seen.get_or_insert_with(|| calls.clone());

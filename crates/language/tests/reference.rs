@@ -1,4 +1,5 @@
-//! Holds the pages of the documentation against the compiler: their examples, and the list of codes.
+//! Holds the pages of the documentation against the compiler: their examples, and the list of
+//! codes.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! What the parser lets through is walked recursively by all that comes after it: it must fit on the stack of a
-//! thread of a server, 2 MiB, also without optimization.
+//! What the parser lets through is walked recursively by all that comes after it: it must fit on
+//! the stack of a thread of a server, 2 MiB, also without optimization.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use solera_program::verify::verify;
 /// The stack of a thread unless something else is asked for.
 const STACK: usize = 2 << 20;
 
-/// Compiles, explains and runs `transaction t(n: int, b: bool) -> int { … }` on such a stack, and gives its result.
+/// Compiles, explains and runs `transaction t(n: int, b: bool) -> int { … }` on such a stack, and
+/// gives its result.
 fn survives(statements: &str) -> i64 {
     let source = format!(
         "store s : causal;\nfn same(n: int) -> int {{ return n; }}\n\

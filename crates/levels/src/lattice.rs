@@ -69,7 +69,8 @@ impl Lattice {
         self.weaker[one.0 as usize] >> other.0 & 1 == 1
     }
 
-    /// The strongest level that both are at least as strong as: the label of a value made from both.
+    /// The strongest level that both are at least as strong as: the label of a value made from
+    /// both.
     pub fn join(&self, one: Label, other: Label) -> Label {
         let both = self.weaker[one.0 as usize] & self.weaker[other.0 as usize];
         self.least(both).expect("any two levels of a lattice have a join")
@@ -83,15 +84,15 @@ impl Lattice {
         lower.iter().copied().find(greatest).expect("any two levels of a lattice have a meet")
     }
 
-    /// The built-in levels that are at least as strong as a level: what a store that is declared so may be
-    /// bound to.
+    /// The built-in levels that are at least as strong as a level: what a store that is declared so
+    /// may be bound to.
     pub fn accepts(&self, label: Label) -> Vec<Level> {
         let strong = |level: &Level| self.at_least(self.of(*level), label);
         Level::ALL.into_iter().filter(strong).collect()
     }
 
-    /// Adds a level that is weaker than some (`below`) and stronger than others (`above`). Unless something is
-    /// said, it lies between the strongest and the weakest.
+    /// Adds a level that is weaker than some (`below`) and stronger than others (`above`). Unless
+    /// something is said, it lies between the strongest and the weakest.
     ///
     /// # Errors
     /// The name is new, and the levels remain a lattice.
@@ -137,8 +138,8 @@ impl Lattice {
         Ok(label)
     }
 
-    /// Any two levels have a join. With a weakest and a strongest level and finitely many in between, they
-    /// have a meet, too.
+    /// Any two levels have a join. With a weakest and a strongest level and finitely many in
+    /// between, they have a meet, too.
     fn check(&self) -> Result<(), LatticeError> {
         for one in self.labels() {
             for other in self.labels().filter(|other| *other > one) {

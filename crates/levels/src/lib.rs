@@ -1,6 +1,7 @@
 //! The lattice of consistency levels, which the server, the language and the types share.
 //!
-//! `a ⊑ b` reads "a is at least as strong as b": a value of level `a` may be used where `b` is asked.
+//! `a ⊑ b` reads "a is at least as strong as b": a value of level `a` may be used where `b` is
+//! asked.
 
 mod lattice;
 
@@ -43,7 +44,8 @@ impl Level {
         self == other || self.directly_below().iter().any(|next| next.at_least(other))
     }
 
-    /// The strongest level that both are at least as strong as: the label of a value made from both.
+    /// The strongest level that both are at least as strong as: the label of a value made from
+    /// both.
     pub fn join(self, other: Level) -> Level {
         Self::ALL
             .into_iter()

@@ -7,11 +7,12 @@ use solera_membership::{Members, Standing};
 
 /// What the nodes of other sites said to this node's calls.
 ///
-/// Whoever is refused wherever it asks has another configuration, another cluster, or a wrong clock, and
-/// what it writes may never come together with what the others do. Whom nobody answers is only cut off.
+/// Whoever is refused wherever it asks has another configuration, another cluster, or a wrong
+/// clock, and what it writes may never come together with what the others do. Whom nobody answers
+/// is only cut off.
 ///
-/// Only sites that take part have a say. One that joins shows that it agrees when it lets this node in;
-/// that it does not, is its own problem: otherwise a wrong newcomer could stop a whole cluster.
+/// Only sites that take part have a say. One that joins shows that it agrees when it lets this node
+/// in; that it does not, is its own problem: otherwise a wrong newcomer could stop a whole cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Acceptance {
     /// Whether any of them ever let this process in.
@@ -29,8 +30,8 @@ impl Acceptance {
         }
     }
 
-    /// A node has not answered for long. That it refused this one counts no more: what is left of the
-    /// other sites may think otherwise, and if nobody is, this node is only cut off.
+    /// A node has not answered for long. That it refused this one counts no more: what is left of
+    /// the other sites may think otherwise, and if nobody is, this node is only cut off.
     pub(crate) fn silent(&mut self, node: NodeId) {
         if self.words.get(&node).is_some_and(Result::is_err) {
             self.words.remove(&node);
@@ -42,8 +43,8 @@ impl Acceptance {
         self.words.retain(|node, _| has_a_say(*node, members));
     }
 
-    /// Who refuses this node, and why, if it must take no writes: nobody accepts it. If somebody has in
-    /// this process, one other site alone may be the one that is wrong.
+    /// Who refuses this node, and why, if it must take no writes: nobody accepts it. If somebody
+    /// has in this process, one other site alone may be the one that is wrong.
     pub(crate) fn refused(&self, members: &Members) -> Option<(NodeId, &str)> {
         if self.words.values().any(Result::is_ok) {
             return None;
@@ -68,7 +69,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Stages of a site: a member from the beginning, and removed; listed later, joining, and a member.
+    /// Stages of a site: a member from the beginning, and removed; listed later, joining, and a
+    /// member.
     pub(crate) const FOUNDER: u32 = 0;
     pub(crate) const LEAVING: u32 = 1;
     pub(crate) const GONE: u32 = 2;

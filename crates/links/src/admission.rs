@@ -39,8 +39,9 @@ pub enum Unwelcome {
     Lacks(SiteId),
 }
 
-/// Up to when a worker remembered what it has told others when its process began, and from when on it tells them of times
-/// since then. The times in between are those of a run that it does not remember.
+/// Up to when a worker remembered what it has told others when its process began, and from when on
+/// it tells them of times since then. The times in between are those of a run that it does not
+/// remember.
 pub type Run = (Timestamp, Timestamp);
 
 /// Which of these nodes, and from where.
@@ -78,7 +79,8 @@ fn has_forgotten(run: Run, heard: Timestamp) -> bool {
 }
 
 impl Admission {
-    /// Of a node in this place. `members` are as they were in the beginning, `entered` those that were let in before.
+    /// Of a node in this place. `members` are as they were in the beginning, `entered` those that
+    /// were let in before.
     pub fn new(place: Place, members: Members, entered: BTreeMap<NodeId, Origin>) -> Admission {
         let (acceptance, listed, lacking) =
             (Acceptance::default(), BTreeMap::new(), BTreeMap::new());
@@ -120,15 +122,16 @@ impl Admission {
         if life > present && self.is_told() { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
-    /// Whether this node knows how the others stand. Who joins is told of that by those whom it lets
-    /// in; until then it takes all sites that it lists for founders.
+    /// Whether this node knows how the others stand. Who joins is told of that by those whom it
+    /// lets in; until then it takes all sites that it lists for founders.
     fn is_told(&self) -> bool {
         self.place.site.is_none_or(|site| self.members.life(site) >= self.place.life)
     }
 
-    /// Whether a node may be let in that says to have this data, and lists so many sites. What it had promised is in its
-    /// data; without, it is not the node that it was. What is lost is lost within a site that keeps nothing,
-    /// and while no other site has taken part, for nobody could fill it again.
+    /// Whether a node may be let in that says to have this data, and lists so many sites. What it
+    /// had promised is in its data; without, it is not the node that it was. What is lost is lost
+    /// within a site that keeps nothing, and while no other site has taken part, for nobody could
+    /// fill it again.
     ///
     /// # Errors
     /// Why it may not.
@@ -161,8 +164,8 @@ impl Admission {
         Ok(())
     }
 
-    /// The process that was last let in as this node asks for updates that it had stored, and that are forgotten
-    /// everywhere since. It is let in no more.
+    /// The process that was last let in as this node asks for updates that it had stored, and that
+    /// are forgotten everywhere since. It is let in no more.
     pub fn note_lacking(&mut self, node: NodeId) {
         if let Some(origin) = self.entered.get(&node) {
             self.lacking.insert(node, origin.incarnation);
@@ -180,8 +183,8 @@ impl Admission {
         if lacks { Err(Unwelcome::Forgetful) } else { Ok(()) }
     }
 
-    /// Whether a worker of a site has forgotten a time of its own that was heard of it. Times of former lives of the site do
-    /// not count.
+    /// Whether a worker of a site has forgotten a time of its own that was heard of it. Times of
+    /// former lives of the site do not count.
     pub fn has_forgotten(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
         let former = self.members.gaps(site).last().map_or(Timestamp::ZERO, |gap| gap.end);
         self.members.is_member(site) && heard > former && has_forgotten(run, heard)
@@ -195,7 +198,8 @@ impl Admission {
         }
     }
 
-    /// The data of each node that was let in, which must outlive this process as long as its own data does.
+    /// The data of each node that was let in, which must outlive this process as long as its own
+    /// data does.
     pub fn entered(&self) -> &BTreeMap<NodeId, Origin> {
         &self.entered
     }
@@ -210,8 +214,8 @@ impl Admission {
         f.min(self.members.members().filter(|site| Some(*site) != self.place.site).count())
     }
 
-    /// Which of these nodes, other members', are not known to list a site that never took part; none if it
-    /// did.
+    /// Which of these nodes, other members', are not known to list a site that never took part;
+    /// none if it did.
     pub fn without(&self, site: SiteId, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
         if !self.members.is_new(site) {
             return Vec::new();

@@ -13,7 +13,8 @@ const BATCH_HEADER: usize = 2 + Protocol::HEADER_BYTES;
 /// How long the bodies of frames with messages get, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Batches are cut into bodies of about this size, so that no message waits behind a very long one.
+    /// Batches are cut into bodies of about this size, so that no message waits behind a very long
+    /// one.
     pub piece: usize,
     /// No message is longer.
     pub longest: usize,

@@ -48,7 +48,8 @@ pub struct Card {
 }
 
 impl Card {
-    /// What node `from` of a cluster shows to node `to`, if it keeps no data. `clock_us` is in microseconds since 1970.
+    /// What node `from` of a cluster shows to node `to`, if it keeps no data. `clock_us` is in
+    /// microseconds since 1970.
     pub fn new(
         identity: &Identity,
         from: NodeId,
@@ -87,9 +88,9 @@ impl Card {
         Origin { life, data, starts, incarnation }
     }
 
-    /// Whether the node that shows `theirs` may talk to the one that shows this card, and how far the
-    /// other's clock is ahead, in microseconds. The caller's card is `theirs` for the called node,
-    /// and the other way round for the caller.
+    /// Whether the node that shows `theirs` may talk to the one that shows this card, and how far
+    /// the other's clock is ahead, in microseconds. The caller's card is `theirs` for the called
+    /// node, and the other way round for the caller.
     ///
     /// # Errors
     /// Why it may not.
@@ -105,7 +106,8 @@ impl Card {
     }
 
     /// Whether the two are nodes of one cluster, and each the one that is meant: the first half of
-    /// [`Card::check`]. Who was removed from the cluster is told so whatever its settings are by now.
+    /// [`Card::check`]. Who was removed from the cluster is told so whatever its settings are by
+    /// now.
     pub fn belongs(
         &self,
         theirs: &Card,
@@ -185,8 +187,8 @@ fn shortened(text: String) -> String {
     format!("{start}… {} bytes, checksum {:08x}", text.len(), crc32c::crc32c(text.as_bytes()))
 }
 
-/// How two lists contradict each other, if neither is the beginning of the other: what differs, and how
-/// each has it.
+/// How two lists contradict each other, if neither is the beginning of the other: what differs, and
+/// how each has it.
 fn contradiction(
     caller: &[(String, String)],
     called: &[(String, String)],
@@ -201,8 +203,8 @@ fn contradiction(
         .or_else(|| told("the nodes' workers", &|(name, workers)| format!("{name}: {workers}")))
 }
 
-/// What else differs, and how each has it. What goes with the list of sites may differ as long as that
-/// does.
+/// What else differs, and how each has it. What goes with the list of sites may differ as long as
+/// that does.
 fn first_difference(caller: &Card, called: &Card) -> Option<(String, String, String)> {
     let same_sites = caller.sites.len() == called.sites.len();
     let (caller, called) = (&caller.agreed, &called.agreed);

@@ -13,7 +13,8 @@ pub(crate) const HEADER: usize = 4 + 4 + 1 + 8;
 /// The longest frame that is read. The largest value a client can send fits.
 pub(crate) const MAX_FRAME: usize = 1 << 30;
 
-/// What a frame carries. Acknowledgements and answers go to the node that has called, the others to the called one.
+/// What a frame carries. Acknowledgements and answers go to the node that has called, the others to
+/// the called one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Messages between workers; numbered.
@@ -83,7 +84,8 @@ impl std::error::Error for WireError {}
 /// Appends a frame.
 ///
 /// # Panics
-/// If the body is longer than any frame; [`encode_batch`](crate::encode_batch) makes no such bodies.
+/// If the body is longer than any frame; [`encode_batch`](crate::encode_batch) makes no such
+/// bodies.
 pub fn write_frame(out: &mut Vec<u8>, frame: Frame<'_>) {
     let length = frame.body.len() + HEADER - 8;
     assert!(length <= MAX_FRAME, "frames are cut before");

@@ -38,15 +38,16 @@ pub struct Ticket {
     incarnation: Option<u64>,
 }
 
-/// What was known of the peer when a handshake began. Handshakes take time, and meanwhile the process that is met may
-/// have been replaced by one that is known already.
+/// What was known of the peer when a handshake began. Handshakes take time, and meanwhile the
+/// process that is met may have been replaced by one that is known already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     knew: Option<u64>,
 }
 
 impl<B: Clone> Link<B> {
-    /// A link for which about `limit` bytes may wait. Within a site frames stay until they are acknowledged.
+    /// A link for which about `limit` bytes may wait. Within a site frames stay until they are
+    /// acknowledged.
     pub fn new(limit: usize, within_site: bool) -> Link<B> {
         Link {
             within_site,
@@ -62,9 +63,10 @@ impl<B: Clone> Link<B> {
         }
     }
 
-    /// Whether messages may be queued now. Between sites they are dropped while there is no connection, or too much
-    /// waits. Within a site they are kept for the process that the peer last was. While there is a connection to it, all
-    /// of them are: clients wait for what depends on them, and [`Self::is_reachable`] lets no more in.
+    /// Whether messages may be queued now. Between sites they are dropped while there is no
+    /// connection, or too much waits. Within a site they are kept for the process that the peer
+    /// last was. While there is a connection to it, all of them are: clients wait for what depends
+    /// on them, and [`Self::is_reachable`] lets no more in.
     pub fn admit(&mut self) -> Option<Ticket> {
         let connected = self.outgoing.is_some();
         let takes = if self.within_site { self.incarnation.is_some() } else { connected };
@@ -78,8 +80,9 @@ impl<B: Clone> Link<B> {
         Some(Ticket { incarnation: self.incarnation })
     }
 
-    /// Queues the body of a frame, of so many bytes, behind what waits of its protocol and lane. It is dropped if the peer has become another process since the
-    /// ticket was given, for which it is not meant.
+    /// Queues the body of a frame, of so many bytes, behind what waits of its protocol and lane. It
+    /// is dropped if the peer has become another process since the ticket was given, for which it
+    /// is not meant.
     pub fn push(&mut self, ticket: Ticket, (lane, protocol): (Lane, u8), body: B, bytes: usize) {
         let connected = self.outgoing.is_some();
         if ticket.incarnation == self.incarnation && (self.within_site || connected) {
@@ -102,8 +105,9 @@ impl<B: Clone> Link<B> {
         Handshake { knew: self.incarnation }
     }
 
-    /// Our connection stands. The peer has received all frames up to `received` of this process. Returns whether that
-    /// is so: not if another process speaks as the peer, or has spoken since the handshake began.
+    /// Our connection stands. The peer has received all frames up to `received` of this process.
+    /// Returns whether that is so: not if another process speaks as the peer, or has spoken since
+    /// the handshake began.
     pub fn opened(
         &mut self,
         now: Monotonic,
@@ -127,8 +131,9 @@ impl<B: Clone> Link<B> {
         self.queue.rewind();
     }
 
-    /// The peer called. Returns the number of its connection, and the last frame that arrived from this incarnation;
-    /// `None` if another process speaks as the peer, or has spoken since the handshake began.
+    /// The peer called. Returns the number of its connection, and the last frame that arrived from
+    /// this incarnation; `None` if another process speaks as the peer, or has spoken since the
+    /// handshake began.
     pub fn accepted(
         &mut self,
         now: Monotonic,
@@ -143,7 +148,8 @@ impl<B: Clone> Link<B> {
         Some((self.accepted, self.received))
     }
 
-    /// Whether a frame of the peer's connection is new and may be delivered. It counts as received then.
+    /// Whether a frame of the peer's connection is new and may be delivered. It counts as received
+    /// then.
     pub fn takes(&mut self, connection: u64, number: u64) -> bool {
         let new = connection == self.accepted && number > self.received;
         if new {
@@ -182,8 +188,8 @@ impl<B: Clone> Link<B> {
         self.outgoing.zip(self.incoming).map(|(outgoing, incoming)| outgoing.max(incoming))
     }
 
-    /// Whether messages reach the peer and its own come back, with patience for a link that has only just broken, and
-    /// with none for one that has too much to send already.
+    /// Whether messages reach the peer and its own come back, with patience for a link that has
+    /// only just broken, and with none for one that has too much to send already.
     pub fn is_reachable(&self, now: Monotonic) -> bool {
         if self.queue.is_full() {
             return false;
@@ -206,9 +212,10 @@ impl<B: Clone> Link<B> {
         self.connected.saturating_sub(1)
     }
 
-    /// The peer is this process. If it was another one before, what waited for that one is dropped. While a connection
-    /// to that one stands, there are two who say they are the peer, and the later is not believed. Nor is one that has been
-    /// replaced, before or since the handshake with it began: what has arrived from its successor counts.
+    /// The peer is this process. If it was another one before, what waited for that one is dropped.
+    /// While a connection to that one stands, there are two who say they are the peer, and the
+    /// later is not believed. Nor is one that has been replaced, before or since the handshake with
+    /// it began: what has arrived from its successor counts.
     fn meet(&mut self, handshake: Handshake, incarnation: u64) -> bool {
         if self.incarnation == Some(incarnation) {
             return true;

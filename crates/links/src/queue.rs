@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 
 use solera_machine::{Lane, Share, Turns};
 
-/// The bodies of frames. A frame gets its number when it is first sent: protocols take turns until then.
+/// The bodies of frames. A frame gets its number when it is first sent: protocols take turns until
+/// then.
 ///
 /// Within a site a frame stays until it is acknowledged, so that a broken connection loses nothing;
-/// between sites it is forgotten when it is sent, because the protocol asks again for what it misses.
+/// between sites it is forgotten when it is sent, because the protocol asks again for what it
+/// misses.
 ///
-/// Who fills it drops what comes while it is full. Dropping the oldest instead would never let a slow link
-/// catch up: a receiver can use what comes next, and nothing after a gap.
+/// Who fills it drops what comes while it is full. Dropping the oldest instead would never let a
+/// slow link catch up: a receiver can use what comes next, and nothing after a gap.
 #[derive(Debug)]
 pub(crate) struct Queue<B> {
     /// Bodies that were never sent, with their lengths.
@@ -42,8 +44,8 @@ impl<B: Clone> Queue<B> {
         Queue { waiting, kept, sent: 0, bytes: 0, limit, last: 0, keeps, dropped: 0 }
     }
 
-    /// Adds a body of so many bytes of a lane and protocol, also beyond the limit: a long one would never find enough room
-    /// among short ones.
+    /// Adds a body of so many bytes of a lane and protocol, also beyond the limit: a long one would
+    /// never find enough room among short ones.
     pub(crate) fn push(&mut self, lane: Lane, protocol: u8, body: B, bytes: usize) {
         self.bytes += bytes;
         self.waiting.push(Share { lane, protocol, cost: bytes as u64 }, (body, bytes));

@@ -9,7 +9,8 @@ use crate::admission::Unwelcome;
 use crate::frame::VERSION;
 use crate::identity::Identity;
 
-/// Why two nodes do not talk to one another. Told to both, so it speaks of the caller and the called.
+/// Why two nodes do not talk to one another. Told to both, so it speaks of the caller and the
+/// called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Not the beginning of a greeting.

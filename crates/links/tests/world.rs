@@ -1,5 +1,6 @@
-//! Two nodes whose processes die and whose connections break, half or whole, from seeds. What arrives is judged by
-//! lists of what was queued and delivered, which know nothing of numbers, acknowledgements and connections.
+//! Two nodes whose processes die and whose connections break, half or whole, from seeds. What
+//! arrives is judged by lists of what was queued and delivered, which know nothing of numbers,
+//! acknowledgements and connections.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -56,7 +57,8 @@ struct Welcome {
     pipe: usize,
 }
 
-/// A connection, from the node that called. Either end may have given it up while the other has not noticed.
+/// A connection, from the node that called. Either end may have given it up while the other has not
+/// noticed.
 struct Pipe {
     caller: usize,
     caller_is_there: bool,
@@ -164,7 +166,8 @@ impl World {
         }
     }
 
-    /// The process dies and another begins. The other node notices when it gives up its connections.
+    /// The process dies and another begins. The other node notices when it gives up its
+    /// connections.
     fn restart(&mut self, node: usize) {
         let incarnation = self.nodes.iter().map(|node| node.incarnation).max().unwrap() + 1;
         let Node { incarnation: own, met, link, encoding } = &mut self.nodes[node];
@@ -179,7 +182,8 @@ impl World {
                 false => pipe.called_is_there = false,
             }
         }
-        // What was not answered is gone with the called process; an answer that it gave may still be read.
+        // What was not answered is gone with the called process; an answer that it gave may still
+        // be read.
         self.calls.retain(|call| call.caller == node || call.welcome.is_some());
         for call in self.calls.iter_mut().filter(|call| call.caller == node) {
             call.caller_is_there = false;
@@ -231,8 +235,8 @@ impl World {
         });
     }
 
-    /// A node reads the greeting of one who has called. Hosts know by other means that a process was replaced that was
-    /// never met.
+    /// A node reads the greeting of one who has called. Hosts know by other means that a process
+    /// was replaced that was never met.
     fn read(&mut self, node: usize) {
         let unread = |call: &Call| call.caller != node && call.read.is_none();
         let Some(at) = self.calls.iter().position(unread) else { return };
@@ -392,8 +396,8 @@ impl World {
             self.give_up(node);
             (0..self.pipes.len()).for_each(|_| self.hang_up(node));
         }
-        // A former process may have been welcomed, or may be while its call is still under way: then nothing is heard
-        // over its connection, which is given up.
+        // A former process may have been welcomed, or may be while its call is still under way:
+        // then nothing is heard over its connection, which is given up.
         for _ in 0..10 {
             for node in [0, 1] {
                 self.call(node);

@@ -19,7 +19,8 @@ pub fn encoded_bytes(value: &impl Serialize) -> usize {
     postcard::serialize_with_flavor(value, Size::default()).expect("counting takes all bytes")
 }
 
-/// Reads a value from the beginning of `bytes`, and returns what follows it; `None` if no such value begins there.
+/// Reads a value from the beginning of `bytes`, and returns what follows it; `None` if no such
+/// value begins there.
 pub fn take<T: DeserializeOwned>(bytes: &[u8]) -> Option<(T, &[u8])> {
     postcard::take_from_bytes(bytes).ok()
 }
@@ -31,7 +32,8 @@ impl Protocol {
         append(value, bytes);
     }
 
-    /// Reads a record or part of one of the protocols in `known`, which the caller decodes as the same type.
+    /// Reads a record or part of one of the protocols in `known`, which the caller decodes as the
+    /// same type.
     ///
     /// # Errors
     /// The bytes are of another protocol or version, or no record of this type.

@@ -16,12 +16,13 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// Names a question that one machine asks another protocol of its worker. Chosen by the machine that asks.
+/// Names a question that one machine asks another protocol of its worker. Chosen by the machine
+/// that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AskId(pub u64);
 
-/// Work that needs nothing but itself. Hosts run it beside the machine, several at a time: servers on threads of their own, the
-/// simulator on virtual cores.
+/// Work that needs nothing but itself. Hosts run it beside the machine, several at a time: servers
+/// on threads of their own, the simulator on virtual cores.
 pub trait Job: Send + 'static {
     /// What comes of it.
     type Result: Send + 'static;
@@ -45,12 +46,12 @@ impl Job for Infallible {
     }
 }
 
-/// An input of a machine with messages `M` and commands `C`, to whose jobs there are results `D`, and to whose questions there
-/// are answers `A`.
+/// An input of a machine with messages `M` and commands `C`, to whose jobs there are results `D`,
+/// and to whose questions there are answers `A`.
 #[derive(Clone, Debug)]
 pub enum Input<M, C, D = Infallible, A = Infallible> {
-    /// A message from another participant. Links are FIFO. Messages may be lost between sites, and within
-    /// one when a process of it fails.
+    /// A message from another participant. Links are FIFO. Messages may be lost between sites, and
+    /// within one when a process of it fails.
     Message {
         /// The sender.
         from: Address,
@@ -66,20 +67,22 @@ pub enum Input<M, C, D = Infallible, A = Infallible> {
         /// The command.
         command: C,
     },
-    /// The client wants no more replies to a request. The machine may have carried it out, and may still do so where it cannot
-    /// call it back. Harmless for a request that is over or unknown.
+    /// The client wants no more replies to a request. The machine may have carried it out, and may
+    /// still do so where it cannot call it back. Harmless for a request that is over or unknown.
     Cancel {
         /// The request of the command.
         request: RequestId,
     },
-    /// A job has ended. Jobs end in any order; when the process ends, those that run come to nothing.
+    /// A job has ended. Jobs end in any order; when the process ends, those that run come to
+    /// nothing.
     Done {
         /// The job.
         job: JobId,
         /// What came of it.
         result: D,
     },
-    /// Another protocol of the worker answers a question. Questions that are open when the process ends are not answered.
+    /// Another protocol of the worker answers a question. Questions that are open when the process
+    /// ends are not answered.
     Answered {
         /// The question.
         ask: AskId,
@@ -88,7 +91,8 @@ pub enum Input<M, C, D = Infallible, A = Infallible> {
     },
 }
 
-/// An output of a machine with messages `M`, responses `R` and events `E`, which hands out jobs `J` and asks questions `Q`.
+/// An output of a machine with messages `M`, responses `R` and events `E`, which hands out jobs `J`
+/// and asks questions `Q`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output<M, R, E, J = Infallible, Q = Infallible> {
     /// A message to another participant.
@@ -107,20 +111,21 @@ pub enum Output<M, R, E, J = Infallible, Q = Infallible> {
         /// Whether no other reply to the request follows. A machine sends nothing after it.
         last: bool,
     },
-    /// Steps for the journal, if the machine has one. Messages and replies after them must not leave before they are
-    /// durable.
+    /// Steps for the journal, if the machine has one. Messages and replies after them must not
+    /// leave before they are durable.
     Records(Records),
     /// What happened, for the simulator's ledger; only where the machine is asked to tell.
     Trace(E),
-    /// Work that the host does elsewhere. It waits for no record: its result comes back to this process alone.
+    /// Work that the host does elsewhere. It waits for no record: its result comes back to this
+    /// process alone.
     Job {
         /// Names it in [`Input::Done`].
         job: JobId,
         /// The work.
         work: J,
     },
-    /// A question to another protocol of the worker. What composes the protocols answers it with [`Input::Answered`]; a host
-    /// sees none.
+    /// A question to another protocol of the worker. What composes the protocols answers it with
+    /// [`Input::Answered`]; a host sees none.
     Ask {
         /// Names it in the answer.
         ask: AskId,

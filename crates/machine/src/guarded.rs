@@ -1,14 +1,15 @@
 //! Guards: what a transaction asks other protocols of its workers before it may prepare.
 //!
-//! A transaction names guards. Each worker that owns a guarded key asks the protocol that guards the key, which runs in the same worker,
-//! whether the transaction may commit. A yes is a *promise*, under the transaction's name; it ends when the worker tells
-//! the guard that the transaction committed or aborted. `docs/decisions/0031-guards-of-prepare.md`.
+//! A transaction names guards. Each worker that owns a guarded key asks the protocol that guards
+//! the key, which runs in the same worker, whether the transaction may commit. A yes is a
+//! *promise*, under the transaction's name; it ends when the worker tells the guard that the
+//! transaction committed or aborted. `docs/decisions/0031-guards-of-prepare.md`.
 //!
 //! What a guard must do:
 //! - It answers every question, in the end: the worker keeps what it has asked until then.
 //! - It records a promise before it answers, and the end of one before it says that it knows.
-//! - It may be told of an end several times, and of the end of what it never promised or has not answered yet. It gives no promise after
-//!   the end.
+//! - It may be told of an end several times, and of the end of what it never promised or has not
+//!   answered yet. It gives no promise after the end.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,8 @@ pub struct Guard {
     pub claim: Vec<u8>,
 }
 
-/// The guards of a transaction, in the order of their keys, protocols and claims. Equal ones count each.
+/// The guards of a transaction, in the order of their keys, protocols and claims. Equal ones count
+/// each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarded(Vec<Guard>);
 
@@ -126,7 +128,8 @@ impl Guarded {
             && self.bytes() <= Guarded::MOST_BYTES
     }
 
-    /// Returns whether the guards are in their order, which those that come from a wire need not be.
+    /// Returns whether the guards are in their order, which those that come from a wire need not
+    /// be.
     pub fn is_canonical(&self) -> bool {
         self.0.is_sorted()
     }

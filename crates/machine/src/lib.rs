@@ -8,8 +8,8 @@
 //! 2. It then calls [`Machine::poll_output`] until that returns `None`, and carries out each output
 //!    in the order given. Outputs may be collected over several inputs before they are carried out.
 //!    Nothing leaves before the records that the machine emitted earlier are durable.
-//! 3. It calls [`Machine::next_deadline`] and, when that instant has passed without another input, calls
-//!    [`Machine::hold_back`] with the links that are full, and [`Machine::on_deadline`].
+//! 3. It calls [`Machine::next_deadline`] and, when that instant has passed without another input,
+//!    calls [`Machine::hold_back`] with the links that are full, and [`Machine::on_deadline`].
 //!
 //! Every call runs to completion and never blocks. Input of any content must not panic.
 
@@ -65,9 +65,11 @@ pub struct Now {
     pub physical: Physical,
 }
 
-/// A branch of a protocol that few runs take and on which correctness or progress depends, by what happens there.
+/// A branch of a protocol that few runs take and on which correctness or progress depends, by what
+/// happens there.
 ///
-/// Machines report that they take it; simulations count that, for a branch that no seed reaches is not tested at all.
+/// Machines report that they take it; simulations count that, for a branch that no seed reaches is
+/// not tested at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RarePath(pub &'static str);
 
@@ -103,8 +105,8 @@ pub trait Machine: Send {
     /// How far a checkpoint has come.
     type Checkpoint: Default;
 
-    /// How an input takes part in [`Turns`] with others that wait for the machine. Those of a machine of one protocol keep
-    /// their order, which is the default.
+    /// How an input takes part in [`Turns`] with others that wait for the machine. Those of a
+    /// machine of one protocol keep their order, which is the default.
     fn share(_: &InputOf<Self>) -> Share {
         Share { lane: Lane::USUAL, protocol: 0, cost: 1 }
     }
@@ -112,8 +114,9 @@ pub trait Machine: Send {
     /// Handles one input to completion.
     fn handle(&mut self, now: Now, input: InputOf<Self>);
 
-    /// Sends as little as possible to these workers until the next call, because the links to them are full. A protocol that keeps no
-    /// more than a bounded amount on its way to each worker need not listen, which is the default.
+    /// Sends as little as possible to these workers until the next call, because the links to them
+    /// are full. A protocol that keeps no more than a bounded amount on its way to each worker need
+    /// not listen, which is the default.
     fn hold_back(&mut self, _full: Vec<Address>) {}
 
     /// Does what is due at `now`. Harmless when nothing is.
@@ -122,11 +125,12 @@ pub trait Machine: Send {
     /// The next output, in the order in which the machine produced them.
     fn poll_output(&mut self) -> Option<OutputOf<Self>>;
 
-    /// When the machine wants [`on_deadline`](Self::on_deadline) next; `None` if it waits for input only.
+    /// When the machine wants [`on_deadline`](Self::on_deadline) next; `None` if it waits for input
+    /// only.
     fn next_deadline(&self) -> Option<Monotonic>;
 
-    /// The next part of a checkpoint, with at most so many keys; `None` when it is complete, and while the machine
-    /// has nothing that a checkpoint could hold.
+    /// The next part of a checkpoint, with at most so many keys; `None` when it is complete, and
+    /// while the machine has nothing that a checkpoint could hold.
     ///
     /// # Panics
     /// If outputs were not taken: the part would know of records that have no number yet.
@@ -156,9 +160,9 @@ pub type OutputOf<M> = Output<
     <M as Machine>::Question,
 >;
 
-/// A machine that is built again from what its host has kept: first all parts of a checkpoint, if there is one, then
-/// all records since the checkpoint began, in order. A part may know of some of these records: of what the part holds, they
-/// change nothing.
+/// A machine that is built again from what its host has kept: first all parts of a checkpoint, if
+/// there is one, then all records since the checkpoint began, in order. A part may know of some of
+/// these records: of what the part holds, they change nothing.
 pub trait Recovery {
     /// What is built.
     type Machine: Machine;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 pub struct PartitionId(pub u16);
 
 impl PartitionId {
-    /// The partition of `key`, by its CRC-32C. If the key contains a non-empty `{tag}`, only the tag
-    /// counts, as in Redis Cluster, so that users can keep keys together.
+    /// The partition of `key`, by its CRC-32C. If the key contains a non-empty `{tag}`, only the
+    /// tag counts, as in Redis Cluster, so that users can keep keys together.
     pub fn of(key: &[u8], partitions: u16) -> PartitionId {
         let hash = crc32c::crc32c(hash_tag(key));
         // Maps the hash to the range without dividing.

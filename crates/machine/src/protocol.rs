@@ -2,18 +2,21 @@
 
 use std::fmt;
 
-/// A protocol, as frames, records and tokens name it: what they hold of it begins with its number and a version.
+/// A protocol, as frames, records and tokens name it: what they hold of it begins with its number
+/// and a version.
 ///
-/// Numbers are never given to another protocol. The encodings of messages, records and pasts have versions of their own:
-/// other nodes must understand the first, later builds the second on the same disk, and whoever is given a token the third.
-/// Variants keep their numbers within a version; new ones come after them.
+/// Numbers are never given to another protocol. The encodings of messages, records and pasts have
+/// versions of their own: other nodes must understand the first, later builds the second on the
+/// same disk, and whoever is given a token the third. Variants keep their numbers within a version;
+/// new ones come after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
     /// Tells the protocol from all others, past and future.
     pub number: u8,
     /// For people.
     pub name: &'static str,
-    /// The oldest version of messages that this build can write and read, and the newest, which it prefers.
+    /// The oldest version of messages that this build can write and read, and the newest, which it
+    /// prefers.
     pub oldest_messages: u8,
     /// See `oldest_messages`.
     pub messages: u8,
@@ -65,7 +68,8 @@ impl Protocol {
         [self.number, self.pasts]
     }
 
-    /// Reads what stands before a session's past. Returns which of the protocols it names, and what comes after it.
+    /// Reads what stands before a session's past. Returns which of the protocols it names, and what
+    /// comes after it.
     ///
     /// # Errors
     /// See [`Foreign`].
@@ -76,7 +80,8 @@ impl Protocol {
         read(known, |protocol| protocol.pasts, bytes)
     }
 
-    /// Reads what stands before messages. Returns which of the protocols it names, and what comes after it.
+    /// Reads what stands before messages. Returns which of the protocols it names, and what comes
+    /// after it.
     ///
     /// # Errors
     /// See [`Foreign`].
@@ -87,7 +92,8 @@ impl Protocol {
         read(known, |protocol| protocol.messages, bytes)
     }
 
-    /// Reads what stands before a record or a part. Returns which of the protocols it names, and what comes after it.
+    /// Reads what stands before a record or a part. Returns which of the protocols it names, and
+    /// what comes after it.
     ///
     /// # Errors
     /// See [`Foreign`].

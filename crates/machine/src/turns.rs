@@ -7,8 +7,9 @@ use crate::Protocol;
 /// An empty queue keeps room for so many items.
 const MAX_SPARE: usize = 1024;
 
-/// A lane of the links between workers. Messages of one protocol in one lane stay in order; a message in another lane may
-/// arrive before them. Lanes with smaller numbers go first where a link is busy.
+/// A lane of the links between workers. Messages of one protocol in one lane stay in order; a
+/// message in another lane may arrive before them. Lanes with smaller numbers go first where a link
+/// is busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane(pub u8);
 
@@ -37,10 +38,12 @@ impl Share {
     }
 }
 
-/// What waits for something that several protocols share, such as a link: a queue for each protocol and lane.
+/// What waits for something that several protocols share, such as a link: a queue for each protocol
+/// and lane.
 ///
-/// Lanes with smaller numbers go first. Within a lane the protocols take turns: whoever waits gets as much as any other, so a
-/// protocol with a long queue delays no other one by more than one item. Items of one protocol and lane stay in order.
+/// Lanes with smaller numbers go first. Within a lane the protocols take turns: whoever waits gets
+/// as much as any other, so a protocol with a long queue delays no other one by more than one item.
+/// Items of one protocol and lane stay in order.
 #[derive(Clone, Debug)]
 pub struct Turns<T> {
     /// Few; in the order of their lanes.

@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use crate::turns::{Lane, Share};
 use crate::{Address, Protocol, codec};
 
-/// A message that can leave its process. Hosts put several of one protocol into a frame, one after the other.
+/// A message that can leave its process. Hosts put several of one protocol into a frame, one after
+/// the other.
 pub trait Wire: Sized {
     /// The protocols whose messages there are.
     const PROTOCOLS: &'static [Protocol];
@@ -19,7 +20,8 @@ pub trait Wire: Sized {
     /// The lane in which it travels.
     fn lane(&self) -> Lane;
 
-    /// About how many changes the message holds, of which the smallest message is one: what it costs its receiver.
+    /// About how many changes the message holds, of which the smallest message is one: what it
+    /// costs its receiver.
     fn weight(&self) -> u64;
 
     /// How its receiver's worker takes part in turns with it.
@@ -33,16 +35,16 @@ pub trait Wire: Sized {
     /// Appends its encoding.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Reads the first message of `bytes`, and returns what comes after it; `None` if no message of the protocol begins like
-    /// this.
+    /// Reads the first message of `bytes`, and returns what comes after it; `None` if no message of
+    /// the protocol begins like this.
     fn decode(protocol: Protocol, bytes: &[u8]) -> Option<(Self, &[u8])>;
 
-    /// Whether the message makes sense from `from` to `to`. What does not must not be given to a machine, which relies on
-    /// it.
+    /// Whether the message makes sense from `from` to `to`. What does not must not be given to a
+    /// machine, which relies on it.
     fn fits(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
 
-    /// Takes the second half off a long message; `None` if there is no place to cut. Receivers take both, one after the
-    /// other, for the whole.
+    /// Takes the second half off a long message; `None` if there is no place to cut. Receivers take
+    /// both, one after the other, for the whole.
     fn split(&mut self) -> Option<Self>;
 
     /// What is sent instead of a message that is longer than any frame; `None` if nothing is.

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The rule of a protocol that is left out, so that a test sees what it is for and that judges notice.
+/// The rule of a protocol that is left out, so that a test sees what it is for and that judges
+/// notice.
 ///
-/// Only a build with feature `traps` can leave a rule out. No other build has the switch: there, [`keeps`](Self::keeps) is
-/// constant.
+/// Only a build with feature `traps` can leave a rule out. No other build has the switch: there,
+/// [`keeps`](Self::keeps) is constant.
 pub struct Without<R> {
     #[cfg(feature = "traps")]
     rule: Option<R>,

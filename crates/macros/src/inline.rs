@@ -1,8 +1,8 @@
 //! A transaction among Rust code.
 //!
-//! `transaction!(on, |group: handle<Group> in directory = &tea, text: string| -> int { … })`: an expression for what
-//! runs it, then parameters, each with an expression for its argument (without one, it is the variable of its name),
-//! the type of the result, and what is done.
+//! `transaction!(on, |group: handle<Group> in directory = &tea, text: string| -> int { … })`: an
+//! expression for what runs it, then parameters, each with an expression for its argument (without
+//! one, it is the variable of its name), the type of the result, and what is done.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};

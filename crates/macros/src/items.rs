@@ -263,7 +263,8 @@ pub(crate) fn arguments(
     quote!(::std::vec![#(#one),*])
 }
 
-/// What is told of a transaction: how it is declared, of which level its result is, and how it runs.
+/// What is told of a transaction: how it is declared, of which level its result is, and how it
+/// runs.
 fn documentation(
     transaction: &Transaction,
     known: &Explained,

@@ -1,8 +1,9 @@
 //! Compiles programs of the MixT language while Rust compiles, into functions of Rust.
 //!
-//! These macros are behind `solera_mixt::mixt!` and `solera_mixt::mixt_file!`, which tell them first where what they
-//! generate finds its names, as tokens in brackets. `source` lays tokens out as a source text, `said` brings what
-//! the compiler says back to the tokens, and `items` and `inline` write Rust.
+//! These macros are behind `solera_mixt::mixt!` and `solera_mixt::mixt_file!`, which tell them
+//! first where what they generate finds its names, as tokens in brackets. `source` lays tokens out
+//! as a source text, `said` brings what the compiler says back to the tokens, and `items` and
+//! `inline` write Rust.
 
 mod file;
 mod inline;

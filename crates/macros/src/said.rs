@@ -39,7 +39,8 @@ pub(crate) fn error(told: &str, (first, last): (Span, Span)) -> TokenStream {
     quote!(#path #message)
 }
 
-/// A warning of Rust. Macros have no warnings of their own, but what is deprecated may say so at any token.
+/// A warning of Rust. Macros have no warnings of their own, but what is deprecated may say so at
+/// any token.
 fn warning(told: &str, at: Span) -> TokenStream {
     let name = Ident::new("warning", at);
     let used = quote_spanned!(at=> const _: () = #name;);

@@ -6,15 +6,15 @@ use proc_macro2::{Delimiter, Group, LineColumn, Spacing, Span, TokenStream, Toke
 
 /// A source text, and which token each of its words was.
 ///
-/// The text has the lines and columns that the tokens have in their file, so that what is said of it is said of
-/// the file: everything before the first token is empty, and there are no comments.
+/// The text has the lines and columns that the tokens have in their file, so that what is said of
+/// it is said of the file: everything before the first token is empty, and there are no comments.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     text: String,
     /// In the order of the text.
     words: Vec<(Range<usize>, Span)>,
-    /// Where the text has come to, in the file. None where tokens do not stand one after another, as they are put
-    /// together by other macros: then they are only kept apart.
+    /// Where the text has come to, in the file. None where tokens do not stand one after another,
+    /// as they are put together by other macros: then they are only kept apart.
     at: Option<LineColumn>,
     /// Whether the next token belongs to the last one, as in `->`.
     joint: bool,
@@ -110,7 +110,8 @@ impl Source {
         &self.text
     }
 
-    /// The text without empty lines before it, moved to the left: the same wherever the tokens stand.
+    /// The text without empty lines before it, moved to the left: the same wherever the tokens
+    /// stand.
     pub(crate) fn dedented(&self) -> String {
         let lines = || self.text.lines().skip_while(|line| line.trim().is_empty());
         let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
@@ -121,7 +122,8 @@ impl Source {
         moved.collect::<Vec<_>>().join("\n")
     }
 
-    /// The first and the last token of a stretch of the text; of what stands behind all tokens, the last one.
+    /// The first and the last token of a stretch of the text; of what stands behind all tokens, the
+    /// last one.
     pub(crate) fn tokens_at(&self, stretch: Range<usize>) -> (Span, Span) {
         let first = self.words.partition_point(|(word, _)| word.end <= stretch.start);
         let after = self.words.partition_point(|(word, _)| word.start < stretch.end);

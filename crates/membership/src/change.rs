@@ -16,8 +16,8 @@ pub enum MemberError {
     Already(u32),
     /// Another site is leaving or joining, and this one has to wait until it has left or joined.
     Busy(SiteId),
-    /// A site that has not told, since the asked one started, that all of its workers list the same sites
-    /// and that it knows of all earlier changes.
+    /// A site that has not told, since the asked one started, that all of its workers list the same
+    /// sites and that it knows of all earlier changes.
     NotAgreed(SiteId),
 }
 

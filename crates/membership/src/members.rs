@@ -11,8 +11,8 @@ use crate::standing::{Standing, standing_at};
 pub struct Gap {
     /// Causal transactions up to here are kept, by every member.
     pub cut: Timestamp,
-    /// No member has anything of the life that is after this, nor anything that depends on such. When the
-    /// site has joined again: its next life begins after this.
+    /// No member has anything of the life that is after this, nor anything that depends on such.
+    /// When the site has joined again: its next life begins after this.
     pub end: Timestamp,
 }
 
@@ -43,8 +43,8 @@ impl Members {
         Members(vec![Slot::default(); sites])
     }
 
-    /// The first of the sites, from the beginning. The others were listed later: they are as if they had
-    /// been removed before they did anything, and can be added.
+    /// The first of the sites, from the beginning. The others were listed later: they are as if
+    /// they had been removed before they did anything, and can be added.
     pub fn founded(founders: usize, sites: usize) -> Self {
         let mut members = Members::new(sites);
         for slot in members.0.iter_mut().skip(founders) {
@@ -53,8 +53,8 @@ impl Members {
         members
     }
 
-    /// What a replica of a site's life knows at first. In any but the first life the site is no member
-    /// before others have told that it may join.
+    /// What a replica of a site's life knows at first. In any but the first life the site is no
+    /// member before others have told that it may join.
     pub fn at_start(sites: usize, founders: usize, site: SiteId, life: u32) -> Self {
         let mut members = Members::founded(founders, sites);
         if life > 0 {
@@ -78,7 +78,8 @@ impl Members {
         standing_at(self.0[site.index()].stage)
     }
 
-    /// Which life of a site the present one is: 0 from the beginning, one more each time that it joins.
+    /// Which life of a site the present one is: 0 from the beginning, one more each time that it
+    /// joins.
     pub fn life(&self, site: SiteId) -> u32 {
         (self.0[site.index()].stage + 1) / 4
     }
@@ -113,15 +114,15 @@ impl Members {
         &self.0[site.index()].gaps
     }
 
-    /// The gap of the last life of a site that is gone and has not joined again: nothing of the site
-    /// will be added to what there is.
+    /// The gap of the last life of a site that is gone and has not joined again: nothing of the
+    /// site will be added to what there is.
     pub fn open_gap(&self, site: SiteId) -> Option<Gap> {
         let gone = matches!(self.standing(site), Standing::Gone | Standing::Joining);
         self.gaps(site).last().copied().filter(|_| gone)
     }
 
-    /// The gap in which a transaction of this time is gone. While its site is gone, that is any time
-    /// after the last cut: nobody knows how long its old life went on.
+    /// The gap in which a transaction of this time is gone. While its site is gone, that is any
+    /// time after the last cut: nobody knows how long its old life went on.
     pub fn gap_of(&self, site: SiteId, ts: Timestamp) -> Option<Gap> {
         let (gaps, gone) = (self.gaps(site), self.open_gap(site).is_some());
         let open = |at: usize| gone && at + 1 == gaps.len();
@@ -140,8 +141,8 @@ impl Members {
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }
 
-    /// Takes what another list has and this one has not, of the sites that are in both. Returns whether
-    /// there was something.
+    /// Takes what another list has and this one has not, of the sites that are in both. Returns
+    /// whether there was something.
     pub fn merge(&mut self, other: &Members) -> bool {
         let before = self.clone();
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
@@ -199,7 +200,8 @@ impl Members {
         members
     }
 
-    /// The list when more is known of the end of a site that is gone: updates of others depend on it.
+    /// The list when more is known of the end of a site that is gone: updates of others depend on
+    /// it.
     pub fn ended_at(&self, site: SiteId, end: Timestamp) -> Members {
         let mut members = self.clone();
         if let Some(gap) = members.0[site.index()].gaps.last_mut() {

@@ -1,9 +1,10 @@
 //! What witnesses cost (MixT Fig. 15): `cargo run --release -p solera-mixt --example witnesses`.
 //!
-//! Two counters, one linearizable and one causal; 70% of the transactions read. A transaction that follows one of the
-//! other level increments both counters. With witnesses it is one transaction; without, it is one for each
-//! counter, so that others may see one of them alone. All of it over databases in memory: once their time is what it
-//! costs, once each request takes what it would take elsewhere, in time that is only counted.
+//! Two counters, one linearizable and one causal; 70% of the transactions read. A transaction that
+//! follows one of the other level increments both counters. With witnesses it is one transaction;
+//! without, it is one for each counter, so that others may see one of them alone. All of it over
+//! databases in memory: once their time is what it costs, once each request takes what it would
+//! take elsewhere, in time that is only counted.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Bytes from a store, a worker or a coordinator, whatever they are, for fuzzing: they are refused, or read and gone on
-//! with, and never panic.
+//! Bytes from a store, a worker or a coordinator, whatever they are, for fuzzing: they are refused,
+//! or read and gone on with, and never panic.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::witness::WriteWitness;
 /// How often a transaction is answered before it is left alone.
 const ANSWERS: usize = 200;
 
-/// Reads bytes as each thing that transactions keep in stores or send to workers, and goes on with the transactions of
-/// these modules that they tell of, over stores that have nothing.
+/// Reads bytes as each thing that transactions keep in stores or send to workers, and goes on with
+/// the transactions of these modules that they tell of, over stores that have nothing.
 ///
 /// # Panics
 /// If what is read is something else when it was written and read again.

@@ -12,8 +12,8 @@ pub use crate::bound::{Bindings, Bound};
 use crate::place::Place;
 use crate::store::Database;
 
-/// A compiled module under a name that is the same for all that may complete its transactions. The name of a changed
-/// module differs, say by a digest of its source.
+/// A compiled module under a name that is the same for all that may complete its transactions. The
+/// name of a changed module differs, say by a digest of its source.
 #[derive(Clone, Debug)]
 pub struct Module {
     name: Arc<str>,

@@ -1,10 +1,11 @@
 //! Removes what complete transactions leave behind, many at a time (MixT §7.1).
 //!
-//! First the record is made to say that the transaction is complete, so that nobody recovers it. After
-//! [`Limits::keep_ms`](crate::outcome::Limits::keep_ms) the write witnesses go, if the databases that tell how far
-//! their commits are seen say that these are; after half as long again commit witnesses and done marks, and at last the
-//! record: whoever finds one of them finds what explains it. If the host dies in between,
-//! [recovery](crate::recovery) finds the record and hands it to a collector again.
+//! First the record is made to say that the transaction is complete, so that nobody recovers it.
+//! After [`Limits::keep_ms`](crate::outcome::Limits::keep_ms) the write witnesses go, if the
+//! databases that tell how far their commits are seen say that these are; after half as long again
+//! commit witnesses and done marks, and at last the record: whoever finds one of them finds what
+//! explains it. If the host dies in between, [recovery](crate::recovery) finds the record and hands
+//! it to a collector again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,12 +58,14 @@ impl Collector {
     }
 
     /// Takes over transactions that have just been completed: what
-    /// [`Coordinator::leftovers`](crate::coordinator::Coordinator::leftovers) gives. What it has already stays as it is.
+    /// [`Coordinator::leftovers`](crate::coordinator::Coordinator::leftovers) gives. What it has
+    /// already stays as it is.
     pub fn add(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
         self.enter(records, now_ms, Step::Complete);
     }
 
-    /// Takes over transactions of which somebody else removes what is left, unless that one has died.
+    /// Takes over transactions of which somebody else removes what is left, unless that one has
+    /// died.
     fn watch(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
         self.enter(records, now_ms, Step::Watch);
     }
@@ -87,8 +90,9 @@ impl Collector {
         self.given_up.retain(|_, ticket| now_ms.saturating_sub(ticket.turn.since_ms) < orphan_ms);
     }
 
-    /// Remembers the ticket of a transaction that was given up here, so that [recovery](crate::recovery) goes on with it at
-    /// once: others may wait for it, and be given up themselves before it is an orphan. Not if that must wait.
+    /// Remembers the ticket of a transaction that was given up here, so that
+    /// [recovery](crate::recovery) goes on with it at once: others may wait for it, and be given up
+    /// themselves before it is an orphan. Not if that must wait.
     pub fn give_up(&mut self, ticket: Record) {
         let is_open = !ticket.complete && ticket.failed.is_none();
         if is_open && ticket.stopped && !self.has(ticket.id) {
@@ -116,8 +120,8 @@ impl Collector {
         self.entries.len()
     }
 
-    /// Does what is due, in a transaction for each database, step and batch. To be called from time to time, say once in a
-    /// second.
+    /// Does what is due, in a transaction for each database, step and batch. To be called from time
+    /// to time, say once in a second.
     ///
     /// # Errors
     /// The first of a database that could not be asked. What was not done is done the next time.
@@ -170,7 +174,8 @@ impl Collector {
         result
     }
 
-    /// Finds out how far commits are seen. Of what is in a database that does not answer it stays unknown.
+    /// Finds out how far commits are seen. Of what is in a database that does not answer it stays
+    /// unknown.
     async fn look_around(&mut self, connections: &mut Connections) -> Result<(), StoreError> {
         let unseen = self.entries.values().filter(|entry| entry.unseen());
         let all: BTreeSet<_> = unseen.flat_map(|entry| databases(&entry.record)).collect();
@@ -332,7 +337,8 @@ impl Step {
     }
 }
 
-/// Has the record of a transaction say at once that this is complete, which is what a [`Collector`] does first.
+/// Has the record of a transaction say at once that this is complete, which is what a [`Collector`]
+/// does first.
 ///
 /// # Errors
 /// The database of the record cannot do it.

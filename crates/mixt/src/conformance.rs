@@ -1,10 +1,11 @@
 //! What a database must do to be used by mixed transactions, as checks that its tests call.
 //!
-//! Each check panics at the first thing that is not as the contract of [`store`](crate::store) says. They take a space
-//! that nothing is in yet. [`all`] calls those that a space of its level must pass.
+//! Each check panics at the first thing that is not as the contract of [`store`](crate::store)
+//! says. They take a space that nothing is in yet. [`all`] calls those that a space of its level
+//! must pass.
 //!
-//! No check lets two open transactions write the same object, as one of them would wait for the other in databases that
-//! lock.
+//! No check lets two open transactions write the same object, as one of them would wait for the
+//! other in databases that lock.
 
 use std::sync::Arc;
 
@@ -38,9 +39,10 @@ pub async fn all(database: &dyn Database, space: &str) {
     }
 }
 
-/// Calls those of the checks that hold for a space whose objects are kept as types of Redis: registers of numbers and counters are
-/// both strings, so that a key may be taken for either. What is read in a strong transaction may be old: then it does not commit. Of
-/// what is eventual nothing is taken back.
+/// Calls those of the checks that hold for a space whose objects are kept as types of Redis:
+/// registers of numbers and counters are both strings, so that a key may be taken for either. What
+/// is read in a strong transaction may be old: then it does not commit. Of what is eventual nothing
+/// is taken back.
 ///
 /// # Panics
 /// If it does not pass.
@@ -61,8 +63,8 @@ pub async fn of_redis_types(database: &dyn Database, space: &str) {
 /// # Panics
 /// If one answers what it should not.
 pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &str) {
-    // First all in one transaction, which reads its own writes; then each step in one of its own, of which it is told if
-    // it only reads.
+    // First all in one transaction, which reads its own writes; then each step in one of its own,
+    // of which it is told if it only reads.
     for apart in [false, true] {
         let mut session = Session::new(database, space).await;
         let key = |name: &str| format!("objects-{name}-{apart}");
@@ -108,8 +110,8 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
     }
 }
 
-/// A key that holds something is refused to operations on other kinds of objects, and stays as it is; the transaction
-/// goes on or ends without effect.
+/// A key that holds something is refused to operations on other kinds of objects, and stays as it
+/// is; the transaction goes on or ends without effect.
 ///
 /// # Panics
 /// If it is not.
@@ -154,8 +156,8 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
     assert!(first.is_some_and(told), "{refused:?}");
 }
 
-/// Transactions read what they have written; nobody else does before they commit, or after they were given up or their
-/// session has ended.
+/// Transactions read what they have written; nobody else does before they commit, or after they
+/// were given up or their session has ended.
 ///
 /// # Panics
 /// If somebody does.
@@ -190,7 +192,8 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     }
 }
 
-/// Named objects are read by transactions' beginnings and along with operations, change with commits, and are listed.
+/// Named objects are read by transactions' beginnings and along with operations, change with
+/// commits, and are listed.
 ///
 /// # Panics
 /// If they are not.
@@ -291,8 +294,8 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     }
 }
 
-/// A transaction that is given up after certification has no effect in a space whose transactions are atomic, and the session
-/// goes on.
+/// A transaction that is given up after certification has no effect in a space whose transactions
+/// are atomic, and the session goes on.
 ///
 /// # Panics
 /// If it has, or does not.

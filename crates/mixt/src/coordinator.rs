@@ -1,44 +1,52 @@
-//! Runs a mixed transaction: what is asked of which database, and when. A state machine without I/O.
+//! Runs a mixed transaction: what is asked of which database, and when. A state machine without
+//! I/O.
 //!
 //! # How a transaction runs
-//! Its phases run in the order of the program, joined into groups ([`crate::plan`]), each in one transaction of
-//! its database. A group that aborts is run again alone, from the same inputs (MixT §4.4); one that has
-//! committed never is. If more than one group writes, the first also writes a recovery record, and each later
-//! one a mark that it is done, in its own transaction. If more than one group writes atomic places, there are
-//! witnesses (§4.5): beside each object that is changed a write witness, in each such place a commit witness, all in
-//! the transaction that changes the objects. They cost no round trips: names are read when a transaction begins or
-//! along with an operation, and written when it commits.
+//! Its phases run in the order of the program, joined into groups ([`crate::plan`]), each in one
+//! transaction of its database. A group that aborts is run again alone, from the same inputs (MixT
+//! §4.4); one that has committed never is. If more than one group writes, the first also writes a
+//! recovery record, and each later one a mark that it is done, in its own transaction. If more than
+//! one group writes atomic places, there are witnesses (§4.5): beside each object that is changed a
+//! write witness, in each such place a commit witness, all in the transaction that changes the
+//! objects. They cost no round trips: names are read when a transaction begins or along with an
+//! operation, and written when it commits.
 //!
 //! # What is guaranteed
-//! *All or nothing.* While nothing has committed, a transaction that fails has no effect, and one that goes on for longer than
-//! [`Limits::run_ms`](crate::outcome::Limits::run_ms) fails. Afterwards it is tried
-//! until [`Limits::finish_ms`](crate::outcome::Limits::finish_ms); then the caller gets a ticket, and anybody who
-//! [recovers](crate::recovery) completes it. If its program fails after a phase has committed, it can never be
-//! completed: that is reported, others are no longer kept waiting for it, and its record stays until it is
-//! [given up](crate::recovery::forget).
+//! *All or nothing.* While nothing has committed, a transaction that fails has no effect, and one
+//! that goes on for longer than [`Limits::run_ms`](crate::outcome::Limits::run_ms) fails.
+//! Afterwards it is tried until [`Limits::finish_ms`](crate::outcome::Limits::finish_ms); then the
+//! caller gets a ticket, and anybody who [recovers](crate::recovery) completes it. If its program
+//! fails after a phase has committed, it can never be completed: that is reported, others are no
+//! longer kept waiting for it, and its record stays until it is [given
+//! up](crate::recovery::forget).
 //!
-//! *Once.* A group whose mark is there is not run again: its mark holds what it handed on. Where the database lets only
-//! one of two transactions that create the same name commit, nobody can run a group twice, whoever else runs it. Where
-//! it merges concurrent commits instead, coordinators take turns (decision 0021): one stops before the next begins, which
-//! first sees what was committed before. Only if the record is in such a place, too, is it left to the times of
-//! [`Limits`] alone. A commit whose answer was lost is looked for by
-//! its mark. Of a transaction of one writing group there is none, so that it is told that the outcome is not known.
+//! *Once.* A group whose mark is there is not run again: its mark holds what it handed on. Where
+//! the database lets only one of two transactions that create the same name commit, nobody can run
+//! a group twice, whoever else runs it. Where it merges concurrent commits instead, coordinators
+//! take turns (decision 0021): one stops before the next begins, which first sees what was
+//! committed before. Only if the record is in such a place, too, is it left to the times of
+//! [`Limits`] alone. A commit whose answer was lost is looked for by its mark. Of a transaction of
+//! one writing group there is none, so that it is told that the outcome is not known.
 //!
-//! *Seen as a whole.* Who reads something that a transaction has written in several atomic places sees all of it in the
-//! places that it reads later: it waits there for the commit witness. If it finds a witness of a transaction that it
-//! may have missed in a place that it has read before, it reads there again before it commits anything, and starts
-//! anew if that has changed. So a transaction that only reads, or has read only what comes before its first write,
-//! sees no part of another. The limit is the paper's: who has committed in a stronger store may then see, in a weaker
-//! one, what another transaction wrote after it. Read witnesses (§6.2), which would prevent that, are not kept.
+//! *Seen as a whole.* Who reads something that a transaction has written in several atomic places
+//! sees all of it in the places that it reads later: it waits there for the commit witness. If it
+//! finds a witness of a transaction that it may have missed in a place that it has read before, it
+//! reads there again before it commits anything, and starts anew if that has changed. So a
+//! transaction that only reads, or has read only what comes before its first write, sees no part of
+//! another. The limit is the paper's: who has committed in a stronger store may then see, in a
+//! weaker one, what another transaction wrote after it. Read witnesses (§6.2), which would prevent
+//! that, are not kept.
 //!
-//! *Endorsed reads* are read once more just before the first group that writes commits. If they are in the same database, it
-//! is that group's own transaction that reads them, and before it writes: so they are of the snapshot from which it commits,
-//! and what it writes itself does not count. What they endorsed was true then, as far as their stores can tell: in a weak store a
-//! change elsewhere may not have arrived. Between that reading and the commit it may still change.
+//! *Endorsed reads* are read once more just before the first group that writes commits. If they are
+//! in the same database, it is that group's own transaction that reads them, and before it writes:
+//! so they are of the snapshot from which it commits, and what it writes itself does not count.
+//! What they endorsed was true then, as far as their stores can tell: in a weak store a change
+//! elsewhere may not have arrived. Between that reading and the commit it may still change.
 //!
-//! *Stores that are not atomic* promise less: a group there that is run again may repeat what it has done, so each
-//! operation is done at least once; and if the coordinator dies before the end of a group that is the first to write,
-//! it is done in part and forgotten, as it would be without Solera.
+//! *Stores that are not atomic* promise less: a group there that is run again may repeat what it
+//! has done, so each operation is done at least once; and if the coordinator dies before the end of
+//! a group that is the first to write, it is done in part and forgotten, as it would be without
+//! Solera.
 
 mod attempts;
 mod ending;
@@ -94,8 +102,8 @@ pub struct Coordinator {
     turn: u32,
     /// Whether nothing is under way any more that was asked for in the turn before.
     after_stopped: bool,
-    /// Until when a commit of the first group that writes may take effect that was asked for before it was resumed.
-    /// None where only one of several such commits could.
+    /// Until when a commit of the first group that writes may take effect that was asked for before
+    /// it was resumed. None where only one of several such commits could.
     doubtful_until_ms: Option<u64>,
     /// For which turn it sees what others did in theirs.
     caught_up: Option<u32>,
@@ -194,8 +202,8 @@ impl Coordinator {
     /// `id` is random. `modules` is what may be completed if it is in the way.
     ///
     /// # Errors
-    /// If there is no such transaction, its stores are not bound, or the arguments do not have the parameters' types or
-    /// are too large.
+    /// If there is no such transaction, its stores are not bound, or the arguments do not have the
+    /// parameters' types or are too large.
     pub fn new(
         (module, transaction): (Module, usize),
         args: Vec<Value>,
@@ -227,7 +235,8 @@ impl Coordinator {
         Ok(Coordinator::start(job, modules, State::default(), now_ms))
     }
 
-    /// Goes on with a transaction from the ticket of one who has stopped. If others go on with it, it waits for them.
+    /// Goes on with a transaction from the ticket of one who has stopped. If others go on with it,
+    /// it waits for them.
     ///
     /// # Errors
     /// If its module is not known here, or not the one it was begun with.
@@ -242,8 +251,9 @@ impl Coordinator {
         Ok(resumed)
     }
 
-    /// Gives up a transaction that has begun to take effect, once it has its turn: nobody waits for it any more, and nobody
-    /// completes it. What it has done stays. The users are those in whose names that is written.
+    /// Gives up a transaction that has begun to take effect, once it has its turn: nobody waits for
+    /// it any more, and nobody completes it. What it has done stays. The users are those in whose
+    /// names that is written.
     ///
     /// # Errors
     /// As of [`Coordinator::resume`].
@@ -260,7 +270,8 @@ impl Coordinator {
         Ok(resumed)
     }
 
-    /// Goes on with a transaction after the turn that its record tells. If others go on with it, it stops.
+    /// Goes on with a transaction after the turn that its record tells. If others go on with it, it
+    /// stops.
     pub(crate) fn take_over(
         record: Record,
         modules: Arc<Modules>,
@@ -277,25 +288,29 @@ impl Coordinator {
         resumed.after_stopped = stopped;
         resumed.asked_ms = turn.since_ms;
         let first = resumed.job.plan.first_writer.map(|first| &resumed.job.plan.groups[first]);
-        // Where one of two commits fails that create the same record, it may be tried again at once.
+        // Where one of two commits fails that create the same record, it may be tried again at
+        // once.
         if !committed && !stopped && first.is_some_and(|group| !(group.strong && group.atomic)) {
             resumed.doubtful_until_ms = Some(turn.since_ms.saturating_add(limits.orphan_ms));
         }
         Ok(resumed)
     }
 
-    /// Workers of these databases may run groups of phases: their connections [execute](crate::store::Connection::execute).
+    /// Workers of these databases may run groups of phases: their connections
+    /// [execute](crate::store::Connection::execute).
     pub fn ship_to(&mut self, databases: impl IntoIterator<Item = Arc<str>>) {
         self.workers = databases.into_iter().collect();
     }
 
-    /// Of these databases, all that it asks for commits at these replicas ([`whence`](crate::store::Database::whence)).
+    /// Of these databases, all that it asks for commits at these replicas
+    /// ([`whence`](crate::store::Database::whence)).
     pub fn commit_at(&mut self, whence: BTreeMap<Arc<str>, Arc<str>>) {
         self.whence = whence;
     }
 
-    /// In whose names it asks databases: its own, if it is new, or else those of the one who has begun it. Those that are
-    /// `guarded` tell users apart: what the users may do there is asked before anything has an effect.
+    /// In whose names it asks databases: its own, if it is new, or else those of the one who has
+    /// begun it. Those that are `guarded` tell users apart: what the users may do there is asked
+    /// before anything has an effect.
     pub fn act_as(&mut self, users: Users, guarded: BTreeSet<Arc<str>>) {
         if self.fresh && self.begun == 0 {
             let job = Arc::get_mut(&mut self.job).expect("no group has begun");
@@ -360,14 +375,15 @@ impl Coordinator {
         &self.job.plan
     }
 
-    /// The phase that it has come to: of those that run next together the first. None when all are over.
+    /// The phase that it has come to: of those that run next together the first. None when all are
+    /// over.
     pub fn phase(&self) -> Option<usize> {
         let group = self.job.plan.groups.get(self.state.next as usize)?;
         Some(group.phases.start)
     }
 
-    /// Goes on: the first time without an answer, then with the answer to what was asked last. Time is in
-    /// milliseconds since 1970.
+    /// Goes on: the first time without an answer, then with the answer to what was asked last. Time
+    /// is in milliseconds since 1970.
     ///
     /// # Panics
     /// If the answer is not one to what was asked.
@@ -424,14 +440,14 @@ impl Coordinator {
         }
     }
 
-    /// Once it is over: the tickets of transactions that it waited for, and has not been able to complete in their hosts'
-    /// stead; for a [`Collector`](crate::collect::Collector), too.
+    /// Once it is over: the tickets of transactions that it waited for, and has not been able to
+    /// complete in their hosts' stead; for a [`Collector`](crate::collect::Collector), too.
     pub fn given_up(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.given_up)
     }
 
-    /// Once it is over: the records of transactions that are complete, of which witnesses, marks and the record are to
-    /// be removed by a [`Collector`](crate::collect::Collector).
+    /// Once it is over: the records of transactions that are complete, of which witnesses, marks
+    /// and the record are to be removed by a [`Collector`](crate::collect::Collector).
     pub fn leftovers(&mut self) -> Vec<Record> {
         let mut records = std::mem::take(&mut self.helped);
         if let Stage::Over(outcome) = &self.stage
@@ -524,7 +540,8 @@ impl Coordinator {
         if run.group().writes() && self.must_validate() {
             let group = run.group();
             if !run.checks() && self.reads_in(group.database.as_ref()).next().is_some() {
-                // That it is due has turned out only now. It has to be done before the group writes.
+                // That it is due has turned out only now. It has to be done before the group
+                // writes.
                 let step = run.give_up();
                 return self.group_step(run, step);
             }
@@ -629,7 +646,8 @@ impl Coordinator {
         }
     }
 
-    /// What a phase that took too long has waited for, if that was a database which did not answer and not the program.
+    /// What a phase that took too long has waited for, if that was a database which did not answer
+    /// and not the program.
     fn without_answer(&mut self, kind: &FailureKind) -> Option<Why> {
         let away =
             |why: &Why| matches!(why, Why::Unavailable { .. }) || why.is_uncertified_for_now();
@@ -637,7 +655,8 @@ impl Coordinator {
         self.trouble.take().filter(|why| took_too_long && away(why))
     }
 
-    /// Whether it is too early to commit this group: somebody's commit of it may still take effect, besides this one.
+    /// Whether it is too early to commit this group: somebody's commit of it may still take effect,
+    /// besides this one.
     fn is_doubtful(&self, index: usize) -> bool {
         let first = self.job.plan.first_writer == Some(index);
         first && self.doubtful_until_ms.is_some_and(|until_ms| self.now_ms < until_ms)

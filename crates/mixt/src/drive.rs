@@ -30,9 +30,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// Sessions with databases, by their names. They are opened when they are needed, and used by one transaction at a
-/// time; whoever keeps them for the next one keeps what the sessions have seen. If a future of one is dropped while a
-/// session is asked for something, that session is closed, and the next one has seen nothing.
+/// Sessions with databases, by their names. They are opened when they are needed, and used by one
+/// transaction at a time; whoever keeps them for the next one keeps what the sessions have seen. If
+/// a future of one is dropped while a session is asked for something, that session is closed, and
+/// the next one has seen nothing.
 pub struct Connections {
     known: BTreeMap<Arc<str>, Known>,
 }
@@ -42,7 +43,8 @@ pub(crate) const BATCH: usize = 128;
 
 struct Known {
     database: Arc<dyn Database>,
-    /// By the users in whose names they act; none is whoever the database's sessions act as by themselves.
+    /// By the users in whose names they act; none is whoever the database's sessions act as by
+    /// themselves.
     sessions: Sessions,
 }
 
@@ -86,7 +88,8 @@ impl Connections {
             .collect()
     }
 
-    /// The host's own session with a database, which is closed unless it is [left](Taken::leave) for the next time.
+    /// The host's own session with a database, which is closed unless it is [left](Taken::leave)
+    /// for the next time.
     pub(crate) async fn take(&mut self, database: &str) -> Result<Taken<'_>, StoreError> {
         self.known(database)?.take(None).await
     }
@@ -158,8 +161,9 @@ impl Known {
     }
 }
 
-/// A session that is asked for something. Who stops waiting for the answer drops it, and it is closed: the answer would be
-/// taken for that to the next question, and what is open there would become a part of the next transaction.
+/// A session that is asked for something. Who stops waiting for the answer drops it, and it is
+/// closed: the answer would be taken for that to the next question, and what is open there would
+/// become a part of the next transaction.
 pub(crate) struct Taken<'c> {
     pub(crate) connection: Box<dyn Connection>,
     actor: Option<Actor>,
@@ -197,8 +201,8 @@ impl fmt::Debug for Connections {
     }
 }
 
-/// Runs a transaction to its end. If the future is dropped before, it is as if the host had died: once
-/// something has committed, [recovery](crate::recovery) completes it.
+/// Runs a transaction to its end. If the future is dropped before, it is as if the host had died:
+/// once something has committed, [recovery](crate::recovery) completes it.
 pub async fn run(
     coordinator: &mut Coordinator,
     connections: &mut Connections,

@@ -1,5 +1,5 @@
-//! What databases share that keep objects as bytes: values as [`Codec`](solera_program::codec::Codec) writes them, and fields
-//! by their names.
+//! What databases share that keep objects as bytes: values as
+//! [`Codec`](solera_program::codec::Codec) writes them, and fields by their names.
 
 use std::sync::Arc;
 
@@ -49,8 +49,8 @@ impl ObjectCall {
         }
     }
 
-    /// What is told where bytes are no value of the type that the program takes them for; `wanted` is what the object is
-    /// called.
+    /// What is told where bytes are no value of the type that the program takes them for; `wanted`
+    /// is what the object is called.
     pub fn unreadable(&self, error: &CodecError, wanted: &str) -> StoreError {
         let (found, wanted) = match error {
             CodecError::Unexpected { expected, found, .. } => (found.clone(), expected.clone()),
@@ -59,7 +59,8 @@ impl ObjectCall {
         StoreError::WrongData { key: Arc::clone(&self.key), found, wanted }
     }
 
-    /// What is told where the object does not have the operation. The compiler lets no such call through.
+    /// What is told where the object does not have the operation. The compiler lets no such call
+    /// through.
     pub fn impossible(&self) -> StoreError {
         let object = match self.object() {
             Object::Register(_) => "a register",

@@ -1,4 +1,5 @@
-//! The form of what transactions keep and send: postcard, behind one byte with the version of the form.
+//! The form of what transactions keep and send: postcard, behind one byte with the version of the
+//! form.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +7,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The version of the form; counts up whenever it changes, and whenever the compiler splits programs in another way:
-/// groups and tapes are known by their numbers.
+/// The version of the form; counts up whenever it changes, and whenever the compiler splits
+/// programs in another way: groups and tapes are known by their numbers.
 const FORM: u8 = 5;
 
 /// Bytes that are not what they should be.

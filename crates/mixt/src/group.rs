@@ -55,7 +55,8 @@ pub(crate) struct GroupRun {
     asked: Option<Request>,
     /// In which store.
     asked_store: StoreId,
-    /// What earlier groups have read in the same database, to be read again before anything is written.
+    /// What earlier groups have read in the same database, to be read again before anything is
+    /// written.
     checks: Vec<Done>,
     pub(crate) calls: Vec<Done>,
     pub(crate) found: Vec<Found>,
@@ -142,8 +143,9 @@ impl GroupRun {
         }
     }
 
-    /// Has it read again what earlier groups have read in its database: in its own transaction, and before it writes, so
-    /// that it is compared with what others have done, and not with what it does itself.
+    /// Has it read again what earlier groups have read in its database: in its own transaction, and
+    /// before it writes, so that it is compared with what others have done, and not with what it
+    /// does itself.
     pub(crate) fn check(mut self, checks: Vec<Done>) -> GroupRun {
         self.checks = checks;
         self
@@ -343,8 +345,9 @@ impl GroupRun {
         self.step(step)
     }
 
-    /// Commits, once it is [`GroupStep::Ready`]. What later groups have to wait for is part of the state then; own
-    /// witnesses stand for those of others that `replaces` says. `turn` is of who does it, and of now.
+    /// Commits, once it is [`GroupStep::Ready`]. What later groups have to wait for is part of the
+    /// state then; own witnesses stand for those of others that `replaces` says. `turn` is of who
+    /// does it, and of now.
     pub(crate) fn commit(
         &mut self,
         worklist: Worklist,
@@ -378,8 +381,8 @@ impl GroupRun {
         GroupStep::Ask(Request::Commit(writes))
     }
 
-    /// The program has failed. What a strong transaction has read may be old until it is certified, and the failure may
-    /// follow from it.
+    /// The program has failed. What a strong transaction has read may be old until it is certified,
+    /// and the failure may follow from it.
     fn fail(&mut self, failure: Failure) -> GroupStep {
         if !self.group().strong || self.calls.is_empty() {
             return self.end(GroupEnd::Failed(failure));

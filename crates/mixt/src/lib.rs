@@ -1,9 +1,10 @@
-//! Runs mixed transactions (MixT §4–§5): the phases that the compiler has split a transaction into, each over
-//! its own store, so that together they are one transaction.
+//! Runs mixed transactions (MixT §4–§5): the phases that the compiler has split a transaction into,
+//! each over its own store, so that together they are one transaction.
 //!
-//! A [`Coordinator`](coordinator::Coordinator) is one transaction as a state machine without I/O: it says what is to
-//! be asked of which database, and goes on with the answer. [`drive::run`] asks real databases, which implement the
-//! traits of [`store`]; [`memory`] is one of them, and [`conformance`] what their tests check. [`collect`] removes what transactions leave behind, and
+//! A [`Coordinator`](coordinator::Coordinator) is one transaction as a state machine without I/O:
+//! it says what is to be asked of which database, and goes on with the answer. [`drive::run`] asks
+//! real databases, which implement the traits of [`store`]; [`memory`] is one of them, and
+//! [`conformance`] what their tests check. [`collect`] removes what transactions leave behind, and
 //! [`recovery`] completes those whose coordinators died.
 //!
 //! Where a database has a [`worker`], a group of phases is shipped to it and costs one round trip.
@@ -48,15 +49,18 @@ pub mod __macros {
     pub use solera_program::value::Value;
 }
 
-/// Compiles a program of the MixT language that stands between the braces, while Rust compiles. What it may not do is an
-/// error of Rust at the word that does it.
+/// Compiles a program of the MixT language that stands between the braces, while Rust compiles.
+/// What it may not do is an error of Rust at the word that does it.
 ///
 /// Its items belong in a module of their own:
-/// - each struct as a Rust struct, with values in the fields ([which types](mod@crate::typed#values));
-/// - `stores`, with a type for each store, so that a [`Handle`](crate::typed::Handle) leads where it should;
-/// - `Stores`, which says which spaces they are, and whose `bind` makes a [`Session`](crate::typed::Session);
-/// - each transaction as an `async fn`, whose documentation says of which level its result is. Functions of the
-///   program become nothing: only transactions call them;
+/// - each struct as a Rust struct, with values in the fields ([which
+///   types](mod@crate::typed#values));
+/// - `stores`, with a type for each store, so that a [`Handle`](crate::typed::Handle) leads where
+///   it should;
+/// - `Stores`, which says which spaces they are, and whose `bind` makes a
+///   [`Session`](crate::typed::Session);
+/// - each transaction as an `async fn`, whose documentation says of which level its result is.
+///   Functions of the program become nothing: only transactions call them;
 /// - `Program`, which stands for all of it and has its source;
 /// - `transaction!`, for transactions that stand among Rust code.
 ///
@@ -97,16 +101,17 @@ pub mod __macros {
 /// }
 /// ```
 ///
-/// Tokens are those of Rust: texts stand on one line, and bytes beyond ASCII are written with escapes. In
-/// `transaction!` what follows `=` needs parentheses if it has a `,`, `|` or `<` of its own. The macro `transaction!` can be
-/// used within the crate.
+/// Tokens are those of Rust: texts stand on one line, and bytes beyond ASCII are written with
+/// escapes. In `transaction!` what follows `=` needs parentheses if it has a `,`, `|` or `<` of its
+/// own. The macro `transaction!` can be used within the crate.
 #[macro_export]
 macro_rules! mixt {
     ($($program:tt)*) => { $crate::__macros::mixt! { [$crate] $($program)* } };
 }
 
-/// The same items as [`mixt!`](crate::mixt) for a program in a file, whose path begins at the folder of the crate's
-/// `Cargo.toml`. Errors tell lines of the file. When it changes, the crate is compiled again.
+/// The same items as [`mixt!`](crate::mixt) for a program in a file, whose path begins at the
+/// folder of the crate's `Cargo.toml`. Errors tell lines of the file. When it changes, the crate is
+/// compiled again.
 ///
 /// ```
 /// mod groups {

@@ -1,16 +1,19 @@
 //! A database in memory: what a program uses that brings no other.
 //!
-//! It has spaces of every level and one history of commits. Linearizable and por spaces are serializable: a
-//! transaction aborts if something that it has read there has changed since. In spaces of the level pcpsi it
-//! aborts if something that it writes has. Causal and speculative spaces are read in a snapshot, and writes are
-//! applied to what there is when they commit, operation by operation, so that counters, sets, maps and lists
-//! merge. In eventual spaces every operation takes effect at once, also if the transaction aborts.
+//! It has spaces of every level and one history of commits. Linearizable and por spaces are
+//! serializable: a transaction aborts if something that it has read there has changed since. In
+//! spaces of the level pcpsi it aborts if something that it writes has. Causal and speculative
+//! spaces are read in a snapshot, and writes are applied to what there is when they commit,
+//! operation by operation, so that counters, sets, maps and lists merge. In eventual spaces every
+//! operation takes effect at once, also if the transaction aborts.
 //!
-//! A store may declare `query strong_size(of: *set<T>) -> int`, the custom operation that the MixT paper (§6.1) supposes: the
-//! size in the newest version, whatever the transaction's snapshot is. The same of maps, lists and logs.
+//! A store may declare `query strong_size(of: *set<T>) -> int`, the custom operation that the MixT
+//! paper (§6.1) supposes: the size in the newest version, whatever the transaction's snapshot is.
+//! The same of maps, lists and logs.
 //!
-//! For tests it can have sites that lag: a session at such a site reads, in spaces that are not strong, what the site
-//! has been told of by [`Memory::catch_up`], besides what the session itself has done.
+//! For tests it can have sites that lag: a session at such a site reads, in spaces that are not
+//! strong, what the site has been told of by [`Memory::catch_up`], besides what the session itself
+//! has done.
 
 mod cell;
 mod strong_size;
@@ -53,7 +56,8 @@ struct History {
     snapshots: BTreeMap<u64, usize>,
     /// Up to where sites have been told; empty if none lags.
     sites: Vec<u64>,
-    /// Keys that were removed, and in which version: they are forgotten when nobody reads before it.
+    /// Keys that were removed, and in which version: they are forgotten when nobody reads before
+    /// it.
     removed: VecDeque<(u64, Key)>,
 }
 

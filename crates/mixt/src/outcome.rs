@@ -25,8 +25,9 @@ pub enum Outcome {
     Failed(Why),
     /// Some phases have committed, and others not yet.
     Incomplete {
-        /// What resumes it ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). None if it cannot be
-        /// found out whether the only phase that writes has committed, or if others have [completed](Why::Completed) it.
+        /// What resumes it ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). None
+        /// if it cannot be found out whether the only phase that writes has committed, or if others
+        /// have [completed](Why::Completed) it.
         ticket: Option<Box<Record>>,
         /// The phases that have committed.
         committed: Vec<usize>,
@@ -57,10 +58,11 @@ pub struct Attempts {
 /// Why a transaction did not come to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// The program failed, on values that its databases have certified; or it took too long, whatever it has read.
+    /// The program failed, on values that its databases have certified; or it took too long,
+    /// whatever it has read.
     Program(Failure),
-    /// The program failed on values that a database has not certified: they may not have been so, and the failure may
-    /// not follow from what is so.
+    /// The program failed on values that a database has not certified: they may not have been so,
+    /// and the failure may not follow from what is so.
     Uncertified {
         /// How it failed.
         failure: Box<Failure>,
@@ -88,7 +90,8 @@ pub enum Why {
         /// What it said.
         reason: String,
     },
-    /// A right is missing that its user needs, or a database takes no writes: people can change that.
+    /// A right is missing that its user needs, or a database takes no writes: people can change
+    /// that.
     Denied {
         /// The database's name.
         database: Arc<str>,
@@ -111,7 +114,8 @@ pub enum Why {
     },
     /// Others have completed it before it was resumed, and its result is not kept any more.
     Completed,
-    /// Somebody else is completing it, or what was asked for by one who has stopped may still be under way.
+    /// Somebody else is completing it, or what was asked for by one who has stopped may still be
+    /// under way.
     Taken,
     /// It took longer than it may: others may complete it soon.
     Late,
@@ -206,14 +210,15 @@ impl Why {
     }
 }
 
-/// How long transactions are tried, in milliseconds. All hosts that share databases need the same times, and clocks
-/// that run equally fast.
+/// How long transactions are tried, in milliseconds. All hosts that share databases need the same
+/// times, and clocks that run equally fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// What a phase may do.
     pub phase: run::Limits,
-    /// How long phases may ask their stores for operations, from the transaction's beginning and as long as nothing has
-    /// committed. Afterwards it cannot be given up any more, and only what [`phase`](Self::phase) says bounds it.
+    /// How long phases may ask their stores for operations, from the transaction's beginning and as
+    /// long as nothing has committed. Afterwards it cannot be given up any more, and only what
+    /// [`phase`](Self::phase) says bounds it.
     pub run_ms: u64,
     /// How often a transaction is tried of which nothing has committed.
     pub attempts: u32,
@@ -221,22 +226,25 @@ pub struct Limits {
     pub backoff_first_ms: u64,
     /// How long it waits at most.
     pub backoff_last_ms: u64,
-    /// How long a coordinator tries to complete a transaction, from when it asked for its first commit or took it over.
-    /// Afterwards it does not touch it any more, unless it is resumed.
+    /// How long a coordinator tries to complete a transaction, from when it asked for its first
+    /// commit or took it over. Afterwards it does not touch it any more, unless it is resumed.
     pub finish_ms: u64,
-    /// How long after that others may complete it. Greater than `finish_ms`, by more than [`IN_DOUBT_MS`] and what clocks
-    /// differ by: a commit that was asked for at the last moment may take effect that much later.
+    /// How long after that others may complete it. Greater than `finish_ms`, by more than
+    /// [`IN_DOUBT_MS`] and what clocks differ by: a commit that was asked for at the last moment
+    /// may take effect that much later.
     pub orphan_ms: u64,
-    /// How long it waits for other transactions of which it has seen a part. Greater than `orphan_ms`.
+    /// How long it waits for other transactions of which it has seen a part. Greater than
+    /// `orphan_ms`.
     pub blocked_ms: u64,
-    /// How long witnesses, marks and records are kept after the end of their transaction. At least twice what it
-    /// takes a commit to reach all replicas of its database, and greater than `blocked_ms`. If it is less than
-    /// twice `blocked_ms`, who waits finds out that a transaction's leftovers are removed already, and goes on.
+    /// How long witnesses, marks and records are kept after the end of their transaction. At least
+    /// twice what it takes a commit to reach all replicas of its database, and greater than
+    /// `blocked_ms`. If it is less than twice `blocked_ms`, who waits finds out that a
+    /// transaction's leftovers are removed already, and goes on.
     pub keep_ms: u64,
 }
 
-/// How long a commit may still take effect of which the answer was lost, in milliseconds: as long as databases let a
-/// command run whose connection broke.
+/// How long a commit may still take effect of which the answer was lost, in milliseconds: as long
+/// as databases let a command run whose connection broke.
 pub const IN_DOUBT_MS: u64 = 12_000;
 
 /// Two times of [`Limits`] that contradict each other.
@@ -266,8 +274,9 @@ impl fmt::Display for Contradiction {
 impl std::error::Error for Contradiction {}
 
 impl Limits {
-    /// Whether the times fit one another: a transaction is given up by its coordinator, and what that has asked for is
-    /// over, before others complete it; whoever waits for it waits for that, too; and what tells of it is kept as long.
+    /// Whether the times fit one another: a transaction is given up by its coordinator, and what
+    /// that has asked for is over, before others complete it; whoever waits for it waits for that,
+    /// too; and what tells of it is kept as long.
     ///
     /// # Errors
     /// The first two that do not.
@@ -306,8 +315,8 @@ impl Limits {
         Err(format!("it takes {size} bytes, and a value may take {most} at most"))
     }
 
-    /// How long a coordinator waits for a transaction of which it has seen a part before it looks for its record,
-    /// and a worker before it answers that it waits.
+    /// How long a coordinator waits for a transaction of which it has seen a part before it looks
+    /// for its record, and a worker before it answers that it waits.
     pub(crate) fn on_the_way_ms(&self) -> u64 {
         self.finish_ms / 8
     }
@@ -324,7 +333,8 @@ fn has_empty_key(value: &Value) -> bool {
     }
 }
 
-/// How many bytes a value takes, as the interpreter counts them: 16 and its text for each that is in it.
+/// How many bytes a value takes, as the interpreter counts them: 16 and its text for each that is
+/// in it.
 fn size(value: &Value) -> u64 {
     let (bytes, held): (usize, u64) = match value {
         Value::Unit | Value::Bool(_) | Value::Int(_) | Value::Float(_) => (0, 0),

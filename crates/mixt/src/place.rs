@@ -1,4 +1,5 @@
-//! Where data lies, and named objects: a few small values by number, under names that no object of a program has.
+//! Where data lies, and named objects: a few small values by number, under names that no object of
+//! a program has.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,9 @@
 //! Which phases of a transaction run together in one transaction of a database.
 //!
-//! Phases that follow one another and use several atomic stores of one database form one group: the database keeps
-//! them together by itself, so that neither witnesses nor a recovery record are needed within, and who reads several
-//! such stores sees them at one time. Every other phase is a group of its own.
+//! Phases that follow one another and use several atomic stores of one database form one group: the
+//! database keeps them together by itself, so that neither witnesses nor a recovery record are
+//! needed within, and who reads several such stores sees them at one time. Every other phase is a
+//! group of its own.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -54,7 +55,8 @@ impl Group {
         !self.written.is_empty()
     }
 
-    /// The store in whose space its recovery record or done mark is kept: one that is atomic, if there is one.
+    /// The store in whose space its recovery record or done mark is kept: one that is atomic, if
+    /// there is one.
     pub fn home(&self, bindings: &Bindings) -> Option<StoreId> {
         let atomic = self.written.iter().find(|store| bindings.of(**store).atomic());
         atomic.or(self.written.first()).copied()

@@ -60,12 +60,14 @@ pub(crate) struct Source {
     pub(crate) found_ms: u64,
 }
 
-/// Who goes on with a transaction, and since when. In a stored record: who ran the first group that writes. In a ticket:
-/// who has given up, or whose turn was the last before. Turn 0 is that of the coordinator that has begun it.
+/// Who goes on with a transaction, and since when. In a stored record: who ran the first group that
+/// writes. In a ticket: who has given up, or whose turn was the last before. Turn 0 is that of the
+/// coordinator that has begun it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) number: u32,
-    /// In milliseconds since 1970, by the holder's clock. Of turn 0 it is when the first commit was asked for.
+    /// In milliseconds since 1970, by the holder's clock. Of turn 0 it is when the first commit was
+    /// asked for.
     pub(crate) since_ms: u64,
     /// At which replicas of databases its holder commits, as far as they are told apart.
     pub(crate) whence: Whence,
@@ -103,12 +105,13 @@ pub struct Record {
     pub(crate) args: Vec<Value>,
     pub(crate) bindings: Bindings,
     pub(crate) began_ms: u64,
-    /// In whose name it is run, in each database that knows users: what it asks there is asked with their rights, whoever
-    /// asks.
+    /// In whose name it is run, in each database that knows users: what it asks there is asked with
+    /// their rights, whoever asks.
     pub(crate) users: Users,
     pub(crate) turn: Turn,
-    /// Whether nothing is under way any more that was asked for in that turn. Only tickets can say so: who has written a
-    /// record goes on, and who stops while the answer to a commit is out does not know when that takes effect.
+    /// Whether nothing is under way any more that was asked for in that turn. Only tickets can say
+    /// so: who has written a record goes on, and who stops while the answer to a commit is out does
+    /// not know when that takes effect.
     pub(crate) stopped: bool,
     pub(crate) state: State,
     /// Where the record is kept; none if there is none, as at most one group writes.
@@ -171,8 +174,8 @@ impl Record {
         &self.users
     }
 
-    /// Whichever of a stored record and a ticket of the same transaction tells more: a ticket may say that its holder has
-    /// stopped, so that nobody need wait for it.
+    /// Whichever of a stored record and a ticket of the same transaction tells more: a ticket may
+    /// say that its holder has stopped, so that nobody need wait for it.
     pub fn or_ticket(self, ticket: Record) -> Record {
         let later = ticket.id == self.id && ticket.state.next >= self.state.next;
         if later { ticket } else { self }

@@ -1,8 +1,9 @@
 //! Completes transactions whose coordinators are gone.
 //!
-//! A transaction of several groups that write leaves a record together with the first of them. Every host that uses the
-//! databases may look for records from time to time; those that are older than
-//! [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms) it takes over. Several may do so at the same time.
+//! A transaction of several groups that write leaves a record together with the first of them.
+//! Every host that uses the databases may look for records from time to time; those that are older
+//! than [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms) it takes over. Several may do so
+//! at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,13 +32,15 @@ pub enum Found {
     Unread(StoreError),
 }
 
-/// How many names are listed at once: more than there usually are, as some databases look at all of them each time.
+/// How many names are listed at once: more than there usually are, as some databases look at all of
+/// them each time.
 const PAGE: usize = 65_536;
 
 /// After how many records in a row that could not be read their database is taken to be away.
 const UNREAD_IN_A_ROW: usize = 8;
 
-/// All records in a place, each with the name of its transaction, but those of transactions that a collector has.
+/// All records in a place, each with the name of its transaction, but those of transactions that a
+/// collector has.
 ///
 /// # Errors
 /// If they cannot be listed, or many in a row cannot be read.
@@ -187,8 +190,8 @@ pub async fn recover(
 /// Whether transactions that are waited for are there as a whole, by their commit witnesses.
 type Seen = BTreeMap<(Place, TransactionId), bool>;
 
-/// Whether a transaction waits for one of these, and would in vain: of one that is incomplete elsewhere, perhaps for long, what
-/// is waited for may be there.
+/// Whether a transaction waits for one of these, and would in vain: of one that is incomplete
+/// elsewhere, perhaps for long, what is waited for may be there.
 async fn is_blocked(
     record: &Record,
     by: &BTreeSet<TransactionId>,
@@ -215,8 +218,8 @@ async fn is_blocked(
     false
 }
 
-/// Takes out the first one that waits for none of the others. Those that wait for one another in a circle are tried all
-/// the same.
+/// Takes out the first one that waits for none of the others. Those that wait for one another in a
+/// circle are tried all the same.
 fn next(due: &mut Vec<Record>) -> Option<Record> {
     let all = due.iter().map(|record| record.id).collect();
     let ready = due.iter().position(|record| !waits(record, &all));
@@ -247,7 +250,8 @@ async fn take_over(
                 recovered.skipped.push(coordinator.id());
                 return false;
             }
-            // Each is tried for as long as a database may be away for a moment: not all one after another.
+            // Each is tried for as long as a database may be away for a moment: not all one after
+            // another.
             let mut groups = coordinator.plan().groups[next..].iter();
             if groups.any(|group| group.database.as_ref().is_some_and(|name| away.contains(name))) {
                 recovered.skipped.push(coordinator.id());
@@ -292,7 +296,8 @@ pub struct Progress {
     pub left: Vec<usize>,
 }
 
-/// Finds out how far a transaction has come of which there is a record, by the marks that its groups of phases have left.
+/// Finds out how far a transaction has come of which there is a record, by the marks that its
+/// groups of phases have left.
 ///
 /// # Errors
 /// If its module is not known.
@@ -320,8 +325,8 @@ pub async fn progress(
     Ok(progress)
 }
 
-/// Why a transaction cannot be completed in the name of its users as their rights are now, as far as that is known without
-/// trying. Nothing is done.
+/// Why a transaction cannot be completed in the name of its users as their rights are now, as far
+/// as that is known without trying. Nothing is done.
 ///
 /// # Errors
 /// If its module is not known.
@@ -350,8 +355,9 @@ pub async fn denied(
     }
 }
 
-/// Gives a transaction up that can never be completed, once a person has seen to what it has done: what it leaves
-/// behind, its record included, is for a [`Collector`] then. None if it can be completed.
+/// Gives a transaction up that can never be completed, once a person has seen to what it has done:
+/// what it leaves behind, its record included, is for a [`Collector`] then. None if it can be
+/// completed.
 pub fn forget(failed: Record) -> Option<Record> {
     failed.failed.as_ref()?;
     Some(Record { complete: true, failed: None, ..failed })

@@ -1,8 +1,9 @@
-//! What a transaction asks of its stores, as far as that is known before it asks: so that it is refused before it has any
-//! effect where its user may not (decision 0022).
+//! What a transaction asks of its stores, as far as that is known before it asks: so that it is
+//! refused before it has any effect where its user may not (decision 0022).
 //!
-//! The code of the phases that are left is followed along all its branches. A handle is known if it is a constant, an argument
-//! or a part of one, or was handed on by a phase that is over; of any other operation only the store and the command are known.
+//! The code of the phases that are left is followed along all its branches. A handle is known if it
+//! is a constant, an argument or a part of one, or was handed on by a phase that is over; of any
+//! other operation only the store and the command are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -125,7 +126,8 @@ fn follow(
     before
 }
 
-/// Joins what registers may hold with what is known of the way to an instruction. What that changes is followed again.
+/// Joins what registers may hold with what is known of the way to an instruction. What that changes
+/// is followed again.
 fn arrive(
     before: &mut [Option<Vec<Known>>],
     due: &mut Vec<usize>,

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::place::Place;
 use crate::witness::TransactionId;
 
-/// What decides whether a group may commit. Whoever runs the group, here or next to its store, decides by it.
+/// What decides whether a group may commit. Whoever runs the group, here or next to its store,
+/// decides by it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sight {
     /// Which transactions are seen as a whole in which places.

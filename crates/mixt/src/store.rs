@@ -1,9 +1,9 @@
 //! What a database offers to mixed transactions (MixT §3.3, Fig. 5 and 11).
 //!
 //! A database has *spaces*, each of one consistency level; a module's stores are bound to spaces. A
-//! [`Connection`] is a session with at most one open transaction. Besides the objects of programs a space holds
-//! *named objects*: a few small values by number, under names that no object of a program has. Witnesses and
-//! recovery records are such.
+//! [`Connection`] is a session with at most one open transaction. Besides the objects of programs a
+//! space holds *named objects*: a few small values by number, under names that no object of a
+//! program has. Witnesses and recovery records are such.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,12 +35,12 @@ pub trait Database: Send + Sync {
         false
     }
 
-    /// Whether the custom operations that a store of a program declares can be what a space has for them. Hosts ask when
-    /// they load a module: without it, a call that does not fit is refused.
+    /// Whether the custom operations that a store of a program declares can be what a space has for
+    /// them. Hosts ask when they load a module: without it, a call that does not fit is refused.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] with what does not fit; databases without custom operations refuse any. Others if the
-    /// database cannot be asked now.
+    /// [`StoreError::Refused`] with what does not fit; databases without custom operations refuse
+    /// any. Others if the database cannot be asked now.
     fn check_operations<'a>(
         &'a self,
         program: &'a Program,
@@ -57,13 +57,15 @@ pub trait Database: Send + Sync {
         None
     }
 
-    /// Whether its sessions are to be opened in the name of the user whose transaction it is ([`connect_as`](Self::connect_as)).
-    /// Otherwise all of them act as [its user](Self::user), whatever that is now.
+    /// Whether its sessions are to be opened in the name of the user whose transaction it is
+    /// ([`connect_as`](Self::connect_as)). Otherwise all of them act as [its user](Self::user),
+    /// whatever that is now.
     fn tells_users_apart(&self) -> bool {
         false
     }
 
-    /// What a user may not do of this, as far as it can be told now and without asking anybody else. Nothing is done.
+    /// What a user may not do of this, as far as it can be told now and without asking anybody
+    /// else. Nothing is done.
     fn permits(&self, _user: Option<&str>, _accesses: &[Access]) -> Option<Denial> {
         None
     }
@@ -73,15 +75,16 @@ pub trait Database: Send + Sync {
         None
     }
 
-    /// Takes the source of a module that transactions of the host belong to, by the module's name. Databases whose workers
-    /// may have to be taught a module keep it.
+    /// Takes the source of a module that transactions of the host belong to, by the module's name.
+    /// Databases whose workers may have to be taught a module keep it.
     fn learn(&self, _module: &str, _source: &str) {}
 
     /// Opens a session.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
 
-    /// Opens a session in the name of a user, with the rights that the user has whenever it is asked for something. None is the
-    /// user of a transaction that names none, which a database that tells users apart denies.
+    /// Opens a session in the name of a user, with the rights that the user has whenever it is
+    /// asked for something. None is the user of a transaction that names none, which a database
+    /// that tells users apart denies.
     ///
     /// # Errors
     /// [`StoreError::Denied`] if there is no such user, or this may not act for it.
@@ -156,20 +159,23 @@ impl<D: Database + ?Sized> Database for Arc<D> {
 pub struct Description {
     /// Its name, the same for all that use it.
     pub name: Arc<str>,
-    /// Whether one transaction may use several of its spaces, and takes effect in all of them at once.
+    /// Whether one transaction may use several of its spaces, and takes effect in all of them at
+    /// once.
     pub joint: bool,
 }
 
-/// A session with a database, with at most one open transaction. What it has committed, it sees. If it is dropped,
-/// the open transaction is aborted.
+/// A session with a database, with at most one open transaction. What it has committed, it sees. If
+/// it is dropped, the open transaction is aborted.
 ///
-/// After an error the open transaction is gone, except after [`StoreError::Missing`], [`StoreError::Refused`],
-/// [`StoreError::Denied`] and [`StoreError::WrongData`] of `perform` and `custom`.
+/// After an error the open transaction is gone, except after [`StoreError::Missing`],
+/// [`StoreError::Refused`], [`StoreError::Denied`] and [`StoreError::WrongData`] of `perform` and
+/// `custom`.
 pub trait Connection: Send {
     /// Opens a transaction, and reads named objects in it.
     ///
-    /// After [`StoreError::OutcomeUnknown`] of a commit it answers only when that commit has taken effect and is seen
-    /// by this transaction, or never will take effect; until then it fails with [`StoreError::Unavailable`].
+    /// After [`StoreError::OutcomeUnknown`] of a commit it answers only when that commit has taken
+    /// effect and is seen by this transaction, or never will take effect; until then it fails with
+    /// [`StoreError::Unavailable`].
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>>;
 
     /// An operation on an object, within the open transaction.
@@ -181,14 +187,16 @@ pub trait Connection: Send {
         Box::pin(std::future::ready(Err(no_operation(&call.operation().name))))
     }
 
-    /// Writes named objects and commits. In an atomic space they take effect together with the transaction.
+    /// Writes named objects and commits. In an atomic space they take effect together with the
+    /// transaction.
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Has a worker next to the database run a group of phases in a transaction of its own, which this session then has
-    /// seen. No transaction is open before.
+    /// Has a worker next to the database run a group of phases in a transaction of its own, which
+    /// this session then has seen. No transaction is open before.
     ///
-    /// [`StoreError::OutcomeUnknown`] means that the answer was lost; what holds for `begin` after such a commit holds then
-    /// for `begin` and `execute`. After any other error nothing was begun, and single requests may do.
+    /// [`StoreError::OutcomeUnknown`] means that the answer was lost; what holds for `begin` after
+    /// such a commit holds then for `begin` and `execute`. After any other error nothing was begun,
+    /// and single requests may do.
     fn execute<'a>(
         &'a mut self,
         _shipment: &'a Shipment,
@@ -196,30 +204,32 @@ pub trait Connection: Send {
         Box::pin(async { Err(StoreError::Refused("it does not run phases".to_owned())) })
     }
 
-    /// Gives the open transaction up, after the database has certified what it has read: all of it was so at one point of
-    /// the order of commits, and what had committed before the transaction began came before that point. Nothing that
-    /// the transaction wrote takes effect. A database that promises no such order has nothing to certify.
+    /// Gives the open transaction up, after the database has certified what it has read: all of it
+    /// was so at one point of the order of commits, and what had committed before the transaction
+    /// began came before that point. Nothing that the transaction wrote takes effect. A database
+    /// that promises no such order has nothing to certify.
     ///
-    /// [`StoreError::Conflict`] means that what was read may not have been so, [`StoreError::Unavailable`] that the
-    /// database cannot tell now, and any other error that it cannot tell at all. [`StoreError::OutcomeUnknown`] is no
-    /// answer. Nothing is open afterwards, whatever is answered.
+    /// [`StoreError::Conflict`] means that what was read may not have been so,
+    /// [`StoreError::Unavailable`] that the database cannot tell now, and any other error that it
+    /// cannot tell at all. [`StoreError::OutcomeUnknown`] is no answer. Nothing is open afterwards,
+    /// whatever is answered.
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Gives the open transaction up, if there is one.
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The keys of a space's named objects that begin so, in ascending order after one of them, outside of any
-    /// transaction; at most `limit`.
+    /// The keys of a space's named objects that begin so, in ascending order after one of them,
+    /// outside of any transaction; at most `limit`.
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>>;
 
-    /// Whether this session sees, from now on, what others have committed. It may wait a moment for that. Databases of
-    /// which every session sees what has committed always say so.
+    /// Whether this session sees, from now on, what others have committed. It may wait a moment for
+    /// that. Databases of which every session sees what has committed always say so.
     fn sees<'a>(&'a mut self, _commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async { Ok(true) })
     }
 
-    /// Whether the next transaction may as well be another user's: none is open, of none it is unknown whether it has
-    /// committed, and the connection is not known to have broken.
+    /// Whether the next transaction may as well be another user's: none is open, of none it is
+    /// unknown whether it has committed, and the connection is not known to have broken.
     fn reusable(&mut self) -> bool {
         false
     }

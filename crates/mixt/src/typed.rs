@@ -1,9 +1,10 @@
-//! Transactions as functions of Rust: what [`mixt!`](crate::mixt) and [`mixt_file!`](crate::mixt_file) make of a
-//! program stands on this module.
+//! Transactions as functions of Rust: what [`mixt!`](crate::mixt) and
+//! [`mixt_file!`](crate::mixt_file) make of a program stands on this module.
 //!
-//! A program's stores are bound to [spaces](Space) and become a [`Session`], which runs one transaction at a time.
-//! Arguments and results are Rust values, converted by [`ToValue`] and [`FromValue`]; [`Handle`]s know in their types
-//! what they lead to and in which store it lies. [`Error`] says how a transaction ended otherwise.
+//! A program's stores are bound to [spaces](Space) and become a [`Session`], which runs one
+//! transaction at a time. Arguments and results are Rust values, converted by [`ToValue`] and
+//! [`FromValue`]; [`Handle`]s know in their types what they lead to and in which store it lies.
+//! [`Error`] says how a transaction ended otherwise.
 //!
 //! # Values
 //! | in the language | in Rust |

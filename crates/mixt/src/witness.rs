@@ -1,8 +1,8 @@
 //! Witnesses (MixT §4.5, §5.4), and the names of what transactions keep besides data.
 //!
-//! A *write witness* lies beside each object that a transaction has changed in a place that it marks; it leads to the
-//! transaction's *commit witnesses*, one in each such place. Write witnesses of several transactions may lie beside
-//! one object, each under its transaction's number.
+//! A *write witness* lies beside each object that a transaction has changed in a place that it
+//! marks; it leads to the transaction's *commit witnesses*, one in each such place. Write witnesses
+//! of several transactions may lie beside one object, each under its transaction's number.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::form::{Unreadable, decode, encode};
 use crate::place::{Name, Place};
 
-/// The name of a transaction: random, of 63 bits (MixT §5.4), so that no two transactions have the same.
+/// The name of a transaction: random, of 63 bits (MixT §5.4), so that no two transactions have the
+/// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransactionId(u64);
 
@@ -60,7 +61,8 @@ pub(crate) fn beside(space: &Arc<str>, key: &str) -> Name {
     name(space, format!("w:{key}"))
 }
 
-/// The name of the write witnesses beside all that custom operations use without naming it by a handle.
+/// The name of the write witnesses beside all that custom operations use without naming it by a
+/// handle.
 pub(crate) fn beside_all(space: &Arc<str>) -> Name {
     name(space, "a".to_owned())
 }
@@ -73,8 +75,8 @@ pub(crate) fn commit(space: &Arc<str>, id: TransactionId) -> Name {
 /// What the names of recovery records begin with.
 pub(crate) const RECORDS: &str = "r:";
 
-/// The name of a recovery record. Its value 0 is the record, the others are the turns of those who have taken the
-/// transaction over since, by their numbers.
+/// The name of a recovery record. Its value 0 is the record, the others are the turns of those who
+/// have taken the transaction over since, by their numbers.
 pub(crate) fn record(space: &Arc<str>, id: TransactionId) -> Name {
     name(space, format!("{RECORDS}{id}"))
 }

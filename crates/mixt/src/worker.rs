@@ -37,8 +37,8 @@ struct Running<'a> {
 }
 
 impl Worker {
-    /// Runs a shipment over these databases. Limits are the worker's own. If the future is dropped, what is open
-    /// is given up with the connections.
+    /// Runs a shipment over these databases. Limits are the worker's own. If the future is dropped,
+    /// what is open is given up with the connections.
     ///
     /// # Errors
     /// If nothing was begun.
@@ -68,8 +68,8 @@ impl Worker {
         Ok(run.run(connections, clock).await)
     }
 
-    /// Whether a shipment is over, or will never be begun: then what it has committed is there. `until_ms` is the
-    /// shipment's.
+    /// Whether a shipment is over, or will never be begun: then what it has committed is there.
+    /// `until_ms` is the shipment's.
     pub fn settle(&self, number: u64, until_ms: u64, now_ms: u64) -> bool {
         let mut seen = self.seen(now_ms);
         // One that comes later is refused.
@@ -131,8 +131,9 @@ impl Execution<'_> {
         }
     }
 
-    /// Waits until a commit has taken effect, or never will, of which the answer was lost: the next shipment has
-    /// another session, which could not tell. When others may go on with the transaction, it is over.
+    /// Waits until a commit has taken effect, or never will, of which the answer was lost: the next
+    /// shipment has another session, which could not tell. When others may go on with the
+    /// transaction, it is over.
     async fn wait_for_commit(&self, connections: &mut Connections, clock: &dyn Clock) {
         let begin = Request::Begin(Begin::default());
         let limits = &self.job.limits;
@@ -156,7 +157,8 @@ impl Execution<'_> {
         let _ = connections.ask_for(&self.job.users, &self.database, &Request::Abort).await;
     }
 
-    /// Runs the group once. None if it has stopped before it would commit, as the coordinator has to decide.
+    /// Runs the group once. None if it has stopped before it would commit, as the coordinator has
+    /// to decide.
     async fn attempt(
         &self,
         shipped: &mut Shipped,
@@ -169,7 +171,8 @@ impl Execution<'_> {
         let mut step = run.next(None);
         loop {
             step = match step {
-                // A loop without an end asks for ever. Whether it is one the coordinator has to decide.
+                // A loop without an end asks for ever. Whether it is one the coordinator has to
+                // decide.
                 GroupStep::Ask(_) if run.asks_for_operation() && self.is_late(clock) => {
                     self.abort(connections).await;
                     return None;

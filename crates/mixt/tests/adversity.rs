@@ -102,7 +102,8 @@ fn what_others_change_again_and_again_is_endorsed_only_so_often() {
     assert_eq!(outcome, Outcome::Failed(Why::Contention { attempts }));
 }
 
-/// In one database, another transaction changes what was endorsed before the group that writes has begun.
+/// In one database, another transaction changes what was endorsed before the group that writes has
+/// begun.
 #[test]
 fn what_is_endorsed_is_compared_within_one_database() {
     let memory = Memory::disjoint("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
@@ -298,7 +299,8 @@ fn a_ticket_that_comes_after_others_have_completed_and_collected_runs_nothing() 
     assert_eq!(bench.done("read"), ints([1, 1]), "it was done twice");
 }
 
-/// The answer to the first commit is lost; it has not taken effect, and the next transaction sees that.
+/// The answer to the first commit is lost; it has not taken effect, and the next transaction sees
+/// that.
 #[test]
 fn what_is_seen_not_to_have_committed_has_failed() {
     let bench = Bench::apart();
@@ -362,8 +364,8 @@ fn who_waits_finds_out_in_time_that_leftovers_are_removed() {
     assert!(limits.keep_ms / 2 < limits.blocked_ms && limits.blocked_ms < limits.keep_ms);
 }
 
-/// A program fails after its first commit, and the other database is away, or the coordinator dies, before all
-/// commit witnesses are written: others write them, and nobody is blocked for ever.
+/// A program fails after its first commit, and the other database is away, or the coordinator dies,
+/// before all commit witnesses are written: others write them, and nobody is blocked for ever.
 #[test]
 fn a_failure_after_a_commit_is_released_by_others_if_it_was_not_at_once() {
     for dies in [false, true] {
@@ -412,7 +414,8 @@ fn a_failure_after_a_commit_is_released_by_others_if_it_was_not_at_once() {
     }
 }
 
-/// One conflict after having waited for a witness for long is one, and not as many as it has looked.
+/// One conflict after having waited for a witness for long is one, and not as many as it has
+/// looked.
 #[test]
 fn waiting_for_a_witness_is_no_attempt() {
     let bench = Bench::apart();

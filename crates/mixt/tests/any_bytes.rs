@@ -1,4 +1,5 @@
-//! Whatever bytes there are under the name of a record or come as a shipment: they are refused, or read and gone on with.
+//! Whatever bytes there are under the name of a record or come as a shipment: they are refused, or
+//! read and gone on with.
 
 mod world;
 
@@ -104,7 +105,8 @@ fn real(bench: &Bench) -> Vec<Vec<u8>> {
     all
 }
 
-/// The ticket of a transaction of which the answer to the commit at a database is lost, and whose databases are gone then.
+/// The ticket of a transaction of which the answer to the commit at a database is lost, and whose
+/// databases are gone then.
 fn ticket(bench: &Bench, database: &str) -> Vec<u8> {
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     let lost = |at: &str, request: &Request| at == database && is_commit(request);

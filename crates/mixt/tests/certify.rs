@@ -138,7 +138,8 @@ fn nothing_is_certified_where_nothing_has_an_order() {
     assert_eq!((aborted(&outcome).as_str(), asked), ("aborted: the first", 0));
 }
 
-/// What has begun to take effect is completed, and not given up for a failure that may not follow from what is so.
+/// What has begun to take effect is completed, and not given up for a failure that may not follow
+/// from what is so.
 #[test]
 fn what_fails_after_a_commit_and_is_not_certified_is_tried_again() {
     let source = r#"

@@ -1,4 +1,5 @@
-//! What Rust says of programs that are wrong, or used wrongly. `TRYBUILD=overwrite` writes the messages anew.
+//! What Rust says of programs that are wrong, or used wrongly. `TRYBUILD=overwrite` writes the
+//! messages anew.
 
 #[test]
 fn messages_are_as_they_were() {

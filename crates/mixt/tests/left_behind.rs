@@ -1,4 +1,5 @@
-//! What is left incomplete while transactions wait for one another: in which order it is completed, and when.
+//! What is left incomplete while transactions wait for one another: in which order it is completed,
+//! and when.
 
 mod world;
 
@@ -70,7 +71,8 @@ fn nobody_is_tried_before_those_that_it_waits_for() {
     assert!(recovered.completed.is_empty() && recovered.open.is_empty(), "{recovered:?}");
 }
 
-/// A host need not wait until what it has given up is an orphan: others would wait, and be given up in turn.
+/// A host need not wait until what it has given up is an orphan: others would wait, and be given up
+/// in turn.
 #[test]
 fn what_was_given_up_here_is_completed_at_once() {
     let bench = Bench::apart();

@@ -1,4 +1,5 @@
-//! Groups of phases that run next to their stores: what it costs, and what is made of what does not fit.
+//! Groups of phases that run next to their stores: what it costs, and what is made of what does not
+//! fit.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -46,7 +47,8 @@ transaction forever(a: handle<counter> in strong, b: handle<counter> in weak) ->
 }
 "#;
 
-/// A clock that stands still, but for those who sleep, and by so many milliseconds whenever somebody looks.
+/// A clock that stands still, but for those who sleep, and by so many milliseconds whenever
+/// somebody looks.
 #[derive(Default)]
 struct Still(AtomicU64, u64);
 

@@ -138,7 +138,8 @@ fn others_go_on_past_one_that_waits_for_a_right() {
     assert_eq!(values(&bench), [2, 2, 1]);
 }
 
-/// Who waits for a transaction, and cannot complete it as its user lacks a right, does not ask for it without a pause.
+/// Who waits for a transaction, and cannot complete it as its user lacks a right, does not ask for
+/// it without a pause.
 #[test]
 fn who_waits_for_one_that_is_denied_pauses() {
     let bench = bench();

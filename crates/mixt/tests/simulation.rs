@@ -26,7 +26,8 @@ use solera_program::value::{Handle, Value};
 use world::users::{HostClock, Lax};
 use world::{Faults, Faulty, Remote, World, finish};
 
-/// Every transaction that writes puts its number into sets of all stores, and counts itself in each.
+/// Every transaction that writes puts its number into sets of all stores, and counts itself in
+/// each.
 const SOURCE: &str = r#"
 store directory : linearizable;
 store mail : causal;
@@ -70,7 +71,8 @@ transaction counts(a: handle<counter> in directory, b: handle<counter> in mail,
 }
 "#;
 
-/// After `finish_ms` a commit may be under way for [`LATE_MS`]; what is left until `orphan_ms` is for clocks that differ.
+/// After `finish_ms` a commit may be under way for [`LATE_MS`]; what is left until `orphan_ms` is
+/// for clocks that differ.
 const LIMITS: Limits = Limits {
     phase: PhaseLimits {
         fuel: 1_000_000,
@@ -132,12 +134,14 @@ impl Databases {
 /// What is known of what clients did.
 #[derive(Default)]
 struct Known {
-    /// By the number of a transaction, the object it was about and how it ended, if its client lived on.
+    /// By the number of a transaction, the object it was about and how it ended, if its client
+    /// lived on.
     writes: BTreeMap<i64, (u64, bool, Option<Outcome>)>,
     reads: u32,
     /// What readers saw of only some stores.
     torn: Vec<String>,
-    /// Calls that had an effect although their users had no right to all of it from beginning to end.
+    /// Calls that had an effect although their users had no right to all of it from beginning to
+    /// end.
     begun_without_right: Vec<String>,
     /// How often a call was refused before it began, and how often recovery was denied something.
     refused: u32,
@@ -156,7 +160,8 @@ struct Known {
 enum Life {
     /// Everybody may do everything, and all clocks are one.
     Plain,
-    /// Users have rights that differ and change, each host has a clock of its own, and hosts end and start anew.
+    /// Users have rights that differ and change, each host has a clock of its own, and hosts end
+    /// and start anew.
     Users(Lax),
     /// The same, but the clocks of hosts differ by so much.
     Clocks { ahead_ms: u64 },
@@ -202,8 +207,8 @@ impl Setting {
         Setting { life: Life::Clocks { ahead_ms }, ..self.with_users(Lax::No) }
     }
 
-    /// The clock of a host. They differ by less than what is left until others may go on with a transaction, unless they
-    /// are to differ by more.
+    /// The clock of a host. They differ by less than what is left until others may go on with a
+    /// transaction, unless they are to differ by more.
     fn clock(&self, host: usize) -> HostClock {
         let ahead_ms = match self.life {
             Life::Plain => 0,
@@ -305,7 +310,8 @@ impl Setting {
             if let Outcome::Incomplete { ticket: Some(ticket), .. } = &outcome {
                 let mut known = self.known.borrow_mut();
                 known.tickets.push((**ticket).clone());
-                // A host that lives goes on with what it has given up, while callers may do so, too.
+                // A host that lives goes on with what it has given up, while callers may do so,
+                // too.
                 let whose = self.whose(host);
                 if let Some(collector) = &mut known.collectors[whose] {
                     collector.give_up((**ticket).clone());
@@ -591,8 +597,8 @@ fn violations(setting: &Setting) -> Vec<String> {
 const FAULTS: Faults =
     Faults { unavailable: 15, conflict: 15, lost_reply: 40, late_ms: LATE_MS, blind: false };
 
-/// How long a commit is under way at most whose answer was lost. What is left until others may go on covers how long a
-/// request takes to leave.
+/// How long a commit is under way at most whose answer was lost. What is left until others may go
+/// on covers how long a request takes to leave.
 const LATE_MS: u64 = (LIMITS.orphan_ms - LIMITS.finish_ms) * 3 / 4;
 
 /// Who calls where users are told apart, and what they need rights to.
@@ -651,15 +657,16 @@ fn all_seeds(remote: bool) -> (u64, u64) {
     (run, late)
 }
 
-/// A write witness stood for another one's, whose transaction its own had missed in a stronger store.
+/// A write witness stood for another one's, whose transaction its own had missed in a stronger
+/// store.
 #[test]
 fn seed_89_a_replaced_witness_was_needed() {
     let setting = run_seed(89, FAULTS, false);
     assert_eq!(setting.known.borrow().torn, [""; 0]);
 }
 
-/// How many seeds are tried: `MIXT_SEEDS`, or a few. If a ticket does not tell that a commit of it is in doubt, seed 21 finds a
-/// group that takes effect twice.
+/// How many seeds are tried: `MIXT_SEEDS`, or a few. If a ticket does not tell that a commit of it
+/// is in doubt, seed 21 finds a group that takes effect twice.
 fn seeds() -> u64 {
     std::env::var("MIXT_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(24)
 }
@@ -720,8 +727,9 @@ fn without_a_rule_of_rights_somebody_gets_done_what_is_forbidden() {
     assert!(begun.sum::<usize>() > 0, "nothing was begun without a right");
 }
 
-/// Others go on with a transaction after a time that covers how far clocks differ. Clocks that differ by more are noticed: the
-/// host that is ahead takes over what the other one is still at, and both do it.
+/// Others go on with a transaction after a time that covers how far clocks differ. Clocks that
+/// differ by more are noticed: the host that is ahead takes over what the other one is still at,
+/// and both do it.
 #[test]
 fn without_room_for_clocks_something_is_done_twice() {
     let run = |seed: u64, ahead_ms: u64| {

@@ -59,7 +59,8 @@ fn spaces_without_joint_transactions_need_witnesses() {
     assert_eq!(bench.coordinator("both").plan().groups.len(), 2);
     let (outcome, left) = bench.run("both");
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-    // The write witness, the commit witness and the record; the write witness, the commit witness and the mark.
+    // The write witness, the commit witness and the record; the write witness, the commit witness
+    // and the mark.
     assert_eq!((bench.names(), bench.memories[0].names("weak").len()), (3, 3));
     bench.collect(left);
     assert_eq!((bench.names(), bench.memories[0].names("weak").len()), (0, 0));
@@ -144,7 +145,8 @@ fn endorsed_reads_are_checked_before_the_first_write_commits() {
     let bench = Bench::apart();
     bench.done("weakly");
     let (mut endorsed, mut connections) = (bench.coordinator("endorsed"), bench.connections());
-    // The endorsed reading is over; what depends on it is ready to commit. The first commit in the strong store is due.
+    // The endorsed reading is over; what depends on it is ready to commit. The first commit in the
+    // strong store is due.
     let wanted = |database: &str, request: &Request| {
         database == "two" && matches!(request, Request::Begin(begin) if begin.read_only)
     };

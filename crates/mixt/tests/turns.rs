@@ -138,8 +138,8 @@ fn who_learns_late_of_its_commit_stops() {
     assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
-/// Two that go on from one ticket at the same time: one has the turn, the other waits, and takes the next if the
-/// first one dies. In the causal store nothing else would keep them apart.
+/// Two that go on from one ticket at the same time: one has the turn, the other waits, and takes
+/// the next if the first one dies. In the causal store nothing else would keep them apart.
 #[test]
 fn two_that_resume_take_turns() {
     let bench = Bench::apart();
@@ -175,7 +175,8 @@ fn lose_first_commit(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     doubted(bench, coordinator)
 }
 
-/// The ticket of one who does not hear of the commit that it has asked for, and cannot begin anything meanwhile.
+/// The ticket of one who does not hear of the commit that it has asked for, and cannot begin
+/// anything meanwhile.
 fn doubted(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     let mut answer = Some(Err(StoreError::OutcomeUnknown("lost".to_owned())));
     loop {
@@ -264,8 +265,8 @@ fn what_is_denied_after_a_commit_is_done_when_it_is_allowed() {
     }
 }
 
-/// Who has stopped while a commit is out has not seen the end of its turn: neither in the first turn nor in a later one. Who
-/// sees what was in doubt need not wait.
+/// Who has stopped while a commit is out has not seen the end of its turn: neither in the first
+/// turn nor in a later one. Who sees what was in doubt need not wait.
 #[test]
 fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
     for again in [false, true] {
@@ -327,7 +328,8 @@ fn two_that_see_what_was_in_doubt_take_turns() {
     assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
-/// The first commit is in doubt in a store where commits merge: nothing but time tells whether it can still come.
+/// The first commit is in doubt in a store where commits merge: nothing but time tells whether it
+/// can still come.
 #[test]
 fn a_first_commit_in_doubt_is_not_repeated_before_it_is_over_where_commits_merge() {
     let memory = |name| Memory::new(name, &[("all", Level::Causal)]);

@@ -77,10 +77,12 @@ fn refusal(failure: &Failure) -> Option<&str> {
     }
 }
 
-/// What a site's refusal begins with of what is beyond a limit: a code that callers are to see, too.
+/// What a site's refusal begins with of what is beyond a limit: a code that callers are to see,
+/// too.
 const TOO_LARGE: &str = "TOOLARGE ";
 
-/// Why a transaction of this source did not come to its end: where its program failed with the line.
+/// Why a transaction of this source did not come to its end: where its program failed with the
+/// line.
 pub(crate) fn told(why: &Why, source: &str) -> String {
     let Some(Failure { kind, span, place }) = why.failure() else { return why.to_string() };
     // What fails before it begins has no place in the source.

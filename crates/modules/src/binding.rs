@@ -11,8 +11,8 @@ use crate::own::Own;
 use crate::request::Binds;
 use crate::{Store, databases};
 
-/// Binds a module's stores: those that are not named to the spaces of their own names. A space of another store is
-/// named as `STORE/SPACE`.
+/// Binds a module's stores: those that are not named to the spaces of their own names. A space of
+/// another store is named as `STORE/SPACE`.
 ///
 /// # Errors
 /// The text of the error reply, with what could be meant.
@@ -83,7 +83,8 @@ fn fitting(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]
             all.join(", ")
         );
     }
-    // Where one is in another database, its own name or that of the database may have been left out.
+    // Where one is in another database, its own name or that of the database may have been left
+    // out.
     let is_part = |name: &&&str| name.split('/').any(|part| part == wanted);
     let meant =
         fits.iter().find(is_part).copied().or_else(|| similar(wanted, fits.iter().copied()));
@@ -94,7 +95,8 @@ fn fitting(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]
     }
 }
 
-/// Asks the databases whether the operations that a module's stores declare can be what their spaces have.
+/// Asks the databases whether the operations that a module's stores declare can be what their
+/// spaces have.
 pub(crate) async fn check_operations(
     module: &Module,
     bindings: &Bindings,

@@ -125,8 +125,8 @@ fn arguments(
 /// When a transaction was begun.
 enum Started {
     Now,
-    /// By an earlier call. An administrator completes it in the place of its `caller`, if one is given: what is left
-    /// after all stays the caller's.
+    /// By an earlier call. An administrator completes it in the place of its `caller`, if one is
+    /// given: what is left after all stays the caller's.
     Before {
         caller: Option<Users>,
     },
@@ -180,7 +180,8 @@ async fn run(
             let told = "NORESULT all that it writes has taken effect, but its result";
             if record.failed().is_some() {
                 let _ = forget(local, &ticket).await;
-                // There is nothing to mend. Where only one group writes, nothing was left to remove either.
+                // There is nothing to mend. Where only one group writes, nothing was left to remove
+                // either.
                 if coordinator.plan().recorded {
                     shared.upkeep.leave(recovery::forget(*record).into_iter().collect());
                 }

@@ -67,8 +67,8 @@ struct Named {
     bound: Option<Bindings>,
 }
 
-/// What was called. Of modules with the same source it is the one whose stores are the record's; several if they do not
-/// differ in that.
+/// What was called. Of modules with the same source it is the one whose stores are the record's;
+/// several if they do not differ in that.
 fn call(modules: &[Named], record: &Record) -> String {
     let same: Vec<_> = modules.iter().filter(|one| one.digest == record.module()).collect();
     let fits = |one: &&&Named| one.bound.as_ref() == Some(record.bindings());
@@ -83,8 +83,8 @@ fn call(modules: &[Named], record: &Record) -> String {
     named.join(", ")
 }
 
-/// SOLERA.CALL INCOMPLETE: each transaction that has begun to take effect and is not complete, and each space of a store
-/// that cannot be asked, without the name of a transaction.
+/// SOLERA.CALL INCOMPLETE: each transaction that has begun to take effect and is not complete, and
+/// each space of a store that cannot be asked, without the name of a transaction.
 pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answered {
     let loaded = registry::all(&caller).await?;
     let own = Own::of_caller(local, None);
@@ -154,7 +154,8 @@ pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answ
     Ok(Value::Array(listed))
 }
 
-/// Where a transaction has taken effect, and where not yet: by its stores and the lines of its source.
+/// Where a transaction has taken effect, and where not yet: by its stores and the lines of its
+/// source.
 #[derive(Default)]
 struct Progress {
     done: Vec<String>,
@@ -190,7 +191,8 @@ async fn how_far(
     Progress { done: told(found.done), left: told(found.left) }
 }
 
-/// Why a transaction is not completed in the name of its user: as the rights are now, or as they were at the last attempt here.
+/// Why a transaction is not completed in the name of its user: as the rights are now, or as they
+/// were at the last attempt here.
 async fn denied(shared: &Shared, record: Record, connections: &mut Connections) -> Option<String> {
     let (id, known) = (record.id(), (&shared.library.all(), shared.settings.limits));
     match recovery::denied(record, known, connections, System.now_ms()).await {
@@ -270,7 +272,8 @@ async fn find(
     }
 }
 
-/// The transaction as it is gone on with by an administrator, in the administrator's own name, and the users whose it is.
+/// The transaction as it is gone on with by an administrator, in the administrator's own name, and
+/// the users whose it is.
 async fn taken_over(
     local: &Local,
     caller: &Caller,
@@ -317,7 +320,8 @@ fn report(local: &Local, transaction: &str, what: &str) {
     local.log().info(format_args!("user '{user}' has {what} transaction {transaction}"));
 }
 
-/// SOLERA.CALL FORGET transaction: gives up what can never be completed, or what its user has no right to complete.
+/// SOLERA.CALL FORGET transaction: gives up what can never be completed, or what its user has no
+/// right to complete.
 pub(crate) async fn forget(
     shared: &Shared,
     local: &Local,

@@ -1,8 +1,10 @@
-//! Runs modules of transactions for the clients of a cluster: SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE.
+//! Runs modules of transactions for the clients of a cluster: SOLERA.MODULE, SOLERA.CALL and
+//! SOLERA.PHASE.
 //!
-//! A [`Host`] is given to the cluster of a process by whoever runs one. Modules are
-//! data of the cluster: what is loaded at one site is called at all of them. Each is compiled once by a process,
-//! and kept by a digest of its source. Calls run on threads of their own, so that the workers go on.
+//! A [`Host`] is given to the cluster of a process by whoever runs one. Modules are data of the
+//! cluster: what is loaded at one site is called at all of them. Each is compiled once by a
+//! process, and kept by a digest of its source. Calls run on threads of their own, so that the
+//! workers go on.
 
 mod answer;
 mod binding;
@@ -72,7 +74,8 @@ struct Thread {
 }
 
 impl Host {
-    /// A host with threads of its own, which end with it. The names of the stores differ, and none is the cluster's.
+    /// A host with threads of its own, which end with it. The names of the stores differ, and none
+    /// is the cluster's.
     ///
     /// # Errors
     /// If threads cannot be started.

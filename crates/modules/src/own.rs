@@ -10,8 +10,8 @@ use solera_spaces::{Layout, Session, Space, commands};
 
 use crate::port::{Sessions, Whom};
 
-/// The spaces of the cluster, used at the site of a call. Sessions are in this process and act as one user; others can be
-/// opened in the name of any user that there is.
+/// The spaces of the cluster, used at the site of a call. Sessions are in this process and act as
+/// one user; others can be opened in the name of any user that there is.
 #[derive(Clone)]
 pub(crate) struct Own {
     local: Local,
@@ -112,8 +112,8 @@ impl Database for Own {
     fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
         let of_all = |reason| Some(Denial { phase: None, reason });
         let Some(user) = user else { return of_all(NO_USER.to_owned()) };
-        // What is left of a call needs the right to call as well: in stores of others it is the only right that its user
-        // has here.
+        // What is left of a call needs the right to call as well: in stores of others it is the
+        // only right that its user has here.
         let may_call =
             self.local.is_user(user).and_then(|()| self.local.may_run(user, "solera.call"));
         if let Err(reason) = may_call {

@@ -22,7 +22,8 @@ pub(crate) enum Whom {
     Server,
 }
 
-/// Sessions at a worker of this process, of which each has seen what its client has seen, and what others for it have.
+/// Sessions at a worker of this process, of which each has seen what its client has seen, and what
+/// others for it have.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     local: Local,

@@ -1,8 +1,8 @@
 //! Modules as data of the cluster.
 //!
-//! A hash has for each name the digest of the module's source and how its stores are bound, on a line each; the source
-//! lies under its digest. Sources stay when their modules are replaced or dropped: transactions that began with
-//! them may have to be completed.
+//! A hash has for each name the digest of the module's source and how its stores are bound, on a
+//! line each; the source lies under its digest. Sources stay when their modules are replaced or
+//! dropped: transactions that began with them may have to be completed.
 
 use solera_data::{Op, Outcome, Value};
 use solera_node::Caller;

@@ -35,8 +35,8 @@ impl Settings {
     /// As a configuration says, and the defaults where it says nothing.
     ///
     /// # Errors
-    /// If they contradict one another: a transaction must be given up by its coordinator before others complete it, and
-    /// so on; and one value must not take more than all together.
+    /// If they contradict one another: a transaction must be given up by its coordinator before
+    /// others complete it, and so on; and one value must not take more than all together.
     pub fn configured(spec: &ModuleSpec) -> Result<Settings, ConfigError> {
         let mut settings = Settings::default();
         let limits = &mut settings.limits;

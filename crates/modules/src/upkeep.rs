@@ -156,7 +156,8 @@ async fn pass(
     collector: &mut Collector,
     finished: &mut BTreeSet<TransactionId>,
 ) -> Troubles {
-    // Records are looked for, and what is left is removed, as the server; what is completed, as the users whose it is.
+    // Records are looked for, and what is left is removed, as the server; what is completed, as the
+    // users whose it is.
     let own = Own::of_server(local);
     let places = places(&own, &shared.stores);
     let mut connections = connections(own, &shared.stores);
@@ -186,8 +187,8 @@ async fn pass(
         for (id, why) in found.unreadable.iter().map(|(id, why)| (id, why.to_string())) {
             troubles.insert(format!("the record of transaction {id} in {place}"), why);
         }
-        // Whoever resumes one that was given up here is told its result. Other tickets, where there are any, are of no use any
-        // more; those that stay do nothing.
+        // Whoever resumes one that was given up here is told its result. Other tickets, where there
+        // are any, are of no use any more; those that stay do nothing.
         finished.extend(found.finished.iter().map(Record::id));
         if let Err(why) = keep_results(local, &found.finished).await {
             troubles.insert("results of completed transactions cannot be kept".to_owned(), why);

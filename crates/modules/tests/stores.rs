@@ -290,7 +290,8 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     assert!(told.contains("there is no transaction 'nobody' that is incomplete"), "{told}");
 }
 
-/// Two clusters that keep what is theirs in one place of a database: who cannot complete a transaction says so.
+/// Two clusters that keep what is theirs in one place of a database: who cannot complete a
+/// transaction says so.
 #[tokio::test]
 async fn what_others_have_begun_cannot_be_forgotten_and_the_reason_is_told() {
     let limits = Limits { finish_ms: 100, ..Limits::default() };
@@ -436,7 +437,8 @@ async fn user_of_ticket(client: &mut Client, ticket: &str) -> Option<String> {
     record.user("solera").map(|user| user.to_string())
 }
 
-/// Its caller may have no right to what is left: it must not be completed later with the administrator's rights.
+/// Its caller may have no right to what is left: it must not be completed later with the
+/// administrator's rights.
 #[tokio::test]
 async fn what_an_administrator_could_not_complete_stays_its_callers() {
     let limits = Limits { finish_ms: 100, ..Limits::default() };

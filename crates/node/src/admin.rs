@@ -81,8 +81,8 @@ impl AdminListener {
         Ok(AdminListener { listener: tokio::net::TcpListener::from_std(listener)? })
     }
 
-    /// Serves a cluster's status and metrics, and faults if it is all in this process, to those who may,
-    /// until `end` is done; requests that are under way then have a second.
+    /// Serves a cluster's status and metrics, and faults if it is all in this process, to those who
+    /// may, until `end` is done; requests that are under way then have a second.
     pub async fn serve(self, cluster: Arc<Cluster>, end: impl Future<Output = ()>) {
         let mut router = Router::new()
             .route("/", get(index))
@@ -214,8 +214,9 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
     }
 }
 
-/// Whether no web page can have made a browser send this. A page may send text to any address without
-/// asking, but no JSON, and browsers say which page it was; a name that leads here may be its own.
+/// Whether no web page can have made a browser send this. A page may send text to any address
+/// without asking, but no JSON, and browsers say which page it was; a name that leads here may be
+/// its own.
 fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if headers.contains_key(header::ORIGIN) {
@@ -417,8 +418,8 @@ fn render_metric<'a, V: fmt::Display, I: IntoIterator<Item = (String, V)>>(
     }
 }
 
-/// A histogram of durations: how many took less than so many microseconds, but for the last, which have
-/// no upper bound.
+/// A histogram of durations: how many took less than so many microseconds, but for the last, which
+/// have no upper bound.
 fn render_histogram(
     text: &mut String,
     (metric, site): (&str, &str),

@@ -42,8 +42,8 @@ impl Clients {
         Some(Member { clients: self.clone(), client })
     }
 
-    /// Lets a client begin TLS, unless `limit` clients are connected. One that takes long may have to
-    /// make way.
+    /// Lets a client begin TLS, unless `limit` clients are connected. One that takes long may have
+    /// to make way.
     pub(crate) fn greet(&self, from: IpAddr, limit: usize) -> Option<Place> {
         let connected = lock(&self.connected);
         let left = limit.saturating_sub(connected.len());

@@ -30,8 +30,9 @@ impl Clock {
         Clock(None)
     }
 
-    /// A clock that stands still between calls of [`Clock::advance`], so that ticks of the protocol come after the
-    /// same requests in each run. Timeouts of requests and connections still follow the system's clock.
+    /// A clock that stands still between calls of [`Clock::advance`], so that ticks of the protocol
+    /// come after the same requests in each run. Timeouts of requests and connections still follow
+    /// the system's clock.
     pub fn manual() -> Clock {
         Clock(Some(Arc::new(Manual {
             start: Instant::now(),
@@ -41,7 +42,8 @@ impl Clock {
         })))
     }
 
-    /// Advances a manual clock, and wakes the workers whose deadlines it reaches. The system's clock ignores the call.
+    /// Advances a manual clock, and wakes the workers whose deadlines it reaches. The system's
+    /// clock ignores the call.
     pub fn advance(&self, by: Duration) {
         let Some(manual) = &self.0 else { return };
         let by = by.as_nanos() as u64;

@@ -337,7 +337,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Builds the machines of the workers that run here, from their journals if they have any, and starts the workers.
+    /// Builds the machines of the workers that run here, from their journals if they have any, and
+    /// starts the workers.
     fn start_workers(
         &mut self,
         receivers: Vec<Receiver>,
@@ -462,8 +463,9 @@ impl Cluster {
         Ok(client)
     }
 
-    /// Runs a future on the thread of a worker, beside the worker's own tasks. The future is dropped if the worker
-    /// stops before it ends; without such a worker in this process it is not made.
+    /// Runs a future on the thread of a worker, beside the worker's own tasks. The future is
+    /// dropped if the worker stops before it ends; without such a worker in this process it is not
+    /// made.
     pub fn spawn_at<F>(&self, site: usize, worker: u8, make: impl FnOnce() -> F + Send + 'static)
     where
         F: Future<Output = ()> + 'static,
@@ -475,7 +477,8 @@ impl Cluster {
         }
     }
 
-    /// What was seen of transactions of modules that are not complete. None while nobody has looked.
+    /// What was seen of transactions of modules that are not complete. None while nobody has
+    /// looked.
     pub fn incomplete(&self) -> Option<Incomplete> {
         self.network.modules().and_then(|modules| modules.incomplete())
     }
@@ -650,8 +653,8 @@ impl Cluster {
         status
     }
 
-    /// Names keys that the loss of sites could still undo in a site's status. Nodes of the site that
-    /// have not answered before are not asked.
+    /// Names keys that the loss of sites could still undo in a site's status. Nodes of the site
+    /// that have not answered before are not asked.
     pub(crate) async fn name_keys_at_risk(
         &self,
         site: SiteId,
@@ -741,7 +744,8 @@ impl Drop for Cluster {
 /// A worker that runs here, its mailbox, and what the worker reads of it.
 type Receiver = (Address, mpsc::UnboundedSender<Parcel>, mpsc::UnboundedReceiver<Parcel>);
 
-/// Where messages for each worker of the cluster go, and the workers that run here: those that no link leads to.
+/// Where messages for each worker of the cluster go, and the workers that run here: those that no
+/// link leads to.
 fn destinations(
     spec: &ClusterSpec,
     link_to: impl Fn(Address) -> Option<Arc<Link>>,

@@ -39,8 +39,9 @@ pub(crate) enum Control {
     CountKeys(oneshot::Sender<usize>),
     /// Tell what the loss of sites could still undo, with at most so many keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
-    /// Tell the greatest times of their own that the workers of a site have told you, with the worker of each: one for each
-    /// worker that told some, and one for the last update in each of your partitions.
+    /// Tell the greatest times of their own that the workers of a site have told you, with the
+    /// worker of each: one for each worker that told some, and one for the last update in each of
+    /// your partitions.
     Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
     /// Change how a site stands, if asked to, and tell how all do.
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),

@@ -47,7 +47,8 @@ struct About {
     /// Which life of its site the data belongs to.
     #[serde(default)]
     life: u32,
-    /// Drawn when the directory was begun: other nodes tell by it whether the data is still the same.
+    /// Drawn when the directory was begun: other nodes tell by it whether the data is still the
+    /// same.
     #[serde(default)]
     id: String,
     /// How often a process was started with it: other nodes tell by it whether this is a copy from
@@ -82,9 +83,9 @@ pub(crate) fn part_of(shared: &Path, site: &str, node: usize) -> PathBuf {
     }
 }
 
-/// Makes the data directory that a worker's folder is in one that other nodes take for new: something
-/// of it is lost, so that it must not pass for what it was. Returns the directory, or nothing if the
-/// folder is in none.
+/// Makes the data directory that a worker's folder is in one that other nodes take for new:
+/// something of it is lost, so that it must not pass for what it was. Returns the directory, or
+/// nothing if the folder is in none.
 ///
 /// # Errors
 /// It cannot be changed, or a node uses it.
@@ -103,8 +104,8 @@ pub fn disown(folder: &Path) -> Result<Option<PathBuf>, StorageError> {
 }
 
 impl DataDir {
-    /// Opens the directory as that of these workers, or begins it if it is not there or empty. `life`
-    /// is which life of its site they belong to; nothing is that of the data.
+    /// Opens the directory as that of these workers, or begins it if it is not there or empty.
+    /// `life` is which life of its site they belong to; nothing is that of the data.
     pub(crate) fn open(
         root: &Path,
         spec: &ClusterSpec,
@@ -203,8 +204,8 @@ impl DataDir {
         }
     }
 
-    /// The journals can be used with all sites that are listed now. From when anything is written about
-    /// the new ones, they must stay.
+    /// The journals can be used with all sites that are listed now. From when anything is written
+    /// about the new ones, they must stay.
     pub(crate) fn grow(&self) -> Result<(), StorageError> {
         let Some(about) = &self.grown else { return Ok(()) };
         let name = if self.begins { UNFINISHED } else { FILE };
@@ -259,8 +260,8 @@ impl DataDir {
         }
     }
 
-    /// What an earlier process was preparing may hold the rest of a full disk, and something must be written before the
-    /// journal is opened.
+    /// What an earlier process was preparing may hold the rest of a full disk, and something must
+    /// be written before the journal is opened.
     fn remove_unfinished(&self, worker: Address) -> Result<(), StorageError> {
         let folder = self.of(worker);
         let removed = solera_journal::remove_unfinished(&RealDisk::new(&folder));

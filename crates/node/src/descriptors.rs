@@ -1,5 +1,5 @@
-//! How many descriptors this process may have, and what that leaves for clients. A process without any
-//! left loses its journal.
+//! How many descriptors this process may have, and what that leaves for clients. A process without
+//! any left loses its journal.
 
 use std::fs;
 
@@ -36,8 +36,8 @@ impl Needs {
         (left < wanted).then_some(left.max(1))
     }
 
-    /// Lets each site have no more clients than the process can have, and warns if those are fewer than
-    /// the settings say.
+    /// Lets each site have no more clients than the process can have, and warns if those are fewer
+    /// than the settings say.
     pub(crate) fn fit(self, spec: &mut ClusterSpec, log: &Log) {
         let Some(limit) = limit().filter(|_| self.sites > 0) else { return };
         let wanted = spec.max_connections;
@@ -57,8 +57,8 @@ impl Needs {
     }
 }
 
-/// Lets this process have as many open files as it may allow itself. Shells and service managers begin
-/// with few, for programs that cannot count further.
+/// Lets this process have as many open files as it may allow itself. Shells and service managers
+/// begin with few, for programs that cannot count further.
 pub fn raise_descriptor_limit(log: &Log) {
     let raised = Resource::NOFILE.get().and_then(|(soft, hard)| {
         Resource::NOFILE.set(hard, hard)?;
@@ -75,7 +75,8 @@ pub fn raise_descriptor_limit(log: &Log) {
     }
 }
 
-/// How many descriptors the process may have. Where the system does not tell, there is nothing to go by.
+/// How many descriptors the process may have. Where the system does not tell, there is nothing to
+/// go by.
 fn limit() -> Option<usize> {
     soft_limit(&fs::read_to_string("/proc/self/limits").ok()?)
 }

@@ -1,5 +1,5 @@
-//! Leaving without cutting anybody short: no new clients, those that are there come to an end, and what
-//! this process has written reaches the others.
+//! Leaving without cutting anybody short: no new clients, those that are there come to an end, and
+//! what this process has written reaches the others.
 
 use std::fmt;
 use std::time::Duration;
@@ -48,9 +48,9 @@ impl fmt::Display for Unfinished {
 }
 
 impl Cluster {
-    /// Takes no more clients, says that it is not ready, and lets the clients go that are there: each
-    /// when it has its answers and no transaction is open. Returns when that is done and, of a node,
-    /// when other sites have what it has written; at the latest after `drain_ms`.
+    /// Takes no more clients, says that it is not ready, and lets the clients go that are there:
+    /// each when it has its answers and no transaction is open. Returns when that is done and, of a
+    /// node, when other sites have what it has written; at the latest after `drain_ms`.
     ///
     /// # Errors
     /// What is left when the time is up.

@@ -16,8 +16,9 @@ use crate::network::Network;
 /// How often is measured. What comes in between may exceed the limit.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is used of the memory that the process takes. The allocator keeps what is freed: what it took at
-/// its highest is taken to have been used, and since then only the data has become more or less.
+/// What is used of the memory that the process takes. The allocator keeps what is freed: what it
+/// took at its highest is taken to have been used, and since then only the data has become more or
+/// less.
 #[derive(Debug, Default)]
 struct Peak {
     taken: u64,
@@ -26,8 +27,8 @@ struct Peak {
 }
 
 impl Peak {
-    /// `held` must have been asked for after `taken` was read, and for nothing else: then the data was at
-    /// most `held.most` when the process came to take so much, whatever has gone away since.
+    /// `held` must have been asked for after `taken` was read, and for nothing else: then the data
+    /// was at most `held.most` when the process came to take so much, whatever has gone away since.
     fn used(&mut self, taken: u64, held: Held) -> u64 {
         if taken > self.taken {
             // Beside the data at most all that came to it is used, and all that is no data.
@@ -105,7 +106,8 @@ impl Meter {
             self.tell(taken, limit);
         }
         if limit.is_some() {
-            // Also below the limit: what is beside the data is known better the less came to it at once.
+            // Also below the limit: what is beside the data is known better the less came to it at
+            // once.
             let used = self.held().map(|held| self.peak.used(taken, held));
             if let Some(used) = used.filter(|_| is_above) {
                 self.tell(used, limit);

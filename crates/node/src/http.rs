@@ -1,5 +1,5 @@
-//! Serving HTTP within bounds: how long a request may take to arrive, how large it may be, and how long
-//! the last ones may take when the process ends.
+//! Serving HTTP within bounds: how long a request may take to arrive, how large it may be, and how
+//! long the last ones may take when the process ends.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -78,8 +78,8 @@ fn closing(mut answer: Response) -> Response {
     answer
 }
 
-/// Serves, over TLS if there is `tls`, until `end` is done and what is under way then has been answered, which takes [`GRACE`] at
-/// most.
+/// Serves, over TLS if there is `tls`, until `end` is done and what is under way then has been
+/// answered, which takes [`GRACE`] at most.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Current<TlsAcceptor>>>,

@@ -26,7 +26,8 @@ pub(crate) enum Joining {
 pub(crate) enum News {
     /// It begins to get its partitions; from a site, by its number.
     Begins { partitions: usize, donor: usize },
-    /// So many are there, and so many bytes; and how many of these came in the time since the last word.
+    /// So many are there, and so many bytes; and how many of these came in the time since the last
+    /// word.
     Has { filled: usize, partitions: usize, bytes: u64, more: u64, since: Duration },
     /// All are there.
     HasAll { partitions: usize, bytes: u64, took: Duration },

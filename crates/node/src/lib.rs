@@ -1,8 +1,8 @@
 //! The server: workers, sessions, links, and the clusters they make.
 //!
 //! Each worker is a thread that owns its partitions alone and shares nothing with the others but
-//! mailboxes. A connection lives on one worker; a command on a key of that worker is a direct call of
-//! the protocol's machine, a command on another's is one message there and one back.
+//! mailboxes. A connection lives on one worker; a command on a key of that worker is a direct call
+//! of the protocol's machine, a command on another's is one message there and one back.
 
 mod admin;
 mod attempts;

@@ -22,8 +22,8 @@ const ENOUGH: usize = QUEUE_LIMIT / 4;
 /// Frames are gathered into writes of about this size.
 const WRITE_SIZE: usize = 256 * 1024;
 
-/// The link to one other node. Each of the two calls the other, and sends over the connection that it
-/// made; acknowledgements and answers come back on it. Nothing here ever waits for the network.
+/// The link to one other node. Each of the two calls the other, and sends over the connection that
+/// it made; acknowledgements and answers come back on it. Nothing here ever waits for the network.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: NodeId,
@@ -95,7 +95,8 @@ impl Link {
         Monotonic(0).after(self.begun.elapsed())
     }
 
-    /// Queues messages from one worker to another, in order, if [`solera_links::Link::admit`] permits.
+    /// Queues messages from one worker to another, in order, if [`solera_links::Link::admit`]
+    /// permits.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
         let mut state = self.state();
         let dropped = state.machine.dropped();
@@ -129,7 +130,8 @@ impl Link {
         self.state().machine.queue_bytes() >= ENOUGH
     }
 
-    /// Asks the peer something. `None` if it does not answer. If the future is dropped before, the peer is told that nobody waits.
+    /// Asks the peer something. `None` if it does not answer. If the future is dropped before, the
+    /// peer is told that nobody waits.
     pub(crate) async fn ask(&self, question: Question) -> Option<Answer> {
         let body = postcard::to_stdvec(&question).expect("questions have a serialised form");
         let (sender, receiver) = oneshot::channel();

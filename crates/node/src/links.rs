@@ -135,7 +135,8 @@ impl Carrier {
         self.tls.as_ref().map(|tls| tls.get())
     }
 
-    /// Warns of a clock that is for sure ahead, or behind if negative, by more than clocks should be.
+    /// Warns of a clock that is for sure ahead, or behind if negative, by more than clocks should
+    /// be.
     fn note_skew(&self, name: &str, ahead_us: i64) {
         if ahead_us.abs() > NOTABLE_SKEW_US {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
@@ -179,8 +180,8 @@ impl Carrier {
         }
     }
 
-    /// A node takes part from now on. Not before it is sure that no other process speaks as that node,
-    /// which would be the one to be refused later.
+    /// A node takes part from now on. Not before it is sure that no other process speaks as that
+    /// node, which would be the one to be refused later.
     async fn note_entry(&self, theirs: &Card) {
         let (node, network) = (theirs.from, self.network.clone());
         network.membership().note_entry(node, theirs.origin(), theirs.sites.len());
@@ -223,7 +224,8 @@ impl Carrier {
         tell_of_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
-    /// A node whose clock has gone too far ahead while its link stood would make all times run ahead.
+    /// A node whose clock has gone too far ahead while its link stood would make all times run
+    /// ahead.
     fn not_too_early(&self, node: NodeId, ahead_us: i64) -> Result<(), Failure> {
         let limit = self.network.settings().max_clock_skew;
         let ahead = Duration::from_micros(u64::try_from(ahead_us).unwrap_or(0));
@@ -281,9 +283,9 @@ pub(crate) fn tell_of_acceptance(
     }
 }
 
-/// How far another's clock is ahead for sure, in microseconds; behind if negative. It was read between two
-/// readings of this node's clock, and how long after the first nobody knows: messages wait while a node
-/// starts or is busy.
+/// How far another's clock is ahead for sure, in microseconds; behind if negative. It was read
+/// between two readings of this node's clock, and how long after the first nobody knows: messages
+/// wait while a node starts or is busy.
 fn surely_ahead(before: u64, theirs: u64, after: u64) -> i64 {
     if theirs < before { -((before - theirs) as i64) } else { theirs.saturating_sub(after) as i64 }
 }
@@ -293,8 +295,8 @@ fn surely_ahead(before: u64, theirs: u64, after: u64) -> i64 {
 pub(crate) struct Told(BTreeMap<String, (Instant, Duration)>);
 
 impl Told {
-    /// Whether a line should be told now: first at once, then more and more rarely. Lines of one node or
-    /// caller whose reasons differ in numbers alone are the same.
+    /// Whether a line should be told now: first at once, then more and more rarely. Lines of one
+    /// node or caller whose reasons differ in numbers alone are the same.
     fn is_news(&mut self, line: &str, now: Instant) -> bool {
         let (who, reason) = line.split_once(": ").unwrap_or((line, ""));
         let reason = reason.chars().filter(|letter| !letter.is_ascii_digit());

@@ -1,7 +1,8 @@
 //! The log: one line per event on standard error, with UTC time and level.
 //!
-//! A thread writes the lines. Whoever reads standard error may stop doing so without going away, and
-//! nothing but that thread may wait for it then: lines that find no room are counted and dropped.
+//! A thread writes the lines. Whoever reads standard error may stop doing so without going away,
+//! and nothing but that thread may wait for it then: lines that find no room are counted and
+//! dropped.
 
 use std::fmt;
 use std::io::Write;
@@ -58,7 +59,8 @@ impl Log {
         self.write(LogLevel::Debug, event);
     }
 
-    /// Waits until all lines so far are written, or for a second: best called before the process ends.
+    /// Waits until all lines so far are written, or for a second: best called before the process
+    /// ends.
     pub fn flush(&self) {
         if let Some(writer) = WRITER.get() {
             writer.flush(PATIENCE);

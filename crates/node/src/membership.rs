@@ -51,7 +51,8 @@ impl Membership {
         self.known.lock().expect("nothing panics with the lock")
     }
 
-    /// A worker's replica knows this. Returns whether this node takes writes from now on, if that is news.
+    /// A worker's replica knows this. Returns whether this node takes writes from now on, if that
+    /// is news.
     pub(crate) fn note(&self, members: &Members) -> Option<bool> {
         let mut known = self.known();
         if !known.note(members) {
@@ -105,8 +106,8 @@ impl Membership {
         self.known().note_entry(node, origin, listed);
     }
 
-    /// Writes what was learned of the peers and is in no file yet. Waits for the disk, and keeps nobody
-    /// else waiting meanwhile.
+    /// Writes what was learned of the peers and is in no file yet. Waits for the disk, and keeps
+    /// nobody else waiting meanwhile.
     ///
     /// # Errors
     /// That will be forgotten with this process, if no later call succeeds.
@@ -127,16 +128,16 @@ impl Membership {
         self.known().without(site, nodes)
     }
 
-    /// A node of another site has let this one in, or refused it with this reason. Returns whether this
-    /// node takes writes from now on, if that is news.
+    /// A node of another site has let this one in, or refused it with this reason. Returns whether
+    /// this node takes writes from now on, if that is news.
     pub(crate) fn heard(&self, node: NodeId, word: Result<(), String>) -> Option<bool> {
         let mut known = self.known();
         known.heard(node, word);
         self.judge(&known)
     }
 
-    /// A node has not answered for long. Returns whether this node takes writes from now on, if that is
-    /// news.
+    /// A node has not answered for long. Returns whether this node takes writes from now on, if
+    /// that is news.
     pub(crate) fn silent(&self, node: NodeId) -> Option<bool> {
         let mut known = self.known();
         known.silent(node);

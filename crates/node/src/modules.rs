@@ -1,9 +1,10 @@
 //! Modules of transactions: what runs them stands above this crate, and is given to a
 //! [`Cluster`](crate::Cluster).
 //!
-//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE hand their arguments over, with the means to open sessions at the worker that
-//! was asked. These take commands as values, act as the calling user, and have the pasts of the calling session. A call does
-//! not end with the client that has asked for it.
+//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE hand their arguments over, with the means to open
+//! sessions at the worker that was asked. These take commands as values, act as the calling user,
+//! and have the pasts of the calling session. A call does not end with the client that has asked
+//! for it.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -27,19 +28,21 @@ pub(crate) trait Sessions: Send + Sync {
     fn open(&self, worker: Address, lent: Lent, batches: UnboundedReceiver<Batch>);
 }
 
-/// A session at a worker, for code on any thread. Its commands are values, and are run one after another with the rights
-/// that the session's user has then. Dropping it ends the session, and an open transaction has no effect.
+/// A session at a worker, for code on any thread. Its commands are values, and are run one after
+/// another with the rights that the session's user has then. Dropping it ends the session, and an
+/// open transaction has no effect.
 #[derive(Debug)]
 pub struct Caller {
     batches: UnboundedSender<Batch>,
 }
 
 impl Caller {
-    /// Runs commands, and returns once their answers are as durable as what clients are answered. If nobody waits any more,
-    /// they still run for ten seconds at most.
+    /// Runs commands, and returns once their answers are as durable as what clients are answered.
+    /// If nobody waits any more, they still run for ten seconds at most.
     ///
     /// # Errors
-    /// The session has ended, with the text of an error reply. Any of the commands may have been done.
+    /// The session has ended, with the text of an error reply. Any of the commands may have been
+    /// done.
     pub async fn run(&self, commands: Vec<Command>) -> Answers {
         let (answers, answered) = oneshot::channel();
         // A session that has ended drops what it is sent.
@@ -68,21 +71,23 @@ const ENDED: &str = "UNAVAILABLE the session has ended";
 
 /// Runs modules.
 pub trait Modules: Send + Sync {
-    /// Does what a client asks by SOLERA.MODULE, SOLERA.CALL or SOLERA.PHASE: the command's name and its arguments. An answer
-    /// that is dropped is told as a server that stops.
+    /// Does what a client asks by SOLERA.MODULE, SOLERA.CALL or SOLERA.PHASE: the command's name
+    /// and its arguments. An answer that is dropped is told as a server that stops.
     fn run(&self, local: Local, request: Vec<Vec<u8>>) -> oneshot::Receiver<Value>;
 
-    /// What it saw when it looked last for transactions that are not complete. None while it has not looked.
+    /// What it saw when it looked last for transactions that are not complete. None while it has
+    /// not looked.
     fn incomplete(&self) -> Option<Incomplete>;
 }
 
-/// How many transactions have begun to take effect and are not complete, of the whole cluster, and what a process has
-/// done about them.
+/// How many transactions have begun to take effect and are not complete, of the whole cluster, and
+/// what a process has done about them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incomplete {
     /// Those that can be completed.
     pub open: usize,
-    /// Those of users who have no right to what is left, as it was seen last; they are among the open ones, too.
+    /// Those of users who have no right to what is left, as it was seen last; they are among the
+    /// open ones, too.
     pub denied: usize,
     /// Those that never can, and wait to be given up.
     pub failed: usize,
@@ -141,8 +146,8 @@ impl Local {
         &self.spec.name
     }
 
-    /// Whether the client may see and change what transactions of others keep: it has the right `solera.phase`, or nobody
-    /// needs rights here.
+    /// Whether the client may see and change what transactions of others keep: it has the right
+    /// `solera.phase`, or nobody needs rights here.
     pub fn may_coordinate(&self) -> bool {
         self.lent.user().is_none_or(|user| user.may_run("solera.phase"))
     }
@@ -227,12 +232,14 @@ impl Local {
         }
     }
 
-    /// The spaces of the cluster that can be stores of modules: those whose level is one of the lattice.
+    /// The spaces of the cluster that can be stores of modules: those whose level is one of the
+    /// lattice.
     pub fn spaces(&self) -> impl Iterator<Item = &Space> {
         self.spec.spaces.iter().filter(|space| space.runs == Runs::UniStore)
     }
 
-    /// Returns whether a space has this name that modules cannot use, because another protocol than UniStore runs it.
+    /// Returns whether a space has this name that modules cannot use, because another protocol than
+    /// UniStore runs it.
     pub fn is_of_another_protocol(&self, space: &str) -> bool {
         self.spec.spaces.iter().any(|it| it.name == space && it.runs != Runs::UniStore)
     }
@@ -242,8 +249,9 @@ impl Local {
         &self.spec.sites[self.worker.site.index()].name
     }
 
-    /// Opens a session as the client, which begins with what the client has seen. What it sees, the client has seen
-    /// when it is answered. The client's rights are those that its user has whenever it asks for something.
+    /// Opens a session as the client, which begins with what the client has seen. What it sees, the
+    /// client has seen when it is answered. The client's rights are those that its user has
+    /// whenever it asks for something.
     ///
     /// # Errors
     /// The text of an error reply, if the client's user is no more.

@@ -1,5 +1,5 @@
-//! How workers reach one another: mailboxes in this process, with delays and cuts between sites, and
-//! links to other nodes.
+//! How workers reach one another: mailboxes in this process, with delays and cuts between sites,
+//! and links to other nodes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -46,8 +46,8 @@ pub(crate) struct Network {
     added: Vec<Vec<AtomicU64>>,
     cut: Vec<Vec<AtomicBool>>,
     alive: Vec<AtomicBool>,
-    /// Workers whose journals take no writes, and why. Then none of this process takes any: they share its disks, more
-    /// often than not.
+    /// Workers whose journals take no writes, and why. Then none of this process takes any: they
+    /// share its disks, more often than not.
     refusing: Mutex<BTreeMap<Address, NoWrites>>,
     /// Whether there are any.
     refuses: AtomicBool,
@@ -171,16 +171,16 @@ impl Network {
         }
     }
 
-    /// From now on this process takes no writes, for a reason of one of its workers. Returns whether it took them until
-    /// now.
+    /// From now on this process takes no writes, for a reason of one of its workers. Returns
+    /// whether it took them until now.
     pub(crate) fn refuse_writes(&self, worker: Address, why: NoWrites) -> bool {
         let mut refusing = self.refusing();
         refusing.insert(worker, why);
         !self.refuses.swap(true, Ordering::Relaxed)
     }
 
-    /// A worker has no reason any more to take no writes. Returns whether this process takes them from now on, and did not
-    /// until now.
+    /// A worker has no reason any more to take no writes. Returns whether this process takes them
+    /// from now on, and did not until now.
     pub(crate) fn withdraw_refusal(&self, worker: Address) -> bool {
         if !self.refuses.load(Ordering::Relaxed) {
             return false;
@@ -299,7 +299,8 @@ impl Network {
         .await
     }
 
-    /// What each worker of a site has told those of this process; see [`solera_unistore::Status::heard_of`].
+    /// What each worker of a site has told those of this process; see
+    /// [`solera_unistore::Status::heard_of`].
     pub(crate) async fn heard_of(&self, site: SiteId) -> Vec<(Address, Timestamp)> {
         let mut heard = Vec::new();
         let me = self.all_here().filter(|worker| worker.site != site);
@@ -311,8 +312,8 @@ impl Network {
         heard
     }
 
-    /// What the root of a site's workers knows of the sites, after it has changed what is asked for.
-    /// `None` if it cannot be reached.
+    /// What the root of a site's workers knows of the sites, after it has changed what is asked
+    /// for. `None` if it cannot be reached.
     pub(crate) async fn sites(
         &self,
         site: SiteId,
@@ -343,7 +344,8 @@ impl Network {
         .await
     }
 
-    /// What `primary` replies at a worker of this process' sites, wherever it is. `None` if there is no reply.
+    /// What `primary` replies at a worker of this process' sites, wherever it is. `None` if there
+    /// is no reply.
     pub(crate) async fn ask_primary(
         &self,
         worker: Address,
@@ -358,8 +360,8 @@ impl Network {
         .await
     }
 
-    /// Which process runs a worker, as a number that is not used again; 0 for this one. `None` if it
-    /// was never heard of.
+    /// Which process runs a worker, as a number that is not used again; 0 for this one. `None` if
+    /// it was never heard of.
     pub(crate) fn process_of(&self, worker: Address) -> Option<u64> {
         self.link_to(worker).map_or(Some(0), Link::incarnation)
     }

@@ -166,7 +166,8 @@ impl Node {
     }
 
     /// Starts the node's workers and links. The HTTP side remains to be served, on this thread's
-    /// event loop. `life` is for a site that was removed and joins again, as `solera site add` says.
+    /// event loop. `life` is for a site that was removed and joins again, as `solera site add`
+    /// says.
     ///
     /// # Errors
     /// Threads cannot be started, or a port was taken meanwhile.
@@ -256,7 +257,8 @@ fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec, log: &Log) {
 }
 
 impl Cluster {
-    /// Whether all of the site can be served, and written to, and this process is not about to leave.
+    /// Whether all of the site can be served, and written to, and this process is not about to
+    /// leave.
     pub fn is_ready(&self) -> bool {
         !self.network.is_draining()
             && self.network.serves()

@@ -1,4 +1,5 @@
-//! Which data the other nodes had when they were last let in, kept for as long as this node's own data.
+//! Which data the other nodes had when they were last let in, kept for as long as this node's own
+//! data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -106,7 +107,8 @@ impl Peers {
         std::mem::take(&mut self.known)
     }
 
-    /// What the file lacks; nothing if it lacks nothing, or if there is none. Only one may be under way.
+    /// What the file lacks; nothing if it lacks nothing, or if there is none. Only one may be under
+    /// way.
     pub(crate) fn unwritten(&self, admission: &Admission) -> Option<Unwritten> {
         let (root, sites) = self.kept.as_ref().filter(|_| self.written < admission.changes())?;
         let entry = |(node, origin): (&NodeId, &Origin)| Entry {

@@ -72,7 +72,8 @@ mod tests {
 
     use super::*;
 
-    /// Nodes of one version must read one another: variants stay in their order, new ones come last.
+    /// Nodes of one version must read one another: variants stay in their order, new ones come
+    /// last.
     #[test]
     fn what_primary_is_asked_and_replies_is_encoded_as_ever() {
         let key = || Key::from(&b"k"[..]);

@@ -24,7 +24,8 @@ pub struct ClusterStatus {
     pub links: Vec<LinkStatus>,
     /// The process' memory.
     pub memory: MemoryStatus,
-    /// Why the process takes no writes: a disk of it is nearly full, a journal of it has failed, or no other site accepts it.
+    /// Why the process takes no writes: a disk of it is nearly full, a journal of it has failed, or
+    /// no other site accepts it.
     pub takes_no_writes: Option<String>,
 }
 
@@ -65,15 +66,16 @@ pub struct SiteStatus {
     pub commands: BTreeMap<&'static str, u64>,
     /// Error replies since the start.
     pub errors: u64,
-    /// Messages of other workers that were dropped since the start, by protocol: no correct worker sends them, they came too late,
-    /// or the site does not run the protocol.
+    /// Messages of other workers that were dropped since the start, by protocol: no correct worker
+    /// sends them, they came too late, or the site does not run the protocol.
     pub ignored_messages: BTreeMap<&'static str, u64>,
     /// Attempts to authenticate that failed since the start.
     pub failed_logins: u64,
-    /// Connections since the start that were not served, for their TLS or because there were too many.
+    /// Connections since the start that were not served, for their TLS or because there were too
+    /// many.
     pub refused_connections: u64,
-    /// Batches of commands by duration: `(upper bound in microseconds, how many)`. The last are those
-    /// that took longer than all bounds before.
+    /// Batches of commands by duration: `(upper bound in microseconds, how many)`. The last are
+    /// those that took longer than all bounds before.
     pub batch_us: Vec<(u64, u64)>,
     /// What all batches took together, in microseconds.
     pub batch_sum_us: u64,
@@ -81,8 +83,8 @@ pub struct SiteStatus {
     pub stable_vec: BTreeMap<String, u64>,
     /// `uniformVec` by site: what survives the loss of `f` sites.
     pub uniform_vec: BTreeMap<String, u64>,
-    /// How far this site's visible state is behind each other site, in milliseconds; nothing while it
-    /// has not heard of the other's state.
+    /// How far this site's visible state is behind each other site, in milliseconds; nothing while
+    /// it has not heard of the other's state.
     pub lag_ms: BTreeMap<String, Option<f64>>,
     /// How long ago this site's own transactions last became durable elsewhere, in milliseconds;
     /// nothing while none is known to be.
@@ -95,7 +97,8 @@ pub struct SiteStatus {
     pub prepared_transactions: usize,
     /// Updates that some site may still need.
     pub unsettled_updates: usize,
-    /// Transactions that the loss of sites could still undo. One over several workers counts at each.
+    /// Transactions that the loss of sites could still undo. One over several workers counts at
+    /// each.
     pub at_risk: usize,
     /// What `primary` tells, if a space needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +173,8 @@ pub struct NodeStatus {
     pub ready: bool,
     /// Who refuses the node and why, if no other site accepts it, so that it takes no writes.
     pub refused: Option<String>,
-    /// Why the node takes no writes: its disk is nearly full, a journal of it has failed, or it is refused.
+    /// Why the node takes no writes: its disk is nearly full, a journal of it has failed, or it is
+    /// refused.
     pub takes_no_writes: Option<String>,
     /// The whole of its site, but for the nodes that cannot be asked.
     pub own_site: SiteStatus,
@@ -239,8 +243,8 @@ pub(crate) struct WorkerSample {
     pub(crate) prepared_transactions: usize,
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
-    /// Of each of the worker's partitions, in order, the number of the site that leads it; [`NOBODY`] where
-    /// there is nothing to lead, or the worker knows of nobody who does.
+    /// Of each of the worker's partitions, in order, the number of the site that leads it;
+    /// [`NOBODY`] where there is nothing to lead, or the worker knows of nobody who does.
     pub(crate) leads: Vec<u64>,
     pub(crate) strong: StrongCounts,
     pub(crate) primary: Option<PrimaryStatus>,

@@ -1,7 +1,7 @@
 //! A worker's journal: opening it, and what people are told of it.
 //!
-//! A thread writes and syncs records; the driver appends them and holds back what the replica says after them until they
-//! are durable (`docs/decisions/0007-durability.md`).
+//! A thread writes and syncs records; the driver appends them and holds back what the replica says
+//! after them until they are durable (`docs/decisions/0007-durability.md`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,8 @@ pub(crate) struct Storage {
     /// Where its files are.
     folder: PathBuf,
     checkpoints: Checkpoints,
-    /// While the disk has no room: when it is tried again, and how long after the last time that is.
+    /// While the disk has no room: when it is tried again, and how long after the last time that
+    /// is.
     again: Option<(Instant, Duration)>,
 }
 
@@ -105,8 +106,8 @@ struct Checkpoints {
 }
 
 impl Storage {
-    /// Opens or begins the journal of a worker on `disk`, which people know as `folder`, and builds its
-    /// worker.
+    /// Opens or begins the journal of a worker on `disk`, which people know as `folder`, and builds
+    /// its worker.
     #[expect(clippy::too_many_arguments, reason = "one caller, and all of them differ in type")]
     pub(crate) fn open<D: Disk>(
         disk: D,
@@ -202,8 +203,8 @@ impl Storage {
         {}
     }
 
-    /// Others may have made room, and a checkpoint may be smaller than one that failed: after a start it holds versions that
-    /// are gone a moment later.
+    /// Others may have made room, and a checkpoint may be smaller than one that failed: after a
+    /// start it holds versions that are gone a moment later.
     fn look_for_room<D: Disk>(&mut self, engine: &mut Engine<D>, now: Instant) {
         if engine.refuses().is_none() || engine.has_stopped() {
             self.again = None;

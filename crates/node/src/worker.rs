@@ -245,8 +245,9 @@ impl Worker {
         });
     }
 
-    /// While the journal takes no writes, all of this process takes none. If it has failed, nobody waits for what may never
-    /// come: it takes replies with it, those to other workers too. What was done is unknown.
+    /// While the journal takes no writes, all of this process takes none. If it has failed, nobody
+    /// waits for what may never come: it takes replies with it, those to other workers too. What
+    /// was done is unknown.
     fn tell_failure(&self, state: &mut State) {
         let who = || self.node_name(self.address);
         let Some(reason) = state.engine.refuses() else {
@@ -306,8 +307,8 @@ impl Worker {
         waiting.await.map_err(|_| self.refuses().unwrap_or_default())
     }
 
-    /// Waits while too much waits for the disk: what clients write must not fill the memory when they
-    /// are faster. Nothing that the disk waits for waits here.
+    /// Waits while too much waits for the disk: what clients write must not fill the memory when
+    /// they are faster. Nothing that the disk waits for waits here.
     pub(crate) async fn keep_pace(&self) {
         if self.is_behind(MAX_UNWRITTEN) {
             while self.is_behind(MAX_UNWRITTEN / 2) {
@@ -335,8 +336,8 @@ impl Worker {
         self.serves.get()
     }
 
-    /// Changes how a site stands, if asked to, and tells how all do once that is durable here; nothing
-    /// if it may never be. Only at the root.
+    /// Changes how a site stands, if asked to, and tells how all do once that is durable here;
+    /// nothing if it may never be. Only at the root.
     async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
         // Without a journal nothing can change any more; how all stand can be told.
         let had_stopped = change.is_none() && self.has_stopped();

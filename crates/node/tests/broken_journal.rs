@@ -1,5 +1,5 @@
-//! A journal that fails while a cluster runs: its worker answers nobody, the others serve what they have,
-//! and no client waits for ever.
+//! A journal that fails while a cluster runs: its worker answers nobody, the others serve what they
+//! have, and no client waits for ever.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Server-side code that uses sessions by values: the same transactions and the same rights as clients.
+//! Server-side code that uses sessions by values: the same transactions and the same rights as
+//! clients.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -179,7 +180,8 @@ async fn a_session_ends_when_its_journal_fails() {
     let _ = std::fs::remove_dir_all(&gone);
 }
 
-/// A commit that nobody waits for is over after a while, on which those rely who ask what became of it.
+/// A commit that nobody waits for is over after a while, on which those rely who ask what became of
+/// it.
 #[tokio::test]
 async fn a_session_ends_some_time_after_nobody_waits_for_its_batch() {
     let (cluster, local) = start(Overrides { sites: Some(2), ..Overrides::default() }).await;
@@ -190,7 +192,8 @@ async fn a_session_ends_some_time_after_nobody_waits_for_its_batch() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let (hour, sites) = (Duration::from_secs(3_600), [other.as_bytes()]);
     let attach = AttachUntil::new(local.spec(), now + 9_000, hour, sites).unwrap();
-    // Each waits until the site is suspected, some seconds: together far longer than anything may run that nobody waits for.
+    // Each waits until the site is suspected, some seconds: together far longer than anything may
+    // run that nobody waits for.
     let waiting = caller.run(vec![attach.into(); 20]);
     assert!(timeout(Duration::from_millis(1), waiting).await.is_err(), "it waits for the site");
     // This would be answered once all of them are.

@@ -22,8 +22,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Settings of our sessions. The URL's `options` come after them and may say otherwise.
 ///
-/// Sequential scans lock whole tables against writers in serializable transactions, so small tables, too, are better
-/// read by an index. What a host leaves open that dies is ended before others have waited for its locks for hours.
+/// Sequential scans lock whole tables against writers in serializable transactions, so small
+/// tables, too, are better read by an index. What a host leaves open that dies is ended before
+/// others have waited for its locks for hours.
 const OPTIONS: &str = "-c enable_seqscan=off -c idle_in_transaction_session_timeout=60s";
 
 /// Says which spaces a PostgreSQL database has, and which statements their custom operations are.
@@ -53,14 +54,15 @@ impl Builder {
         }
     }
 
-    /// The database's name in places, the same for all hosts that use it; `postgres` if it is not said.
+    /// The database's name in places, the same for all hosts that use it; `postgres` if it is not
+    /// said.
     pub fn name(mut self, name: &str) -> Builder {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// The schema in which objects, witnesses and records are kept, which is created if it is not there; `solera` if it
-    /// is not said.
+    /// The schema in which objects, witnesses and records are kept, which is created if it is not
+    /// there; `solera` if it is not said.
     pub fn schema(mut self, schema: &str) -> Builder {
         schema.clone_into(&mut self.schema);
         self
@@ -72,13 +74,15 @@ impl Builder {
         self
     }
 
-    /// Speaks TLS with these files. If the URL says no `sslmode`, it is `verify-full` then, and `disable` without files.
+    /// Speaks TLS with these files. If the URL says no `sslmode`, it is `verify-full` then, and
+    /// `disable` without files.
     pub fn tls(mut self, files: Files) -> Builder {
         self.files = Some(files);
         self
     }
 
-    /// How long one answer may take; a connection that does not answer in time is given up. 30 s if it is not said.
+    /// How long one answer may take; a connection that does not answer in time is given up. 30 s if
+    /// it is not said.
     pub fn reply_timeout(mut self, timeout: Duration) -> Builder {
         self.reply_timeout = timeout;
         self
@@ -90,8 +94,8 @@ impl Builder {
         self
     }
 
-    /// A custom operation of the space that was named last: one statement, whose parameters `$1`, `$2`, … are the
-    /// operation's in their order.
+    /// A custom operation of the space that was named last: one statement, whose parameters `$1`,
+    /// `$2`, … are the operation's in their order.
     pub fn operation(mut self, operation: &str, sql: &str) -> Builder {
         match self.spaces.last_mut() {
             Some((_, operations)) => operations.push((operation.to_owned(), sql.to_owned())),
@@ -180,8 +184,8 @@ fn host(host: &Host) -> String {
 }
 
 impl Postgres {
-    /// A database by its URL, as `postgresql://user:password@host:5432/database`. Connections are not encrypted unless
-    /// its `sslmode` says so, or [`Builder::tls`] does.
+    /// A database by its URL, as `postgresql://user:password@host:5432/database`. Connections are
+    /// not encrypted unless its `sslmode` says so, or [`Builder::tls`] does.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }

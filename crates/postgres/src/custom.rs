@@ -1,4 +1,5 @@
-//! Custom operations: whether a statement can be what is declared, its parameters, and what its rows mean.
+//! Custom operations: whether a statement can be what is declared, its parameters, and what its
+//! rows mean.
 //!
 //! | declared | in SQL |
 //! |---|---|
@@ -11,9 +12,10 @@
 //! | `list<T>`, `set<T>` of these | an array, or `json`, `jsonb` |
 //! | other types | `json`, `jsonb`, as [`Codec`](solera_program::codec::Codec) writes them |
 //!
-//! Domains are taken for what they are made of. A result is: nothing, whatever rows there are; one row of one column, or
-//! of the columns that a struct has; none or one row for an option; rows for a list, a set or a map. A statement without
-//! columns answers an `int`, how many rows it has changed, or a `bool`, whether there was any.
+//! Domains are taken for what they are made of. A result is: nothing, whatever rows there are; one
+//! row of one column, or of the columns that a struct has; none or one row for an option; rows for
+//! a list, a set or a map. A statement without columns answers an `int`, how many rows it has
+//! changed, or a `bool`, whether there was any.
 
 mod carrier;
 mod declared;

@@ -38,7 +38,8 @@ enum Meaning {
 }
 
 impl Trouble {
-    /// Whether the connection cannot be used any more, so that it is not known what the server has done.
+    /// Whether the connection cannot be used any more, so that it is not known what the server has
+    /// done.
     pub(crate) fn lost(&self) -> bool {
         match self.server() {
             Some(error) => {
@@ -46,7 +47,8 @@ impl Trouble {
                     matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
                 fatal || meaning(error.code()) == Meaning::Ended
             }
-            // What the client itself refuses was not sent; what it cannot read leaves it in step with the server.
+            // What the client itself refuses was not sent; what it cannot read leaves it in step
+            // with the server.
             None => match self {
                 Trouble::Server(error) => error.is_closed() || has_io(error),
                 Trouble::Slow(_) => true,

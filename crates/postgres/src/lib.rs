@@ -1,9 +1,10 @@
 //! PostgreSQL as a store of mixed transactions.
 //!
-//! A [`Postgres`] is a database of a PostgreSQL server as a [`Database`](solera_mixt::store::Database): its spaces are
-//! linearizable, and one transaction may use several of them. Objects of programs, witnesses and recovery records are
-//! kept in tables of a schema of their own. A store's custom operations are statements in SQL on whatever tables
-//! there are; nothing else touches these. `docs/guide/stores.md` tells how to use it, and
+//! A [`Postgres`] is a database of a PostgreSQL server as a
+//! [`Database`](solera_mixt::store::Database): its spaces are linearizable, and one transaction may
+//! use several of them. Objects of programs, witnesses and recovery records are kept in tables of a
+//! schema of their own. A store's custom operations are statements in SQL on whatever tables there
+//! are; nothing else touches these. `docs/guide/stores.md` tells how to use it, and
 //! `docs/decisions/0018-postgres.md` why it is as it is.
 
 mod builder;

@@ -29,7 +29,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects, creates the tables if it is the first to do so, and prepares the custom operations.
+    /// Connects, creates the tables if it is the first to do so, and prepares the custom
+    /// operations.
     pub(crate) async fn open(shared: &Shared) -> Result<Link, StoreError> {
         let (client, task) = connect(shared).await?;
         let (prepared, custom) = (BTreeMap::new(), BTreeMap::new());
@@ -96,8 +97,8 @@ impl Link {
         Ok(statement)
     }
 
-    /// Sends all at once, and gives the answers in order up to the first error; with it, the number of the statement
-    /// that failed.
+    /// Sends all at once, and gives the answers in order up to the first error; with it, the number
+    /// of the statement that failed.
     pub(crate) async fn pipeline(
         &mut self,
         statements: Vec<(Statement, Params<'_>)>,

@@ -65,7 +65,8 @@ struct Columns<'a> {
 
 impl<'a> Writes<'a> {
     pub(crate) fn new(writes: &'a [NameWrite]) -> Result<Writes<'a>, StoreError> {
-        // In ascending order, so that transactions which write the same ones do not wait for one another in a circle.
+        // In ascending order, so that transactions which write the same ones do not wait for one
+        // another in a circle.
         let mut last = BTreeMap::new();
         for write in writes {
             let (name, field) = match write {

@@ -1,7 +1,7 @@
 //! Operations on objects of programs: which statements they are, and what their answers mean.
 //!
-//! The first statement of an operation tells which kind of object there is. Those after it change nothing if it is of
-//! another kind, so that all can be sent at once.
+//! The first statement of an operation tells which kind of object there is. Those after it change
+//! nothing if it is of another kind, so that all can be sent at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use tokio_postgres::Row;
 use crate::schema::Sql;
 use crate::statement::{Params, Rows, get};
 
-/// The longest key, in bytes. What is indexed may have 2704 bytes, of which the space takes some, too.
+/// The longest key, in bytes. What is indexed may have 2704 bytes, of which the space takes some,
+/// too.
 const MAX_KEY: usize = 1024;
 /// What the names of witnesses may have besides a key, in bytes.
 const NAME_PREFIX: usize = 64;
@@ -141,7 +142,8 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// What the answer to the first statement means. None: there is nothing, and the operation needs something.
+    /// What the answer to the first statement means. None: there is nothing, and the operation
+    /// needs something.
     pub(crate) fn answer(&self, answer: &Rows) -> Result<Option<Value>, StoreError> {
         let (call, rows) = (self.call, &answer.rows);
         let first = rows.first();

@@ -38,7 +38,8 @@ impl Postgres {
         Postgres { shared: Arc::new(shared) }
     }
 
-    /// A session with the server that Solera knows nothing of, to make tables, say. It is connected to as all others are.
+    /// A session with the server that Solera knows nothing of, to make tables, say. It is connected
+    /// to as all others are.
     ///
     /// # Errors
     /// It cannot be reached.
@@ -47,8 +48,8 @@ impl Postgres {
         Ok(client)
     }
 
-    /// Asks the server whether all custom operations that a store declares can be what a space has for them, as
-    /// [`Database::check_operations`] does, and tells apart what may be wrong.
+    /// Asks the server whether all custom operations that a store declares can be what a space has
+    /// for them, as [`Database::check_operations`] does, and tells apart what may be wrong.
     ///
     /// # Errors
     /// The first operation that does not fit, or that the server cannot be asked.

@@ -7,9 +7,10 @@
 //! | `names` | a value of a named object |
 //! | `format` | which tables these are |
 //!
-//! `value` and `item` are bytes as [`Codec`](solera_program::codec::Codec) writes them. `id` is the digest of the item,
-//! so that items of any length can be indexed; in lists it is the place. Statements that write an object write nothing
-//! if another kind of object is there, which the first of a pipeline tells.
+//! `value` and `item` are bytes as [`Codec`](solera_program::codec::Codec) writes them. `id` is the
+//! digest of the item, so that items of any length can be indexed; in lists it is the place.
+//! Statements that write an object write nothing if another kind of object is there, which the
+//! first of a pipeline tells.
 
 use tokio_postgres::Client;
 
@@ -91,7 +92,8 @@ impl Sql {
                  INSERT INTO {s}.format VALUES ({FORMAT}) ON CONFLICT DO NOTHING; \
                  COMMIT"
             ),
-            // The offset keeps the planner from joining in another way than by the index, name by name.
+            // The offset keeps the planner from joining in another way than by the index, name by
+            // name.
             read_names: format!(
                 "SELECT w.place, n.field, n.value \
                  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (space, key, place), \
@@ -172,7 +174,8 @@ impl From<tokio_postgres::Error> for Unusable {
     }
 }
 
-/// Creates the tables unless they are there. Who is not allowed to create them may use those that others have created.
+/// Creates the tables unless they are there. Who is not allowed to create them may use those that
+/// others have created.
 pub(crate) async fn create(client: &Client, sql: &Sql) -> Result<(), Unusable> {
     let there: bool = client.query_one(&sql.created, &[]).await?.try_get(0)?;
     if !there && let Err(error) = client.batch_execute(&sql.create).await {

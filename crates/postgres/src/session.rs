@@ -21,7 +21,8 @@ use crate::statement::{Params, Rows, get};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE";
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY";
-/// What is written after this can be undone without the transaction: reads before and after count as its own either way.
+/// What is written after this can be undone without the transaction: reads before and after count
+/// as its own either way.
 const MARK: &str = "SAVEPOINT before_writes";
 /// Undoes what was written.
 const UNDO: &str = "ROLLBACK TO SAVEPOINT before_writes";
@@ -29,7 +30,8 @@ const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 /// The number of the transaction. It gets one, if it has none.
 const NUMBER: &str = "SELECT pg_current_xact_id()::text";
-/// What became of a transaction. One that has committed is seen by every transaction that begins later.
+/// What became of a transaction. One that has committed is seen by every transaction that begins
+/// later.
 const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
 /// Ends the session that still runs a transaction, and waits for that a second.
 const END_RUNNING: &str = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE backend_xid = $1::text::xid8::xid";
@@ -38,8 +40,8 @@ pub(crate) struct Session {
     /// None if the connection broke.
     link: Option<Link>,
     state: State,
-    /// The number of a transaction whose connection is gone. It may have committed, or still be open there and hold its
-    /// locks.
+    /// The number of a transaction whose connection is gone. It may have committed, or still be
+    /// open there and hold its locks.
     doubt: Option<String>,
 }
 
@@ -144,7 +146,8 @@ impl Session {
         for attempt in 0..2 {
             let status = match self.ask(STATUS, vec![&number]).await {
                 Ok(answer) => first::<Option<String>>(&answer)?,
-                // It has come less far than the one it stands for, whose last transactions are lost.
+                // It has come less far than the one it stands for, whose last transactions are
+                // lost.
                 Err(trouble) if trouble.is_unknown_number() => Some("aborted".to_owned()),
                 Err(trouble) => return Err(StoreError::Unavailable(trouble.to_string())),
             };
@@ -217,8 +220,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sends statements within the transaction, in one round trip with its beginning if that is due, and with its end
-    /// if they are all there is.
+    /// Sends statements within the transaction, in one round trip with its beginning if that is
+    /// due, and with its end if they are all there is.
     async fn send(
         &mut self,
         statements: Vec<(&str, Params<'_>)>,
@@ -303,7 +306,8 @@ impl Session {
                 self.state = State::Closed;
                 return Ok(());
             }
-            // It has read nothing, or is over: what it is told to write is a transaction of its own.
+            // It has read nothing, or is over: what it is told to write is a transaction of its
+            // own.
             self.state = State::Due { read_only: false, once: false };
             self.start().await?;
         }
@@ -316,8 +320,8 @@ impl Session {
             }
         };
         if matches!(self.state, State::Open { number: None }) && !names.is_empty() {
-            // It only reads: what it is told to write is a transaction after it, which nobody can tell from one
-            // together with it, as it has changed nothing.
+            // It only reads: what it is told to write is a transaction after it, which nobody can
+            // tell from one together with it, as it has changed nothing.
             self.end(&Writes::default()).await?;
             self.begin(&Begin::default()).await?;
             self.start().await?;
@@ -360,8 +364,8 @@ impl Session {
         Err(trouble.told())
     }
 
-    /// Undoes what was written, and commits: PostgreSQL promises of what a serializable transaction has read only if it
-    /// commits that it was so.
+    /// Undoes what was written, and commits: PostgreSQL promises of what a serializable transaction
+    /// has read only if it commits that it was so.
     async fn certify(&mut self) -> Result<(), StoreError> {
         let undo = match &self.state {
             State::Due { .. } | State::Over => {

@@ -1,4 +1,5 @@
-//! Whether a connection is encrypted, and whom it trusts: `sslmode`, as libpq has it, and the files that are given.
+//! Whether a connection is encrypted, and whom it trusts: `sslmode`, as libpq has it, and the files
+//! that are given.
 
 use std::io;
 use std::pin::Pin;
@@ -13,8 +14,8 @@ use tokio_rustls::client;
 
 use crate::config_error::ConfigError;
 
-/// A URL without its `sslmode`, and that. tokio-postgres knows fewer of them, and does not tell what was said from what
-/// holds if nothing is.
+/// A URL without its `sslmode`, and that. tokio-postgres knows fewer of them, and does not tell
+/// what was said from what holds if nothing is.
 pub(crate) fn take_mode(url: &str) -> (String, Option<String>) {
     let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
     if !is_url {
@@ -102,7 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
-    /// None: that takes the algorithm which the certificate is signed with, which rustls does not tell.
+    /// None: that takes the algorithm which the certificate is signed with, which rustls does not
+    /// tell.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

@@ -1,4 +1,5 @@
-//! The shop of `examples/checkout.mixt`: its stock in PostgreSQL, its carts and orders in a causal store.
+//! The shop of `examples/checkout.mixt`: its stock in PostgreSQL, its carts and orders in a causal
+//! store.
 
 mod server;
 

@@ -394,8 +394,8 @@ fn declarations_that_do_not_fit_are_told() {
     });
 }
 
-/// A statement that the server does not take is told to who uses it. What else the database has is used as ever, and the
-/// statement, too, once its table is there.
+/// A statement that the server does not take is told to who uses it. What else the database has is
+/// used as ever, and the statement, too, once its table is there.
 #[test]
 fn a_statement_that_cannot_be_prepared_is_in_nobody_elses_way() {
     with_database(|url| async move {

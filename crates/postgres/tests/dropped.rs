@@ -64,8 +64,8 @@ fn accounts() -> [Value; 2] {
     [handle("strong", "from"), handle("strong", "to")]
 }
 
-/// Waits for a future until it has been asked so often whether it is done. What was asked of others may be answered before it is
-/// dropped, which nobody looks at then.
+/// Waits for a future until it has been asked so often whether it is done. What was asked of others
+/// may be answered before it is dropped, which nobody looks at then.
 async fn cut<T>(future: impl Future<Output = T>, polls: usize, linger: bool) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;

@@ -111,7 +111,8 @@ fn a_commit_that_never_arrived_never_takes_effect() {
         let outcome = session.commit().await;
         assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
         assert!(proxy.has_lost());
-        // The server's session still waits for the commit, and holds the counter's lock. It is ended.
+        // The server's session still waits for the commit, and holds the counter's lock. It is
+        // ended.
         assert_eq!(session.value().await, 1);
         session.warm_up().await;
         assert_eq!(session.value().await, 2);

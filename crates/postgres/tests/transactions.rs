@@ -77,7 +77,8 @@ fn both_stores_are_written_and_nothing_is_left_behind() {
         let (outcome, left) = bench.run(&mut bench.connections(), "both", args("both")).await;
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
         assert_eq!(read(&bench).await, ints([1, 1]));
-        // The write witness, the commit witness and the record; the write witness, the commit witness and the mark.
+        // The write witness, the commit witness and the record; the write witness, the commit
+        // witness and the mark.
         assert_eq!((url.count("solera.names").await, bench.memory.names("weak").len()), (3, 3));
         bench.collect(left).await;
         assert_eq!((url.count("solera.names").await, bench.memory.names("weak").len()), (0, 0));
@@ -192,7 +193,8 @@ fn a_lost_answer_to_the_first_commit_is_found_out() {
             let bench = Bench::new(SOURCE, proxy.url.postgres(), "all");
             let args = vec![handle("strong", &format!("{loss:?}")), handle("weak", "x")];
             let mut connections = bench.connections();
-            // All statements are prepared then: the second one replaces the witness of the first one.
+            // All statements are prepared then: the second one replaces the witness of the first
+            // one.
             for _ in 0..2 {
                 bench.run(&mut connections, "both", args.clone()).await;
             }
@@ -211,8 +213,8 @@ fn a_lost_answer_to_the_first_commit_is_found_out() {
     });
 }
 
-/// The server vanishes before each request in turn. Either nothing has taken effect and that is said, or what has is
-/// in a ticket, and is completed when the server is back.
+/// The server vanishes before each request in turn. Either nothing has taken effect and that is
+/// said, or what has is in a ticket, and is completed when the server is back.
 #[test]
 fn a_server_that_vanishes_leaves_nothing_half_done_unsaid() {
     with_database(|url| async move {
@@ -222,7 +224,8 @@ fn a_server_that_vanishes_leaves_nothing_half_done_unsaid() {
             let mut bench = Bench::new(SOURCE, proxy.url.postgres(), "all");
             let args = vec![handle("strong", &format!("{vanishes}")), handle("weak", "x")];
             let mut connections = bench.connections();
-            // All statements are prepared then: the second one replaces the witness of the first one.
+            // All statements are prepared then: the second one replaces the witness of the first
+            // one.
             for _ in 0..2 {
                 bench.run(&mut connections, "both", args.clone()).await;
             }

@@ -23,9 +23,11 @@ pub enum Update {
     Delete,
 }
 
-/// A command of a client. It goes to the worker that owns the key, or the past's partitions, at the client's site.
+/// A command of a client. It goes to the worker that owns the key, or the past's partitions, at the
+/// client's site.
 ///
-/// Nodes of a site pass commands and responses to one another: variants stay in their order, new ones come last.
+/// Nodes of a site pass commands and responses to one another: variants stay in their order, new
+/// ones come last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Reads the local replica.
@@ -57,8 +59,9 @@ pub enum Command {
 pub struct Done {
     /// Its place.
     pub position: Position,
-    /// The sum after [`Update::IncrBy`], the length after [`Update::Append`], how many keys [`Update::Delete`] removed. `None`
-    /// after [`Update::Set`], or if only the update's place is known.
+    /// The sum after [`Update::IncrBy`], the length after [`Update::Append`], how many keys
+    /// [`Update::Delete`] removed. `None` after [`Update::Set`], or if only the update's place is
+    /// known.
     pub number: Option<i64>,
 }
 
@@ -72,7 +75,8 @@ pub enum Response {
         /// How much of the partition's history the replica has applied.
         position: Position,
     },
-    /// The home has ordered the update and keeps it. [`Response::Applied`] or [`Response::Failed`] follows.
+    /// The home has ordered the update and keeps it. [`Response::Applied`] or [`Response::Failed`]
+    /// follows.
     Accepted(Done),
     /// This site has applied the update. The last reply.
     Applied(Done),

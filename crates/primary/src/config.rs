@@ -48,11 +48,13 @@ pub struct Config {
     pub topology: Arc<Topology>,
     /// How many sites may fail.
     pub f: usize,
-    /// Which life of its site the worker belongs to. In any but the first it gets its data from others.
+    /// Which life of its site the worker belongs to. In any but the first it gets its data from
+    /// others.
     pub life: u32,
     /// Whether to emit records.
     pub journal: bool,
-    /// Updates of the life are numbered from here (48 bits count), if the journal knows of no greater number.
+    /// Updates of the life are numbered from here (48 bits count), if the journal knows of no
+    /// greater number.
     pub first_number: u64,
     /// Intervals and time-outs.
     pub timing: Timing,

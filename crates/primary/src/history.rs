@@ -108,7 +108,8 @@ impl History {
         update.apply(self.store.values().get(key).map(|held| &held.value))
     }
 
-    /// Appends an entry. The home has found that it can be applied. Returns the update's [`Done::number`](crate::Done::number).
+    /// Appends an entry. The home has found that it can be applied. Returns the update's
+    /// [`Done::number`](crate::Done::number).
     pub(crate) fn apply(&mut self, entry: Entry) -> Option<i64> {
         self.applied += 1;
         let number = self.change_value(self.applied, &entry);
@@ -122,14 +123,16 @@ impl History {
         number
     }
 
-    /// Applies the entry at `index` to its key, unless the value has it already. Returns the update's number.
+    /// Applies the entry at `index` to its key, unless the value has it already. Returns the
+    /// update's number.
     pub(crate) fn change_value(&mut self, index: u64, entry: &Entry) -> Option<i64> {
         let held = self.store.values().get(&entry.key);
         if held.is_some_and(|held| held.at >= index) {
             return None;
         }
         let before = held.map(|held| &held.value);
-        // The home orders no update that fails, and all replicas apply the same ones to the same values.
+        // The home orders no update that fails, and all replicas apply the same ones to the same
+        // values.
         let value = entry.update.apply(before).ok()?;
         let number = entry.update.number(before, value.as_ref());
         match value {
@@ -188,8 +191,8 @@ impl History {
         began.or(self.epochs.first()).map_or(0, |epoch| epoch.number)
     }
 
-    /// Returns the keys whose last update comes after an index. Keys without a value are among them as long as the log has
-    /// their removal.
+    /// Returns the keys whose last update comes after an index. Keys without a value are among them
+    /// as long as the log has their removal.
     pub(crate) fn changed_since(&self, index: u64) -> BTreeSet<&Key> {
         let (values, log) = (self.store.values(), self.store.log());
         let changed = values.iter().filter(|(_, held)| held.at > index).map(|(key, _)| key);

@@ -1,14 +1,16 @@
-//! `primary`: a worked example of a protocol. Each key has a home site, which orders its updates; every site has a copy
-//! and reads it locally.
+//! `primary`: a worked example of a protocol. Each key has a home site, which orders its updates;
+//! every site has a copy and reads it locally.
 //!
-//! A client's update goes from its own site to the home of the key's partition. The home appends it to the partition's
-//! history, answers that it is *accepted*, and sends the history to all sites. The client's own site answers again, for the last
-//! time, when it has *applied* the update. Replicas apply a prefix of the history, so all read the same sequence of values.
+//! A client's update goes from its own site to the home of the key's partition. The home appends it
+//! to the partition's history, answers that it is *accepted*, and sends the history to all sites.
+//! The client's own site answers again, for the last time, when it has *applied* the update.
+//! Replicas apply a prefix of the history, so all read the same sequence of values.
 //!
-//! The home is a function of the list of sites ([`Members`](solera_membership::Members)) alone. All messages name the list
-//! of their sender, and a replica drops those of another list. When the home moves, the new one first asks every site that
-//! takes part or will how much of the history it has, takes the longest, and begins a new [`Epoch`]: what only lost sites had
-//! is gone, and a [`Position`] in it is known to be lost.
+//! The home is a function of the list of sites ([`Members`](solera_membership::Members)) alone. All
+//! messages name the list of their sender, and a replica drops those of another list. When the home
+//! moves, the new one first asks every site that takes part or will how much of the history it has,
+//! takes the longest, and begins a new [`Epoch`]: what only lost sites had is gone, and a
+//! [`Position`] in it is known to be lost.
 //!
 //! | module | subject |
 //! |---|---|

@@ -8,12 +8,14 @@ use solera_time::{MAX_SITES, SiteId};
 /// Stage of a site that was listed later than the others and never took part.
 const NEW: u32 = 2;
 
-/// The stage of each site ([`Members::stage`]). Equal lists have the same members in the same lives.
+/// The stage of each site ([`Members::stage`]). Equal lists have the same members in the same
+/// lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List(Vec<u32>);
 
 impl List {
-    /// Returns the list of `members`. Sites at the end that never took part do not count: other nodes may not list them.
+    /// Returns the list of `members`. Sites at the end that never took part do not count: other
+    /// nodes may not list them.
     pub fn of(members: &Members) -> List {
         let stage = |site| u32::try_from(members.stage(site)).unwrap_or(u32::MAX);
         let mut stages: Vec<u32> = SiteId::all(members.sites()).map(stage).collect();
@@ -34,7 +36,8 @@ impl List {
     }
 }
 
-/// Returns the home of a partition: the member with the greatest hash. If a member leaves, only its partitions move.
+/// Returns the home of a partition: the member with the greatest hash. If a member leaves, only its
+/// partitions move.
 pub(crate) fn home_of(members: &Members, partition: PartitionId) -> Option<SiteId> {
     members.members().max_by_key(|site| (mix(partition, *site), site.0))
 }

@@ -175,7 +175,8 @@ impl Primary {
         self.replicas.iter().map(|replica| replica.history.store.values().len()).sum()
     }
 
-    /// Returns about how many bytes the data here takes, and how many it took at most since the last call.
+    /// Returns about how many bytes the data here takes, and how many it took at most since the
+    /// last call.
     pub fn take_held(&mut self) -> (usize, usize) {
         let held = self.replicas.iter_mut().map(|replica| replica.history.store.take_held());
         held.fold((0, 0), |(now, most), held| (now + held.0, most + held.1))
@@ -259,8 +260,8 @@ impl Primary {
         }
     }
 
-    /// Returns how many messages were dropped since the start: of another list of sites or life, of a site that the replica does
-    /// not listen to, or about a partition of another worker.
+    /// Returns how many messages were dropped since the start: of another list of sites or life, of
+    /// a site that the replica does not listen to, or about a partition of another worker.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }

@@ -105,7 +105,8 @@ pub enum Body {
         partition: PartitionId,
         /// The index of its last update.
         applied: u64,
-        /// Whether the sender wants an [`Body::Append`] in return, because it lacks entries or waits for news.
+        /// Whether the sender wants an [`Body::Append`] in return, because it lacks entries or
+        /// waits for news.
         asks: bool,
     },
     /// From a new home to all sites that take part or will: how much of the history do you have?

@@ -18,7 +18,8 @@ pub struct Position {
     pub index: u64,
 }
 
-/// What a session has seen: of each partition and epoch, the last index that it read at or heard applied.
+/// What a session has seen: of each partition and epoch, the last index that it read at or heard
+/// applied.
 ///
 /// A later epoch does not stand for an earlier one: what the session saw of that may be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +63,8 @@ impl Past {
         codec::append(self, bytes);
     }
 
-    /// Reads what comes after the protocol and its version; `None` if this is no past in a cluster of so many partitions.
+    /// Reads what comes after the protocol and its version; `None` if this is no past in a cluster
+    /// of so many partitions.
     pub fn decode(bytes: &[u8], partitions: u16) -> Option<Past> {
         let (past, rest): (Past, _) = codec::take(bytes)?;
         let exists = |(id, _): (PartitionId, Position)| id.0 < partitions;

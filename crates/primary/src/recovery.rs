@@ -26,7 +26,8 @@ struct Rest {
 }
 
 impl Recovery {
-    /// Creates a recovery that has taken nothing yet. `first` is the list of sites with which the worker's life began.
+    /// Creates a recovery that has taken nothing yet. `first` is the list of sites with which the
+    /// worker's life began.
     pub fn new(config: Config, first: &Members) -> Recovery {
         let journal = config.journal;
         let mut primary = Primary::new(Config { journal: false, ..config }, first);
@@ -92,7 +93,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Returns the machine, which begins with these sites: those of the journal's last record of them.
+    /// Returns the machine, which begins with these sites: those of the journal's last record of
+    /// them.
     pub fn into_machine(mut self, members: &Members) -> Primary {
         self.primary.members = members.clone();
         self.primary.list = List::of(members);

@@ -1,4 +1,5 @@
-//! Messages that make no sense are refused before a machine is given them, and long ones can be cut.
+//! Messages that make no sense are refused before a machine is given them, and long ones can be
+//! cut.
 
 use solera_data::{Key, Value};
 use solera_machine::{Address, Machine, Now, PartitionId, Topology, Wire};
@@ -200,7 +201,8 @@ fn a_list_of_too_many_sites_is_refused() {
 
 // Cutting.
 
-/// Cuts a message until no piece of it can be cut, and returns the pieces in the order in which they are sent.
+/// Cuts a message until no piece of it can be cut, and returns the pieces in the order in which
+/// they are sent.
 fn cut(mut message: Message) -> Vec<Message> {
     match message.split() {
         Some(second) => [cut(message), cut(second)].concat(),

@@ -1,8 +1,9 @@
 //! The bytes of messages, records and parts stay what they are within a version.
 //!
-//! `tests/golden` holds a sample of each variant as bytes and with its meaning: bytes alone would not tell that two numbers
-//! have changed places. Whoever changes an encoding raises its version in `PROTOCOL`, or only adds variants behind the last
-//! ones, and accepts the new files: `REWRITE=1 cargo test -p solera-primary --test golden`.
+//! `tests/golden` holds a sample of each variant as bytes and with its meaning: bytes alone would
+//! not tell that two numbers have changed places. Whoever changes an encoding raises its version in
+//! `PROTOCOL`, or only adds variants behind the last ones, and accepts the new files:
+//! `REWRITE=1 cargo test -p solera-primary --test golden`.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
@@ -19,8 +20,8 @@ use solera_time::SiteId;
 
 const PARTITION: PartitionId = PartitionId(300);
 
-/// What an enum's variant is called, and its place: as its place, bytes name it. A new variant has no arm here, and needs a
-/// sample.
+/// What an enum's variant is called, and its place: as its place, bytes name it. A new variant has
+/// no arm here, and needs a sample.
 type Place = (u8, &'static str);
 const BODIES: u8 = 7;
 const RECORDS: u8 = 6;

@@ -153,7 +153,8 @@ fn what_only_a_second_lost_home_had_is_told_to_be_lost() {
 
 // A site that joins.
 
-/// C is let in again after A and B have ordered more updates of each partition than their logs hold.
+/// C is let in again after A and B have ordered more updates of each partition than their logs
+/// hold.
 fn with_a_joining_site(updates: usize) -> (Cluster, Vec<Key>, Members) {
     let left = without(&Members::new(3), C);
     let mut cluster = Cluster::new(|config| config.log_entries = 2);
@@ -325,7 +326,8 @@ fn a_joining_site_that_is_stopped_when_the_home_moves_ends_like_the_new_home() {
     assert_equal(&cluster, &[B, C], &keys);
 }
 
-/// A removal and the end of a join cross: B has not heard that C has joined, and C not that A was removed.
+/// A removal and the end of a join cross: B has not heard that C has joined, and C not that A was
+/// removed.
 #[test]
 fn a_site_that_joins_while_the_home_is_removed_ends_like_the_new_home() {
     let (mut cluster, keys, list) = with_a_joining_site(2);

@@ -1,4 +1,5 @@
-//! A machine that was rebuilt is like the one that wrote the journal, wherever the checkpoint began.
+//! A machine that was rebuilt is like the one that wrote the journal, wherever the checkpoint
+//! began.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod cluster;
@@ -113,7 +114,8 @@ fn run(seed: u64) {
             // Few keys each, so that it takes long.
             begun += usize::from(worker.take_part(going, 1 + random.below(2) as usize));
         }
-        // Before its first and last parts, the checkpoint cannot be used: the host keeps the one before.
+        // Before its first and last parts, the checkpoint cannot be used: the host keeps the one
+        // before.
         let complete = checkpoint.as_ref().is_some_and(Primary::is_complete);
         if complete || checkpoint.is_none() && random.below(8) == 0 {
             let (live, rebuilt) = (cluster.at(A), cluster.workers[A.index()].rebuilt(&list));
@@ -132,7 +134,8 @@ fn run(seed: u64) {
     let mut known = 0;
     for request in asked.0.values() {
         let expected = ask_again(live, request, now);
-        // A home that is started again has forgotten what it refused; its links are new, so it does not come again.
+        // A home that is started again has forgotten what it refused; its links are new, so it does
+        // not come again.
         if expected.0.iter().any(|answer| answer.result.is_err()) {
             continue;
         }
@@ -150,7 +153,8 @@ fn a_machine_is_rebuilt_from_parts_and_records_whenever_the_parts_were_taken() {
     }
 }
 
-/// A follower whose log is too short is filled with values in more than one message. A checkpoint may begin between two.
+/// A follower whose log is too short is filled with values in more than one message. A checkpoint
+/// may begin between two.
 #[test]
 fn a_replica_that_was_filled_while_a_checkpoint_began_is_rebuilt() {
     let list = Members::new(3);
@@ -233,7 +237,8 @@ fn a_replica_that_began_anew_during_a_checkpoint_is_rebuilt() {
     }
 }
 
-/// A home that was rebuilt from a checkpoint alone knows for which list it is the home, and the epochs.
+/// A home that was rebuilt from a checkpoint alone knows for which list it is the home, and the
+/// epochs.
 #[test]
 fn a_checkpoint_alone_says_who_the_home_is() {
     let fewer = without(&Members::new(3), C);

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::Type;
 
-/// A function of the language. Arguments are in the order of the call; a method's first is its receiver.
+/// A function of the language. Arguments are in the order of the call; a method's first is its
+/// receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Builtin {
     /// `some(x)`
@@ -29,7 +30,8 @@ pub enum Builtin {
     Elements,
     /// `xs.push(x)`: the list with one more.
     Push,
-    /// `xs.set(i, x)` and `xs[i] = x`: the list with another value at a place; fails if there is none.
+    /// `xs.set(i, x)` and `xs[i] = x`: the list with another value at a place; fails if there is
+    /// none.
     SetAt,
     /// `xs.remove(i)`: the list without the value at a place; fails if there is none.
     RemoveAt,
@@ -37,7 +39,8 @@ pub enum Builtin {
     Reversed,
     /// `xs.sorted()`
     Sorted,
-    /// `xs.slice(from, to)`, of lists, texts (in characters) and bytes; what is outside is left out.
+    /// `xs.slice(from, to)`, of lists, texts (in characters) and bytes; what is outside is left
+    /// out.
     Slice,
     /// `xs.join(separator)`, of a list of texts
     Join,
@@ -112,7 +115,8 @@ pub struct Signature {
     pub params: Vec<Type>,
     /// Its result. That of one that changes its receiver is the receiver's type.
     pub result: Type,
-    /// Whether it is called to change the variable it is called on: `xs.push(x)` is `xs = push(xs, x)`.
+    /// Whether it is called to change the variable it is called on: `xs.push(x)` is
+    /// `xs = push(xs, x)`.
     pub changes: bool,
 }
 

@@ -13,11 +13,11 @@
 //! | nothing | no bytes |
 //! | all others | compact JSON |
 //!
-//! Within JSON, strings and handles are strings, bytes are strings of hexadecimal digits, floats that no
-//! JSON number can be are the strings above; lists and sets are arrays, maps are arrays of pairs, structs
-//! are objects with their fields in the order of the declaration; an option is `null` or an array of one.
-//! Sets and maps are in ascending order. Equal values have equal bytes, so that values can be elements of
-//! sets in stores that know only bytes.
+//! Within JSON, strings and handles are strings, bytes are strings of hexadecimal digits, floats
+//! that no JSON number can be are the strings above; lists and sets are arrays, maps are arrays of
+//! pairs, structs are objects with their fields in the order of the declaration; an option is
+//! `null` or an array of one. Sets and maps are in ascending order. Equal values have equal bytes,
+//! so that values can be elements of sets in stores that know only bytes.
 
 mod reader;
 mod writer;
@@ -112,8 +112,8 @@ impl<'a> Codec<'a> {
         self.read(bytes, ty, Handles::Keys)
     }
 
-    /// An argument as people write it: as [`encode`](Self::encode) does, but a handle may have its store
-    /// before its key, as in `mail:inbox`.
+    /// An argument as people write it: as [`encode`](Self::encode) does, but a handle may have its
+    /// store before its key, as in `mail:inbox`.
     ///
     /// # Errors
     /// If the bytes are not a value of the type, or a handle names another store of the program.
@@ -121,7 +121,8 @@ impl<'a> Codec<'a> {
         self.read(bytes, ty, Handles::WithStores)
     }
 
-    /// A result for people: handles have their store before their key, so that it can be an argument again.
+    /// A result for people: handles have their store before their key, so that it can be an
+    /// argument again.
     ///
     /// # Errors
     /// If the value does not have the type.

@@ -1,5 +1,5 @@
-//! The intermediate representation: what the compiler makes and the interpreter runs. Plain data, so that
-//! a phase can be sent to where its store is.
+//! The intermediate representation: what the compiler makes and the interpreter runs. Plain data,
+//! so that a phase can be sent to where its store is.
 
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ pub struct Store {
     pub level: Arc<str>,
     /// The levels built into Solera that are at least as strong: what it may be bound to.
     pub accepts: Vec<solera_levels::Level>,
-    /// Whether a transaction there takes effect as a whole. What is not at least causal does not promise it.
+    /// Whether a transaction there takes effect as a whole. What is not at least causal does not
+    /// promise it.
     pub atomic: bool,
     /// Its custom operations; instructions refer to them by index.
     pub operations: Vec<Operation>,
@@ -70,7 +71,8 @@ pub struct OperationParam {
     pub name: Arc<str>,
     /// Its type; of what is dereferenced, that of the handle.
     pub ty: Type,
-    /// Whether the value is a handle of this store, and the operation gets what it holds (MixT §3.1, note 1).
+    /// Whether the value is a handle of this store, and the operation gets what it holds (MixT
+    /// §3.1, note 1).
     pub dereferenced: bool,
 }
 
@@ -114,13 +116,16 @@ pub struct Transaction {
 /// A part of a transaction that uses one store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// The store; none if it only computes, or if the transaction is not split, so that it uses any.
+    /// The store; none if it only computes, or if the transaction is not split, so that it uses
+    /// any.
     pub store: Option<StoreId>,
-    /// Whether it reads what is endorsed: it comes before all others, and must not write (MixT §6.2).
+    /// Whether it reads what is endorsed: it comes before all others, and must not write (MixT
+    /// §6.2).
     pub endorsing: bool,
     /// Whether it may change its store.
     pub mutates: bool,
-    /// Whether what it changes is marked by witnesses, as other atomic stores are written, too (MixT §4.5).
+    /// Whether what it changes is marked by witnesses, as other atomic stores are written, too
+    /// (MixT §4.5).
     pub witnesses: bool,
     /// The tapes it reads, in ascending order.
     pub takes: Vec<u32>,
@@ -228,6 +233,7 @@ pub enum Instr {
     Fresh(Reg, StoreId),
     /// Keeps a value for later phases: appends it to a tape.
     Record(u32, Reg),
-    /// Takes the next value from a tape: the paper's `advance(x)`, after which the register is `peek(x)`.
+    /// Takes the next value from a tape: the paper's `advance(x)`, after which the register is
+    /// `peek(x)`.
     Advance(u32, Reg),
 }

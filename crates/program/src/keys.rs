@@ -1,5 +1,5 @@
-//! Objects of programs as keys of Solera's spaces: which operation on a key an operation on an object is, and what the outcome
-//! means.
+//! Objects of programs as keys of Solera's spaces: which operation on a key an operation on an
+//! object is, and what the outcome means.
 //!
 //! | object | key |
 //! |---|---|
@@ -45,7 +45,8 @@ pub struct Call<'a> {
 /// Why a call is no operation on a key, or an outcome no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The object has no such operation, or the arguments are missing. The compiler lets no such call through.
+    /// The object has no such operation, or the arguments are missing. The compiler lets no such
+    /// call through.
     Impossible,
     /// An argument is not of the type that the operation takes.
     Argument(CodecError),
@@ -99,8 +100,8 @@ pub fn operation_of(object: &Object, op: ObjectOp) -> Option<Operation> {
 }
 
 impl Call<'_> {
-    /// The operation on the object's key. `name` yields a field name for what is appended to a list: one that no other element
-    /// has, greater than those of the elements before it.
+    /// The operation on the object's key. `name` yields a field name for what is appended to a
+    /// list: one that no other element has, greater than those of the elements before it.
     ///
     /// # Errors
     /// [`CallError::Impossible`] and [`CallError::Argument`].
@@ -156,8 +157,8 @@ impl Call<'_> {
         })
     }
 
-    /// The name and the type of a field of what the call is about: a struct, or a cell of a `RemoteList`, whose `next` is
-    /// [`Type::Unknown`].
+    /// The name and the type of a field of what the call is about: a struct, or a cell of a
+    /// `RemoteList`, whose `next` is [`Type::Unknown`].
     ///
     /// # Errors
     /// [`CallError::Impossible`] if there is no such field.
@@ -179,7 +180,8 @@ impl Call<'_> {
     /// An argument as it is kept. A handle may be of [`Type::Unknown`].
     ///
     /// # Errors
-    /// [`CallError::Impossible`] if there is no such argument, [`CallError::Argument`] if it is not of the type.
+    /// [`CallError::Impossible`] if there is no such argument, [`CallError::Argument`] if it is not
+    /// of the type.
     pub fn argument(&self, at: usize, ty: &Type) -> Result<Vec<u8>, CallError> {
         match self.args.get(at) {
             Some(Value::Handle(handle)) if *ty == Type::Unknown => {
@@ -190,7 +192,8 @@ impl Call<'_> {
         }
     }
 
-    /// What the outcome of the operation on the key means to the program. `None`: there is nothing, and the operation needs something.
+    /// What the outcome of the operation on the key means to the program. `None`: there is nothing,
+    /// and the operation needs something.
     ///
     /// # Errors
     /// [`CallError::Unreadable`], [`CallError::Unexpected`] and [`CallError::Impossible`].

@@ -1,5 +1,5 @@
-//! How deep values and types may be nested. What walks through them does so by recursion, and what comes
-//! over the network is refused before it overflows the stack.
+//! How deep values and types may be nested. What walks through them does so by recursion, and what
+//! comes over the network is refused before it overflows the stack.
 
 use std::cell::Cell;
 
@@ -35,7 +35,8 @@ impl Drop for Level {
 
 /// Reads what is nested within a value or type.
 ///
-/// Formats such as postcard have no limit of their own, and serde has no place to carry the depth along.
+/// Formats such as postcard have no limit of their own, and serde has no place to carry the depth
+/// along.
 pub(crate) fn within<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -11,7 +11,8 @@ pub const REMOTE_LIST_VALUE: u16 = 0;
 /// The handle of the cell after it; at the end, of one that leads to nothing.
 pub const REMOTE_LIST_NEXT: u16 = 1;
 
-/// What an operation on an object of a store takes and answers; none if the object has no such operation.
+/// What an operation on an object of a store takes and answers; none if the object has no such
+/// operation.
 pub fn signature(
     program: &Program,
     object: &Object,

@@ -103,7 +103,8 @@ pub fn names(object: &Object) -> &'static [&'static str] {
     }
 }
 
-/// The operation of an object by its name. `RemoteList`'s `push` is several operations, and not here.
+/// The operation of an object by its name. `RemoteList`'s `push` is several operations, and not
+/// here.
 pub fn lookup(object: &Object, name: &str) -> Option<Signature> {
     let option = |of: &Type| Type::Option(of.clone().into());
     let (op, params, result) = match (object, name) {

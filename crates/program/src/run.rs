@@ -1,7 +1,8 @@
 //! Runs phases: deterministic, metered, without I/O.
 //!
-//! A [`Run`] is one phase of a transaction. It goes on until it needs its store, and then says so by a
-//! [`Step`]; with the answer it goes on. The same inputs and answers give the same steps everywhere.
+//! A [`Run`] is one phase of a transaction. It goes on until it needs its store, and then says so
+//! by a [`Step`]; with the answer it goes on. The same inputs and answers give the same steps
+//! everywhere.
 
 mod args;
 pub(crate) mod arithmetic;
@@ -103,7 +104,8 @@ impl Run {
     /// `tapes` has at least what the phase takes.
     ///
     /// # Errors
-    /// If there is no such transaction or phase, or the arguments do not have the parameters' types.
+    /// If there is no such transaction or phase, or the arguments do not have the parameters'
+    /// types.
     #[expect(clippy::too_many_arguments, reason = "all that a phase runs with")]
     pub fn new(
         program: Arc<Program>,
@@ -143,8 +145,8 @@ impl Run {
         })
     }
 
-    /// Runs the phase from its beginning, whatever was run before: after an abort it starts once more,
-    /// with the same inputs.
+    /// Runs the phase from its beginning, whatever was run before: after an abort it starts once
+    /// more, with the same inputs.
     pub fn start(&mut self) -> Step {
         let program = Arc::clone(&self.program);
         let phase = &program.transactions[self.transaction].phases[self.phase];
@@ -178,7 +180,8 @@ impl Run {
         }
     }
 
-    /// Where it is while an answer is awaited, as a failure of this kind: whoever runs it goes on no more.
+    /// Where it is while an answer is awaited, as a failure of this kind: whoever runs it goes on
+    /// no more.
     pub fn stopped(&self, kind: FailureKind) -> Failure {
         self.failure(&self.program, kind)
     }

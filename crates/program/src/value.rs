@@ -108,8 +108,8 @@ impl Value {
     }
 }
 
-/// The order in which sets and maps are walked through: total, the same everywhere. Floats are ordered by
-/// `total_cmp` here, whereas the language's `==` and `<` follow IEEE 754.
+/// The order in which sets and maps are walked through: total, the same everywhere. Floats are
+/// ordered by `total_cmp` here, whereas the language's `==` and `<` follow IEEE 754.
 impl Ord for Value {
     fn cmp(&self, other: &Value) -> Ordering {
         match (self, other) {

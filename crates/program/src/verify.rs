@@ -1,8 +1,8 @@
 //! Whether a program is one that the interpreter may run: programs come over the network, too.
 //!
-//! What is verified needs no check while it runs: every index leads somewhere, every instruction has as
-//! many operands as it takes and stands where it may. What kinds of values registers hold is not
-//! verified: the interpreter looks at each.
+//! What is verified needs no check while it runs: every index leads somewhere, every instruction
+//! has as many operands as it takes and stands where it may. What kinds of values registers hold is
+//! not verified: the interpreter looks at each.
 
 mod code;
 

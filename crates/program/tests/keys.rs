@@ -1,4 +1,5 @@
-//! Objects of programs as keys: what is done to them by operations on keys is what the language says.
+//! Objects of programs as keys: what is done to them by operations on keys is what the language
+//! says.
 
 use solera_data::{Context, Dot, Op, State, View, execute};
 use solera_program::ir::{Program, Struct, VERSION};

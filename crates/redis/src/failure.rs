@@ -16,7 +16,8 @@ pub(crate) enum Failure {
     Said { code: String, text: String },
 }
 
-/// Codes of errors which say that the server has no time or means now, rather than that it never will.
+/// Codes of errors which say that the server has no time or means now, rather than that it never
+/// will.
 const PASSING: [&str; 11] = [
     "ASK",
     "BUSY",
@@ -58,7 +59,8 @@ impl Failure {
         }
     }
 
-    /// The code of the error because of which a transaction was given up, as Redis names it; of another error, its own.
+    /// The code of the error because of which a transaction was given up, as Redis names it; of
+    /// another error, its own.
     fn code_of_cause(code: &str, text: &str) -> String {
         let cause = text.split_once("because of: ").filter(|_| code == "EXECABORT");
         let cause = cause.and_then(|(_, cause)| cause.split(' ').next());

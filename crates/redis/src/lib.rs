@@ -1,11 +1,13 @@
 //! Redis as a store of mixed transactions: a single server, or a Redis Cluster.
 //!
-//! Its spaces are eventual. Each operation takes effect at once, also if the transaction fails later, and at least
-//! once: what is not answered may be done again. Each is one command on one key, so that no object is read whole
-//! unless its whole is asked for, and objects are what other clients of Redis know: `docs/guide/stores.md` tells which types.
+//! Its spaces are eventual. Each operation takes effect at once, also if the transaction fails
+//! later, and at least once: what is not answered may be done again. Each is one command on one
+//! key, so that no object is read whole unless its whole is asked for, and objects are what other
+//! clients of Redis know: `docs/guide/stores.md` tells which types.
 //!
-//! Spaces are apart by the prefixes of their keys. What transactions keep besides objects lies in each space under
-//! names that begin with `{solera:SPACE}` after the prefix; handles must not lead there.
+//! Spaces are apart by the prefixes of their keys. What transactions keep besides objects lies in
+//! each space under names that begin with `{solera:SPACE}` after the prefix; handles must not lead
+//! there.
 
 mod failure;
 mod names;
@@ -42,9 +44,9 @@ pub struct Redis {
 type Spaces = BTreeMap<Arc<str>, Arc<str>>;
 
 impl Redis {
-    /// A database by this name, the same for all that use it, with these spaces and the prefixes of their keys. It
-    /// need not be there yet: it is connected to when it is used, and again when a connection breaks. What takes
-    /// longer than `timeout` fails.
+    /// A database by this name, the same for all that use it, with these spaces and the prefixes of
+    /// their keys. It need not be there yet: it is connected to when it is used, and again when a
+    /// connection breaks. What takes longer than `timeout` fails.
     pub fn new<'a>(
         name: &str,
         target: Target,

@@ -1,8 +1,9 @@
 //! Named objects as keys.
 //!
-//! Each is a hash; its fields are the numbers in decimal digits. A sorted set, the index, has the names of those
-//! that are there, so that they are listed in order without going through all keys of the server. The index and
-//! the hashes of a space lie in one slot of a cluster, by the tag in their keys, and are changed together by a script.
+//! Each is a hash; its fields are the numbers in decimal digits. A sorted set, the index, has the
+//! names of those that are there, so that they are listed in order without going through all keys
+//! of the server. The index and the hashes of a space lie in one slot of a cluster, by the tag in
+//! their keys, and are changed together by a script.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use std::sync::Arc;
 use redis::{Cmd, cmd};
 use solera_mixt::store::{List, NameWrite};
 
-/// Changes hashes and the index at once. KEYS: the index, then a hash for each change. ARGV, for each change: what
-/// is done, the field, the value, the name. Answers 0, and changes nothing, if something is there that must be new.
+/// Changes hashes and the index at once. KEYS: the index, then a hash for each change. ARGV, for
+/// each change: what is done, the field, the value, the name. Answers 0, and changes nothing, if
+/// something is there that must be new.
 const WRITE: &str = "\
 for i = 2, #KEYS do
   local at = (i - 2) * 4

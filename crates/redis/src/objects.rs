@@ -9,7 +9,8 @@
 //! | list, log | list of values |
 //! | struct | hash: values by the names of the fields |
 //!
-//! Values are written as [`Codec`] says. As always in Redis, a set, map or list that has become empty is gone.
+//! Values are written as [`Codec`] says. As always in Redis, a set, map or list that has become
+//! empty is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::{Object, Type};
 use solera_program::value::Value;
 
-/// A command that would replace or remove a key of any type, unless its type is another. KEYS: the key. ARGV: the
-/// type, the command and what follows the key.
+/// A command that would replace or remove a key of any type, unless its type is another. KEYS: the
+/// key. ARGV: the type, the command and what follows the key.
 const GUARDED: &str = "\
 local found = redis.call('TYPE', KEYS[1]).ok
 if found ~= 'none' and found ~= ARGV[1] then return redis.error_reply('WRONGTYPE another type') end

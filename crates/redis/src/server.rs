@@ -37,8 +37,8 @@ impl Server {
         Server { target, timeout, link: Mutex::new((0, None)) }
     }
 
-    /// Sends a command, within the time limit. It is not sent again if its answer is lost, except to other nodes of a
-    /// cluster.
+    /// Sends a command, within the time limit. It is not sent again if its answer is lost, except
+    /// to other nodes of a cluster.
     pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
         let mut used = None;
         let asked = async {
@@ -104,8 +104,8 @@ impl Server {
     }
 }
 
-/// A connection within TLS. The client's own would read all the authorities that the system knows, each time, and fail where one of
-/// these cannot be read.
+/// A connection within TLS. The client's own would read all the authorities that the system knows,
+/// each time, and fail where one of these cannot be read.
 async fn within(
     tls: &Tls,
     node: &ConnectionInfo,

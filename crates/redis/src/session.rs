@@ -17,7 +17,8 @@ pub(crate) struct Session {
     server: Arc<Server>,
     spaces: Arc<Spaces>,
     open: bool,
-    /// Writes that may have taken effect or not. They are the same when they are repeated, which makes them certain.
+    /// Writes that may have taken effect or not. They are the same when they are repeated, which
+    /// makes them certain.
     doubtful: Vec<NameWrite>,
 }
 
@@ -76,7 +77,8 @@ impl Session {
         Ok(Answer { value, seen })
     }
 
-    /// What it means that an operation failed. What others keep under the key does not end the transaction.
+    /// What it means that an operation failed. What others keep under the key does not end the
+    /// transaction.
     async fn failed(&mut self, call: &ObjectCall, key: &str, failure: Failure) -> StoreError {
         let wrong = |found: String| StoreError::WrongData {
             key: Arc::clone(&call.key),

@@ -42,7 +42,8 @@ impl fmt::Display for TargetError {
 impl std::error::Error for TargetError {}
 
 impl Target {
-    /// `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],…`.
+    /// `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or
+    /// `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],…`.
     ///
     /// # Errors
     /// See [`TargetError`].
@@ -117,8 +118,8 @@ impl Target {
     }
 }
 
-/// Finds what is most often wrong with `HOST[:PORT][/DATABASE]`, to say it in words of our own. Nothing of it is
-/// repeated: where the `@` was forgotten, it has a password.
+/// Finds what is most often wrong with `HOST[:PORT][/DATABASE]`, to say it in words of our own.
+/// Nothing of it is repeated: where the `@` was forgotten, it has a password.
 fn check(host: &str) -> Result<(), TargetError> {
     let malformed = |why: &str| Err(TargetError::Malformed(why.to_owned()));
     let (address, query) = host.split_once(['/', '?']).unwrap_or((host, ""));

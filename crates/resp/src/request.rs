@@ -66,8 +66,8 @@ impl RequestParser {
         RequestParser::default()
     }
 
-    /// The next command at the front of `buffer`, and how many bytes to drop with it. `None` if it is
-    /// incomplete: call again with more bytes at the end of the same ones. Empty lines and empty
+    /// The next command at the front of `buffer`, and how many bytes to drop with it. `None` if it
+    /// is incomplete: call again with more bytes at the end of the same ones. Empty lines and empty
     /// arrays yield no arguments.
     ///
     /// # Errors
@@ -193,8 +193,8 @@ impl RequestParser {
         Ok(Some(newline + 1))
     }
 
-    /// Finds the end of the line that begins at `head`. Whether a line is too long does not depend on
-    /// how its bytes arrive.
+    /// Finds the end of the line that begins at `head`. Whether a line is too long does not depend
+    /// on how its bytes arrive.
     fn line_end(&mut self, buffer: &[u8], head: usize, end: u8) -> Result<Option<usize>, TooLong> {
         let limit = head + MAX_LINE + 1;
         let window = &buffer[..buffer.len().min(limit)];

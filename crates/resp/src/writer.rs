@@ -77,8 +77,8 @@ impl Writer {
         self.bytes.extend_from_slice(boolean);
     }
 
-    /// A floating-point number, in the fewest digits that read back as the same one; a bulk string in
-    /// RESP2.
+    /// A floating-point number, in the fewest digits that read back as the same one; a bulk string
+    /// in RESP2.
     pub fn double(&mut self, number: f64) {
         let text = decimal(number);
         match self.protocol {
@@ -87,7 +87,8 @@ impl Writer {
         }
     }
 
-    /// Text for people, in a format of three letters such as `txt` or `mkd`; a bulk string in RESP2.
+    /// Text for people, in a format of three letters such as `txt` or `mkd`; a bulk string in
+    /// RESP2.
     pub fn verbatim(&mut self, format: [u8; 3], text: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),

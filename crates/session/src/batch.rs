@@ -18,8 +18,8 @@ pub struct Batch {
     pub answers: oneshot::Sender<Answers>,
 }
 
-/// The answer to each command of a batch. An error if the session ends without telling: any of the commands may have
-/// been done.
+/// The answer to each command of a batch. An error if the session ends without telling: any of the
+/// commands may have been done.
 pub type Answers = Result<Vec<Result<Answer, String>>, String>;
 
 /// A command that can be sent to the thread of its session.
@@ -62,7 +62,8 @@ macro_rules! commands {
         impl<W: Context> Session<W> {
             /// Runs commands one after another.
             ///
-            /// The answers may tell of writes that are not durable yet: who passes them on waits for these before.
+            /// The answers may tell of writes that are not durable yet: who passes them on waits
+            /// for these before.
             pub async fn execute_all(&mut self, commands: &[Command]) -> Vec<Result<Answer, String>> {
                 let mut answers = Vec::with_capacity(commands.len());
                 for command in commands {

@@ -112,8 +112,8 @@ impl Client {
         lock(&self.told).user.as_bytes() == name
     }
 
-    /// A line of `CLIENT LIST`, with Redis' fields. What Solera has none of, or does not count, is as
-    /// in a Redis that has none of it.
+    /// A line of `CLIENT LIST`, with Redis' fields. What Solera has none of, or does not count, is
+    /// as in a Redis that has none of it.
     pub fn line(&self) -> String {
         let told = lock(&self.told).clone();
         let now = Instant::now();

@@ -21,8 +21,8 @@ use crate::identity::Identity;
 use crate::lent::Lent;
 use crate::scan::{Ask, Page};
 
-/// A worker, as its sessions use it. What is said of a site is said of the worker's own site unless a
-/// parameter names another.
+/// A worker, as its sessions use it. What is said of a site is said of the worker's own site unless
+/// a parameter names another.
 pub trait Context: 'static {
     /// The worker itself.
     fn address(&self) -> Address;
@@ -42,7 +42,8 @@ pub trait Context: 'static {
     /// Runs `action` on UniStore's machine. Must not be called from within another.
     fn with<R>(&self, action: impl FnOnce(&mut Replica) -> R) -> R;
 
-    /// Runs a single operation on a key of this worker, if nothing blocks it, and counts its command.
+    /// Runs a single operation on a key of this worker, if nothing blocks it, and counts its
+    /// command.
     fn execute_at_once(
         &self,
         now: Now,
@@ -53,7 +54,8 @@ pub trait Context: 'static {
     /// A request whose reply [`Context::reply_about`] can wait for.
     fn new_request(&self) -> RequestId;
 
-    /// Waits for the reply to a request on a key that `owner` holds. `Ok(None)` as with [`Context::call`].
+    /// Waits for the reply to a request on a key that `owner` holds. `Ok(None)` as with
+    /// [`Context::call`].
     ///
     /// # Errors
     /// Nothing came in time. The request may have been carried out, and may still be.
@@ -63,15 +65,16 @@ pub trait Context: 'static {
         owner: Address,
     ) -> impl Future<Output = Result<Option<Response>, Silent>>;
 
-    /// Gives the machine a command and waits for its reply. `None` if there will be none: the worker is
-    /// stopping, or a journal has failed.
+    /// Gives the machine a command and waits for its reply. `None` if there will be none: the
+    /// worker is stopping, or a journal has failed.
     fn call(&self, command: Command) -> impl Future<Output = Option<Response>>;
 
     /// Gives the machine a command that needs no reply.
     fn tell(&self, command: Command);
 
-    /// Has a worker of the site run a command of `primary`, and waits for its reply: for the last one, or for one before if
-    /// that is reply enough. If the future is dropped, the request is cancelled. `None` if there will be no reply.
+    /// Has a worker of the site run a command of `primary`, and waits for its reply: for the last
+    /// one, or for one before if that is reply enough. If the future is dropped, the request is
+    /// cancelled. `None` if there will be no reply.
     fn ask_primary(
         &self,
         worker: Address,
@@ -90,8 +93,8 @@ pub trait Context: 'static {
     /// A node of the site that cannot be reached, as people call it.
     fn unreachable_neighbour(&self) -> Option<String>;
 
-    /// Which process runs a worker, as a number that is not used again; 0 for this one. `None` if it
-    /// was never heard of.
+    /// Which process runs a worker, as a number that is not used again; 0 for this one. `None` if
+    /// it was never heard of.
     fn process_of(&self, worker: Address) -> Option<u64>;
 
     /// How many keys another worker has. `None` if it cannot be reached.
@@ -100,16 +103,16 @@ pub trait Context: 'static {
     /// What the loss of sites could still undo at a worker. `None` if it cannot be reached.
     fn at_risk(&self, worker: Address, keys: usize) -> impl Future<Output = Option<AtRisk>>;
 
-    /// By partition of a worker, the index of the site that leads it; none of a site's if nobody does.
-    /// `None` if it cannot be reached.
+    /// By partition of a worker, the index of the site that leads it; none of a site's if nobody
+    /// does. `None` if it cannot be reached.
     fn leaders_at(&self, worker: Address) -> impl Future<Output = Option<Vec<u64>>>;
 
-    /// The next page of a partition that a worker has; `Some(None)` while it cannot tell yet. `None` if it
-    /// cannot be reached.
+    /// The next page of a partition that a worker has; `Some(None)` while it cannot tell yet.
+    /// `None` if it cannot be reached.
     fn scan(&self, worker: Address, ask: Ask) -> impl Future<Output = Option<Option<Page>>>;
 
-    /// What the root of the site's workers knows of the sites, after it has changed what is asked for.
-    /// `None` if it cannot be reached.
+    /// What the root of the site's workers knows of the sites, after it has changed what is asked
+    /// for. `None` if it cannot be reached.
     fn sites(&self, change: Option<(SiteId, Change)>) -> impl Future<Output = Option<SitesTold>>;
 
     /// A node of a site that takes part, if this process reaches one.
@@ -169,8 +172,8 @@ pub trait Context: 'static {
     /// How many commands the worker has run.
     fn commands_run(&self) -> u64;
 
-    /// Has what runs modules do a request for a session; `None` if nothing does. An answer that is dropped
-    /// is told as a server that stops.
+    /// Has what runs modules do a request for a session; `None` if nothing does. An answer that is
+    /// dropped is told as a server that stops.
     fn run_modules(&self, caller: Lent, request: Vec<Vec<u8>>) -> Option<oneshot::Receiver<Value>>;
 
     /// The name of a site.

@@ -145,8 +145,8 @@ impl Identity {
         }
     }
 
-    /// Follows changes of the users. Ends when this one is no more, is disabled, or needs a password
-    /// and did not before.
+    /// Follows changes of the users. Ends when this one is no more, is disabled, or needs a
+    /// password and did not before.
     pub async fn ends(&self, mut users: watch::Receiver<Arc<Users>>) {
         while users.changed().await.is_ok() {
             let users = users.borrow_and_update().clone();

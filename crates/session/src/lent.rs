@@ -1,5 +1,5 @@
-//! Sessions within the process that act for another session: what they take over from it, and what they
-//! may do beyond their user's rights.
+//! Sessions within the process that act for another session: what they take over from it, and what
+//! they may do beyond their user's rights.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,8 +49,8 @@ impl Lent {
         self.pasts.lock().unwrap_or_else(PoisonError::into_inner).join(pasts);
     }
 
-    /// Whether the session may send a command, whatever its user may: what every transaction needs, and all on keys
-    /// that are not for users.
+    /// Whether the session may send a command, whatever its user may: what every transaction needs,
+    /// and all on keys that are not for users.
     pub(crate) fn may<'a>(
         &self,
         command: CommandId,

@@ -1,8 +1,9 @@
-//! Sessions of clients: what they may do, what they have seen, their transactions, and what each command
-//! means.
+//! Sessions of clients: what they may do, what they have seen, their transactions, and what each
+//! command means.
 //!
-//! A session is open at a worker, of which it needs what [`Context`] names. Commands of clients come as byte strings and
-//! replies leave as RESP; connections are the server's. Server-side code sends [`Command`]s and gets [`Answer`]s.
+//! A session is open at a worker, of which it needs what [`Context`] names. Commands of clients
+//! come as byte strings and replies leave as RESP; connections are the server's. Server-side code
+//! sends [`Command`]s and gets [`Answer`]s.
 
 mod batch;
 mod client;

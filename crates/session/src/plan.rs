@@ -1,9 +1,9 @@
 //! Commands on keys: from arguments to operations, and from outcomes to replies.
 //!
-//! These commands have no files of their own. Their typed arguments are operations of crate `data`, which also says how
-//! they are executed; their rights and keys are those of the table of commands; and one function of the session,
-//! `run_plan`, runs all of them. What is left of most is one line, in [`single`]. Arguments that take more to parse are in
-//! the module of their data type.
+//! These commands have no files of their own. Their typed arguments are operations of crate `data`,
+//! which also says how they are executed; their rights and keys are those of the table of commands;
+//! and one function of the session, `run_plan`, runs all of them. What is left of most is one line,
+//! in [`single`]. Arguments that take more to parse are in the module of their data type.
 
 mod counters;
 mod hashes;

@@ -46,9 +46,10 @@ impl<W: Context> Session<W> {
         true
     }
 
-    /// Runs one command and appends its reply. If that is an error, an open transaction has no effect: it
-    /// would not be what its client meant. SOLERA.COMMIT and SOLERA.ABORT end it also by an error; any other
-    /// command, RESET among them, then leaves it given up, so that nothing after it runs outside.
+    /// Runs one command and appends its reply. If that is an error, an open transaction has no
+    /// effect: it would not be what its client meant. SOLERA.COMMIT and SOLERA.ABORT end it also by
+    /// an error; any other command, RESET among them, then leaves it given up, so that nothing
+    /// after it runs outside.
     pub async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
         let start = self.out.bytes.len();
         let next = self.run_command(arguments).await;
@@ -151,8 +152,8 @@ impl<W: Context> Session<W> {
         Next::Stay
     }
 
-    /// What EXEC is to do for a command; `None` if it may not stand between MULTI and EXEC. A command is parsed once,
-    /// when it is queued.
+    /// What EXEC is to do for a command; `None` if it may not stand between MULTI and EXEC. A
+    /// command is parsed once, when it is queued.
     fn work_for_exec(&self, command: &Described, arguments: &Arguments<'_>) -> Option<Work<W>> {
         let parsed = match plan::is_on_keys(command) {
             true => plan::plan(command.id, arguments).map(|plan| Work::Keys(plan.into_owned())),

@@ -1,7 +1,7 @@
 //! Going through a partition in one snapshot, page by page.
 //!
-//! A page says where the next one begins, in terms of keys and elements, so that any page can be asked
-//! for at any time. What is kept between pages only spares looking again.
+//! A page says where the next one begins, in terms of keys and elements, so that any page can be
+//! asked for at any time. What is kept between pages only spares looking again.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

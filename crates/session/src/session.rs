@@ -81,8 +81,8 @@ pub struct Session<W> {
     pub(crate) from: Option<SocketAddr>,
     /// What its commands belong to.
     pub(crate) mode: Mode<W>,
-    /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on, in any mode: a causal transaction in between
-    /// does not use them up.
+    /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on, in any mode: a causal
+    /// transaction in between does not use them up.
     pub(crate) watched: Vec<Watched>,
     /// What the session's last strong transaction has come to, if it aborted.
     conflict: Option<Conflict>,

@@ -95,8 +95,8 @@ impl Token {
         Some(text)
     }
 
-    /// Reads a token of the cluster `cluster` with so many sites and partitions. It may be of a node that lists fewer
-    /// sites, or more of which it says nothing.
+    /// Reads a token of the cluster `cluster` with so many sites and partitions. It may be of a
+    /// node that lists fewer sites, or more of which it says nothing.
     ///
     /// # Errors
     /// See [`TokenError`].

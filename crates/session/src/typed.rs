@@ -1,5 +1,5 @@
-//! Commands as server-side code constructs and runs them: typed arguments and typed answers, by the same
-//! rights and in the same sessions as commands of clients.
+//! Commands as server-side code constructs and runs them: typed arguments and typed answers, by the
+//! same rights and in the same sessions as commands of clients.
 
 use solera_commands::{COMMANDS, CommandId, Unit};
 
@@ -30,10 +30,11 @@ pub trait Typed {
 }
 
 impl<W: Context> Session<W> {
-    /// Runs a command. If it fails, an open transaction has no effect, as after a client's command. Neither the command
-    /// nor its error is counted: counters are about clients.
+    /// Runs a command. If it fails, an open transaction has no effect, as after a client's command.
+    /// Neither the command nor its error is counted: counters are about clients.
     ///
-    /// The answer may tell of writes that are not durable yet: who passes it on waits for them before.
+    /// The answer may tell of writes that are not durable yet: who passes it on waits for them
+    /// before.
     ///
     /// # Errors
     /// The error reply, without the hyphen before it.

@@ -205,7 +205,8 @@ impl Clients {
                 let cause = Cause::Transaction(from.site, tx);
                 recorded.cause = Some(cause);
                 if self.naming.chance(50) {
-                    // Nobody waits for the answer, which tells causal transactions that they have no name.
+                    // Nobody waits for the answer, which tells causal transactions that they have
+                    // no name.
                     self.requests += 1;
                     let request = RequestId(self.requests);
                     self.asked_names.insert(request, cause);

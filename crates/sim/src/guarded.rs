@@ -1,7 +1,8 @@
-//! Sessions whose transactions name guards, of which `trial` hands out units, and a judge of what came of them.
+//! Sessions whose transactions name guards, of which `trial` hands out units, and a judge of what
+//! came of them.
 //!
-//! Each attempt adds its number to sets that nobody else writes. So what committed is read from the data, and compared with what
-//! clients were answered and with what guards have spent.
+//! Each attempt adds its number to sets that nobody else writes. So what committed is read from the
+//! data, and compared with what clients were answered and with what guards have spent.
 
 mod judge;
 

@@ -128,9 +128,10 @@ fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>])
         && uniform.iter().all(|uniform| uniform.get(site).is_none_or(|uniform| *uniform < time))
 }
 
-/// Gives what is gone with a life of a site an origin of its own, which only that life's own transactions observe: who
-/// knows that nothing more of the life will come has not observed it. Entries of the site itself stay as they are: sites
-/// learn at different times where the gap ends and the next life begins, and there is nothing left in the gap.
+/// Gives what is gone with a life of a site an origin of its own, which only that life's own
+/// transactions observe: who knows that nothing more of the life will come has not observed it.
+/// Entries of the site itself stay as they are: sites learn at different times where the gap ends
+/// and the next life begins, and there is nothing left in the gap.
 fn separate<'a>(
     of_life: impl Iterator<Item = &'a mut Transaction>,
     origin: usize,

@@ -1,5 +1,6 @@
-//! When all is well again, every site must be able to commit strong transactions on every group, and nobody
-//! may be in vain because others change the same key all the time: a liveness that finite runs can show.
+//! When all is well again, every site must be able to commit strong transactions on every group,
+//! and nobody may be in vain because others change the same key all the time: a liveness that
+//! finite runs can show.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,8 @@ const REQUESTS: u64 = 1 << 62;
 /// How many strong transactions of each site must commit while all change one key.
 const TURNS: usize = 2;
 
-/// A strong transaction on each group, from one site after the other; then many on one key, from all at once.
+/// A strong transaction on each group, from one site after the other; then many on one key, from
+/// all at once.
 #[derive(Debug, Default)]
 pub(crate) struct LastRound {
     /// What is to be submitted: first, or again.
@@ -118,7 +120,8 @@ impl LastRound {
         self.due.is_empty() && self.waiting.is_empty()
     }
 
-    /// What of this turn did not commit. What still waits may commit later, for all that the judges know.
+    /// What of this turn did not commit. What still waits may commit later, for all that the judges
+    /// know.
     pub(crate) fn take_missing(&mut self) -> Vec<String> {
         let waiting: Vec<_> = std::mem::take(&mut self.waiting).into_values().collect();
         self.recorded.extend(waiting.iter().cloned());

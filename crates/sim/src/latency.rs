@@ -1,5 +1,5 @@
-//! What clients wait for, in virtual time: sites of several workers are as fast as sites of one, but for a question to
-//! the others, its answer, and a disk.
+//! What clients wait for, in virtual time: sites of several workers are as fast as sites of one,
+//! but for a question to the others, its answer, and a disk.
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
@@ -16,7 +16,8 @@ use crate::world::{Happening, World};
 const POLL: u64 = MS / 50;
 /// Messages that leave at the same time arrive one nanosecond after the other.
 const GRAIN: u64 = 1000;
-/// Nothing takes so long, even where what a worker wants to know comes with the promise of another's quiet ticks.
+/// Nothing takes so long, even where what a worker wants to know comes with the promise of
+/// another's quiet ticks.
 const LIMIT: u64 = 2000 * MS;
 /// Each kind of operation is measured so often, at different times since the last tick.
 const ROUNDS: u64 = 7;
@@ -151,7 +152,8 @@ impl Quiet {
         took
     }
 
-    /// The medians of each kind, when something has happened a moment before and when nothing has for long.
+    /// The medians of each kind, when something has happened a moment before and when nothing has
+    /// for long.
     fn medians(&mut self) -> Vec<(&'static str, u64)> {
         type Operation = fn(&mut Quiet, u64) -> u64;
         let kinds: [(&'static str, Operation); 4] = [
@@ -188,7 +190,8 @@ fn several_workers_are_as_fast_as_one() {
         let one = medians(1, durable, None);
         for workers in [2, 4] {
             let several = medians(workers, durable, None);
-            // At the site of the write and at the one where it is waited for, a question to the others and their answer.
+            // At the site of the write and at the one where it is waited for, a question to the
+            // others and their answer.
             let disk = if durable { steady.sync } else { 0 };
             let more = 4 * steady.hop + disk + GRAIN;
             for ((kind, one), (_, several)) in one.iter().zip(&several) {

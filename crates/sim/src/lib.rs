@@ -1,10 +1,10 @@
 //! Whole sites in virtual time, from one seed.
 //!
 //! A seed decides everything: the shape of the cluster, delays, clock skew, faults and load. The
-//! machines are those the server runs, and so are the journals, on simulated disks. While the world runs, UniStore's Properties 1–4 are checked as
-//! assertions; when it has healed and come to rest, `solera-checker` judges the recorded history, and
-//! every client and every transaction must have come to an end. The same seed gives the same trace,
-//! byte for byte.
+//! machines are those the server runs, and so are the journals, on simulated disks. While the world
+//! runs, UniStore's Properties 1–4 are checked as assertions; when it has healed and come to rest,
+//! `solera-checker` judges the recorded history, and every client and every transaction must have
+//! come to an end. The same seed gives the same trace, byte for byte.
 
 mod by_worker;
 mod client;

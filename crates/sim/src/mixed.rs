@@ -1,5 +1,6 @@
-//! Mixed transactions over real replicas: clients of three hosts call transactions over a linearizable and two causal stores, which
-//! are keys of one cluster in virtual time, while sites are cut off, crash and start again, and rights change.
+//! Mixed transactions over real replicas: clients of three hosts call transactions over a
+//! linearizable and two causal stores, which are keys of one cluster in virtual time, while sites
+//! are cut off, crash and start again, and rights change.
 //!
 //! | module | subject |
 //! |---|---|
@@ -51,7 +52,8 @@ struct Report {
     recovered: u32,
     /// How often a host has stopped.
     stops: u32,
-    /// How often a call that fails was told for certain that a number is there, or missing, and how often nothing.
+    /// How often a call that fails was told for certain that a number is there, or missing, and how
+    /// often nothing.
     probes: [u32; 3],
 }
 
@@ -199,8 +201,9 @@ fn nothing_is_torn_lost_or_done_twice_over_replicas() {
     assert!(all.stops > 5, "too few to tell: {all:?}");
 }
 
-/// A leader was cut off after its vote, and came back when others had delivered the transaction and forgotten it. It forgot
-/// it, too, before it heard of the next leader, showed as complete what it lacked, and lost the update.
+/// A leader was cut off after its vote, and came back when others had delivered the transaction and
+/// forgotten it. It forgot it, too, before it heard of the next leader, showed as complete what it
+/// lacked, and lost the update.
 #[test]
 fn a_deposed_leader_loses_no_update() {
     let report = live(58, None);
@@ -221,8 +224,8 @@ fn trap(without: Rule, from: u64, expected: &str) {
     assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
 }
 
-/// What was committed at a site that is cut off, or crashed, has not arrived where its transaction is taken over: it is done
-/// there again.
+/// What was committed at a site that is cut off, or crashed, has not arrived where its transaction
+/// is taken over: it is done there again.
 #[test]
 fn who_takes_over_sees_what_was_committed_before() {
     trap(Rule::Sees, 36, "were counted");

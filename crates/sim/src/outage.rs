@@ -1,5 +1,5 @@
-//! Outages that last: sites that are down, a part of one site, or a link to the leading one. While they last, all sites
-//! that are whole must commit.
+//! Outages that last: sites that are down, a part of one site, or a link to the leading one. While
+//! they last, all sites that are whole must commit.
 
 use std::fmt;
 
@@ -14,8 +14,8 @@ const BEGIN: u64 = 2_000 * MS;
 const LENGTH: u64 = 60_000 * MS;
 /// How long after its beginning sites may need to elect leaders.
 const FAIL_OVER: u64 = 10_000 * MS;
-/// The same where a site hears both ends of a link that is down: it takes over after seven seconds, or fifteen seconds after the
-/// last time that one did.
+/// The same where a site hears both ends of a link that is down: it takes over after seven seconds,
+/// or fifteen seconds after the last time that one did.
 const TAKE_OVER: u64 = 25_000 * MS;
 /// How long a site may need afterwards to commit strongly on all groups.
 pub(crate) const BOUND: u64 = 5_000 * MS;
@@ -107,10 +107,11 @@ impl Outage {
         (0..sites).filter(is_whole).collect()
     }
 
-    /// Whether the cluster is known not to stand this always. A site of which only some workers are down is not suspected. If it
-    /// leads, its groups that the other workers lead take no strong transactions of other sites, because these workers wait for the whole
-    /// site. And what it replicated to one other site alone is not passed on, so that a strong transaction that has seen it is
-    /// not decided, and holds back those after it.
+    /// Whether the cluster is known not to stand this always. A site of which only some workers are
+    /// down is not suspected. If it leads, its groups that the other workers lead take no strong
+    /// transactions of other sites, because these workers wait for the whole site. And what it
+    /// replicated to one other site alone is not passed on, so that a strong transaction that has
+    /// seen it is not decided, and holds back those after it.
     pub(crate) fn is_known_to_fail(&self) -> bool {
         matches!(self, Outage::Workers { .. })
     }

@@ -17,8 +17,8 @@ pub(crate) struct Submission {
     pub(crate) step: u64,
 }
 
-/// An outcome, and how often which workers have told it and not forgotten that in a crash: one that has
-/// decided a transaction and delivers it later may forget only the latter.
+/// An outcome, and how often which workers have told it and not forgotten that in a crash: one that
+/// has decided a transaction and delivers it later may forget only the latter.
 #[derive(Debug)]
 struct Told {
     ts: Option<Timestamp>,
@@ -77,8 +77,8 @@ impl Outcomes {
         }
     }
 
-    /// A worker has forgotten in a crash what it had told nobody but the judges. Returns the timestamp
-    /// if nobody else knows that the transaction committed: then it may as well not have.
+    /// A worker has forgotten in a crash what it had told nobody but the judges. Returns the
+    /// timestamp if nobody else knows that the transaction committed: then it may as well not have.
     pub(crate) fn untell(&mut self, by: Address, event: &Event) -> Option<Timestamp> {
         let Event::Certified { tid, .. } = event else { return None };
         let told = self.told.get_mut(tid)?;

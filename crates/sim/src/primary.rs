@@ -1,6 +1,7 @@
 //! Sessions that use `primary`, beside those of UniStore, and what a judge is told of them.
 //!
-//! Updates append a number of their own to the list at a key, so that each value tells the history of its key.
+//! Updates append a number of their own to the list at a key, so that each value tells the history
+//! of its key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -464,7 +465,8 @@ impl PrimarySessions {
             if homes.contains(&partition) {
                 self.history.finals.append(&mut finals);
             } else {
-                // Nobody orders its updates until an operator removes its home: what is known stands for all.
+                // Nobody orders its updates until an operator removes its home: what is known
+                // stands for all.
                 let longest = finals.into_iter().max_by_key(|it| it.list.len());
                 self.history.finals.extend(longest);
             }

@@ -1,10 +1,10 @@
 //! Promises of durability, and whether what survives keeps them.
 //!
-//! Sessions of their own write keys that nobody else writes, in eventual, causal and strong spaces, by single
-//! operations and in transactions; they take barriers, WAIT, AT-RISK and tokens, and attach the tokens of
-//! others. Each session remembers the writes that were acknowledged to it. What an answer promises follows from
-//! these lists alone, and never from the vectors that the protocol keeps. In the end every surviving site must
-//! hold every promised write.
+//! Sessions of their own write keys that nobody else writes, in eventual, causal and strong spaces,
+//! by single operations and in transactions; they take barriers, WAIT, AT-RISK and tokens, and
+//! attach the tokens of others. Each session remembers the writes that were acknowledged to it.
+//! What an answer promises follows from these lists alone, and never from the vectors that the
+//! protocol keeps. In the end every surviving site must hold every promised write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -232,8 +232,8 @@ impl Promises {
         self.ask(world, index, Doing::Barrier(name), command);
     }
 
-    /// SOLERA.AT-RISK, of all workers of the site at once. Own writes to keys that it does not name are promised,
-    /// and all writes at sites that it does not name for the session.
+    /// SOLERA.AT-RISK, of all workers of the site at once. Own writes to keys that it does not name
+    /// are promised, and all writes at sites that it does not name for the session.
     fn ask_at_risk(&mut self, world: &mut World, index: usize) {
         let Session { number, site, pasts, .. } = self.sessions[index];
         let here = |address: &Address| address.site.index() == site && world.answers(*address);
@@ -395,8 +395,8 @@ impl Promises {
         }
     }
 
-    /// There is no reply: the command was refused, or its answer does not come. Returns whether a session
-    /// had sent it.
+    /// There is no reply: the command was refused, or its answer does not come. Returns whether a
+    /// session had sent it.
     pub(crate) fn unanswered(
         &mut self,
         world: &mut World,

@@ -8,7 +8,8 @@ pub(crate) const MS: u64 = 1_000_000;
 
 /// Entries by time; those of the same time in the order in which they were added.
 ///
-/// Entries are large and stay in their slots: only times, numbers and slots move when the order changes.
+/// Entries are large and stay in their slots: only times, numbers and slots move when the order
+/// changes.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     /// Time, number, slot.

@@ -108,8 +108,8 @@ impl fmt::Display for Violation {
 const PATIENCE: u64 = 60_000 * MS;
 /// How long the world rests before it is judged.
 const REST: u64 = 2_500 * MS;
-/// How much longer, at most, where workers restart, until times are past all that may still commit. Elsewhere it takes as
-/// long as clocks differ.
+/// How much longer, at most, where workers restart, until times are past all that may still commit.
+/// Elsewhere it takes as long as clocks differ.
 const GRACE: u64 = 30_000 * MS;
 /// Steps between two checks of the properties.
 const CHECK_EVERY: u64 = 64;
@@ -569,13 +569,14 @@ impl<'a> Run<'a> {
     }
 
     /// What each site tells in the end of the transactions whose names clients know, as
-    /// [`Command::Outcome`](solera_unistore::Command::Outcome) has it: by all of its workers and the
-    /// coordinator's.
+    /// [`Command::Outcome`](solera_unistore::Command::Outcome) has it: by all of its workers and
+    /// the coordinator's.
     fn outcomes_of_names(&self) -> Vec<(TransactionId, Option<bool>)> {
         let sites = SiteId::all(self.scenario.topology.sites());
         let up = sites.filter(|site| self.world.state(site.index()) == SiteState::Up);
-        // What has accessed nothing that needs an order commits without being certified. A former run of which nothing was
-        // durable may have submitted another transaction of that name, of which nobody has heard.
+        // What has accessed nothing that needs an order commits without being certified. A former
+        // run of which nothing was durable may have submitted another transaction of that name, of
+        // which nobody has heard.
         let is_certified = |(tid, cause, _): &&(TransactionId, Cause, u64)| {
             self.outcomes.submission(*tid).is_some_and(|submission| submission.cause == *cause)
         };

@@ -57,7 +57,8 @@ pub struct Scenario {
     pub(crate) keys_per_kind: usize,
     /// Whether sessions ask for promises of durability, too.
     pub(crate) promises: bool,
-    /// Whether the power fails whenever a checkpoint has just been written that knows of records which are not durable.
+    /// Whether the power fails whenever a checkpoint has just been written that knows of records
+    /// which are not durable.
     pub(crate) power_fails_at_checkpoints: bool,
     /// How many of its last updates a partition of `primary` keeps, if that runs, too.
     pub(crate) primary: Option<usize>,
@@ -178,7 +179,8 @@ impl Scenario {
         let end = scenario.faults_end;
         scenario.faults.extend(crashes(&mut random, workers, end));
         if let Some(site) = absent {
-            // Away for so long that the others give the site up for dead; clients go on all the while.
+            // Away for so long that the others give the site up for dead; clients go on all the
+            // while.
             let at = random.within(50 * MS, 2000 * MS);
             scenario.faults.retain(|(_, fault)| *fault != Fault::Restart(site));
             scenario.faults.push((at, Fault::Crash(site)));
@@ -198,7 +200,8 @@ impl Scenario {
         Scenario { durable: true, ..scenario }
     }
 
-    /// The scenario of a seed in which, beside that, sites that are lost are removed and added again.
+    /// The scenario of a seed in which, beside that, sites that are lost are removed and added
+    /// again.
     pub fn members(seed: u64) -> Self {
         let mut scenario = Scenario::durable(seed);
         let mut random = Random::new(seed.wrapping_mul(7_368_787));
@@ -217,8 +220,9 @@ impl Scenario {
         scenario
     }
 
-    /// The scenario of a seed in which, beside that, each worker is a process of its own, and messages travel over links:
-    /// connections break, carry so many bytes in their time, and before them wait queues without much room.
+    /// The scenario of a seed in which, beside that, each worker is a process of its own, and
+    /// messages travel over links: connections break, carry so many bytes in their time, and before
+    /// them wait queues without much room.
     pub fn links(seed: u64) -> Self {
         let mut scenario = Scenario::members(seed);
         let mut random = Random::new(seed.wrapping_mul(49_979_687).wrapping_add(11));
@@ -234,8 +238,9 @@ impl Scenario {
         scenario
     }
 
-    /// The scenario of a seed in which some sites, or some workers of one site, are down for a minute, and nothing
-    /// else goes wrong: while it lasts, the other sites must commit strongly on every group.
+    /// The scenario of a seed in which some sites, or some workers of one site, are down for a
+    /// minute, and nothing else goes wrong: while it lasts, the other sites must commit strongly on
+    /// every group.
     pub fn outage(seed: u64) -> Self {
         let mut scenario = Scenario::without_ambushes(seed);
         let mut random = Random::new(seed.wrapping_mul(15_485_863).wrapping_add(3));
@@ -269,14 +274,14 @@ impl Scenario {
         Scenario::figure(seed, &[Fault::Mute(0, 2)])
     }
 
-    /// UniStore Figure 2: what a site commits reaches no other site, and it dies while it leads strong
-    /// transactions that depend on it.
+    /// UniStore Figure 2: what a site commits reaches no other site, and it dies while it leads
+    /// strong transactions that depend on it.
     pub fn figure_2(seed: u64) -> Self {
         Scenario::figure(seed, &[Fault::Mute(0, 1), Fault::Mute(0, 2)])
     }
 
-    /// Three sites without faults, between which messages take 20 ms, and where hosts and disks are equally
-    /// fast all the time, with so many workers each.
+    /// Three sites without faults, between which messages take 20 ms, and where hosts and disks are
+    /// equally fast all the time, with so many workers each.
     #[cfg(test)]
     pub(crate) fn quiet(workers: u8, durable: bool) -> Self {
         let mut scenario = Scenario::figure(1, &[]);
@@ -305,8 +310,9 @@ impl Scenario {
         scenario
     }
 
-    /// A site with several workers, one of them slow to hear the others, that is destroyed after what it commits has
-    /// reached no other site for a while, under sessions that ask for promises of durability.
+    /// A site with several workers, one of them slow to hear the others, that is destroyed after
+    /// what it commits has reached no other site for a while, under sessions that ask for promises
+    /// of durability.
     pub fn lost_promises(seed: u64) -> Self {
         let before = [Fault::Mute(0, 1), Fault::Mute(0, 2), Fault::Slow(0, 1, 15 * MS)];
         let mut scenario = Scenario::figure(seed, &before).promising();
@@ -315,8 +321,8 @@ impl Scenario {
         scenario
     }
 
-    /// The same scenario, in which further sessions ask for promises of durability, and most sites are cut off
-    /// from the others before they are destroyed.
+    /// The same scenario, in which further sessions ask for promises of durability, and most sites
+    /// are cut off from the others before they are destroyed.
     pub fn promising(mut self) -> Self {
         let mut random = Random::new(self.seed.wrapping_mul(15_485_863).wrapping_add(31));
         let sites = self.topology.sites();
@@ -348,7 +354,8 @@ impl Scenario {
         self
     }
 
-    /// Returns how many units of each key the guard of `trial` hands out at a site: fewer than sessions claim.
+    /// Returns how many units of each key the guard of `trial` hands out at a site: fewer than
+    /// sessions claim.
     pub(crate) fn guard_limit(&self) -> u32 {
         6 + (self.seed % 13) as u32
     }
@@ -365,8 +372,8 @@ impl Scenario {
         self
     }
 
-    /// The same scenario, in which the power of a worker fails whenever it has just written a checkpoint that knows of
-    /// records which are not durable.
+    /// The same scenario, in which the power of a worker fails whenever it has just written a
+    /// checkpoint that knows of records which are not durable.
     pub fn with_power_failures_at_checkpoints(mut self) -> Self {
         self.power_fails_at_checkpoints = true;
         self

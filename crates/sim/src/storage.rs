@@ -1,7 +1,8 @@
 //! A worker's journal: the one that servers have, on a simulated disk, in virtual time.
 //!
-//! The thread of a server's journal is missing: a sync begins with [`Log::submit`] and ends when the world calls
-//! [`VirtualLog::end_sync`]. What waits for it is the driver's concern, as in servers.
+//! The thread of a server's journal is missing: a sync begins with [`Log::submit`] and ends when
+//! the world calls [`VirtualLog::end_sync`]. What waits for it is the driver's concern, as in
+//! servers.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -250,8 +251,8 @@ impl Storage {
     }
 }
 
-/// Whether a worker takes a client's command: one without space takes no writes, and one whose journal has failed
-/// answers nobody, for what is in its memory may be undone.
+/// Whether a worker takes a client's command: one without space takes no writes, and one whose
+/// journal has failed answers nobody, for what is in its memory may be undone.
 pub(crate) fn takes(worker: &Worker, command: &Command) -> bool {
     worker.answers() && !(writes(command) && worker.refuses().is_some())
 }

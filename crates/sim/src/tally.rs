@@ -1,5 +1,5 @@
-//! Which faults took effect, what came of strong transactions, and how often; and how often they must, so that worlds do not silently stop to
-//! have them.
+//! Which faults took effect, what came of strong transactions, and how often; and how often they
+//! must, so that worlds do not silently stop to have them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +30,8 @@ const SURELY: u64 = 50;
 /// The seeds from 0 on give the same counts each time, so more can be required of them.
 const SURELY_FROM_0: u64 = 5;
 
-/// What happens many times in few seeds: of seeds that differ each time, a quarter of the usual is required.
+/// What happens many times in few seeds: of seeds that differ each time, a quarter of the usual is
+/// required.
 const CLUSTERED: [&str; 4] = [
     "outcomes asked for",
     "calls refused",
@@ -38,8 +39,9 @@ const CLUSTERED: [&str; 4] = [
     "commands refused for a link",
 ];
 
-/// What happens how often at least with [`SEEDS`] seeds of the first four kinds, in the order of [`Kind`]: about
-/// half of what was counted when this was written. An outage takes effect in each seed of its kind.
+/// What happens how often at least with [`SEEDS`] seeds of the first four kinds, in the order of
+/// [`Kind`]: about half of what was counted when this was written. An outage takes effect in each
+/// seed of its kind.
 const EXPECTED: &[(&str, [u64; 4])] = &[
     ("links cut", [440, 440, 440, 599]),
     ("connections broken", [130, 130, 130, 134]),
@@ -154,8 +156,8 @@ impl Tally {
         self.counts.keys().any(|what| what.starts_with(prefix))
     }
 
-    /// What happened too rarely for so many seeds, with how often it should have. What is rare is not required: chance
-    /// decides whether it happens.
+    /// What happened too rarely for so many seeds, with how often it should have. What is rare is
+    /// not required: chance decides whether it happens.
     pub fn too_rare(&self, kind: Kind, from: u64, seeds: u64) -> Vec<(&'static str, u64)> {
         let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);
         let expected = |least: &[u64; 4]| least.get(kind as usize).copied().unwrap_or(0);

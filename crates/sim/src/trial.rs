@@ -1,4 +1,5 @@
-//! Sessions that use `trial`, and a judge of what they are answered: jobs, questions to UniStore, cancellation, lanes, removals.
+//! Sessions that use `trial`, and a judge of what they are answered: jobs, questions to UniStore,
+//! cancellation, lanes, removals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -225,7 +226,8 @@ impl TrialSessions {
         self.rest(world, index);
     }
 
-    /// The counter has one order of additions, and it is that in which they were answered where that is known.
+    /// The counter has one order of additions, and it is that in which they were answered where
+    /// that is known.
     fn note_added(&mut self, world: &mut World, key: u64, before: i64, answer: &Answer) {
         let counter = self.counters.entry(key).or_default();
         match answer {
@@ -245,7 +247,8 @@ impl TrialSessions {
         }
     }
 
-    /// Takes what a worker reports: a message that arrived after a later one of its lane, or a removal that it has settled.
+    /// Takes what a worker reports: a message that arrived after a later one of its lane, or a
+    /// removal that it has settled.
     pub(crate) fn reported(&mut self, world: &mut World, at: Address, event: Event) {
         match event {
             Event::Settled(site, life) => {

@@ -2,7 +2,8 @@
 
 use solera_machine::Without;
 
-/// A precaution of hosts, of their journals or their tokens, that can be taken out, to see that the judges notice.
+/// A precaution of hosts, of their journals or their tokens, that can be taken out, to see that the
+/// judges notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
     /// What runs the machines leaves a rule out.

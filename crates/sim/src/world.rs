@@ -89,7 +89,8 @@ pub(crate) enum Happening {
     Trial(Address, RequestId, solera_trial::Response, bool),
     /// What `trial` reports of itself at a worker.
     OfTrial(Address, solera_trial::Event),
-    /// A worker is the first to know that a life of a site is gone. The members are those of its list.
+    /// A worker is the first to know that a life of a site is gone. The members are those of its
+    /// list.
     Gone { site: SiteId, life: u32, members: Vec<SiteId> },
     /// A step of the protocol at a replica.
     Event(Address, Event),
@@ -168,7 +169,8 @@ pub(crate) struct World {
     piece_time: u64,
     power_fails_at_checkpoints: bool,
     ambushes: Vec<Ambush>,
-    /// How many updates partitions of `primary` keep, and the rule that is taken out, if workers run it.
+    /// How many updates partitions of `primary` keep, and the rule that is taken out, if workers
+    /// run it.
     primary: Option<(usize, Without<solera_primary::Rule>)>,
     /// How many units of each key `trial` hands out, if workers run it.
     trial: Option<u32>,
@@ -283,7 +285,8 @@ impl World {
         config
     }
 
-    /// Does the next thing that is due and returns what came of it; nothing once `until` is reached.
+    /// Does the next thing that is due and returns what came of it; nothing once `until` is
+    /// reached.
     pub(crate) fn step(&mut self, until: u64) -> Option<Vec<Happening>> {
         let Some((at, due)) = self.queue.pop(until) else {
             self.now = self.now.max(until);
@@ -355,7 +358,8 @@ impl World {
         self.handle(to, Input::Client { request, command: command.into() });
     }
 
-    /// Gives a command of another protocol than UniStore to a worker. Returns whether the worker takes commands.
+    /// Gives a command of another protocol than UniStore to a worker. Returns whether the worker
+    /// takes commands.
     pub(crate) fn example_command(
         &mut self,
         to: Address,
@@ -444,9 +448,9 @@ impl World {
         self.states.len()
     }
 
-    /// What a worker with a journal, or its site, has told others to store, or remembers to be uniform.
-    /// After a crash it knows of less than that, because it does not remember the time in which nothing
-    /// happened.
+    /// What a worker with a journal, or its site, has told others to store, or remembers to be
+    /// uniform. After a crash it knows of less than that, because it does not remember the time in
+    /// which nothing happened.
     pub(crate) fn claims(&self, worker: Address) -> Vector {
         let mut claims = self.claims[worker.site.index()];
         if let Some(told) = self.told.get(&worker) {

@@ -1,4 +1,5 @@
-//! The checks notice when a rule of the protocol is taken out, and the same seeds are clean with it.
+//! The checks notice when a rule of the protocol is taken out, and the same seeds are clean with
+//! it.
 
 use solera_certification::Rule as Certification;
 use solera_checker::Origin;
@@ -7,8 +8,8 @@ use solera_host::Rule as Driver;
 use solera_sim::{Scenario, Trace, Violation, Weakness, run};
 use solera_unistore::Rule;
 
-/// Finds a seed of some scenario that fails in the expected way once it is broken, and shows that it is
-/// clean otherwise.
+/// Finds a seed of some scenario that fails in the expected way once it is broken, and shows that
+/// it is clean otherwise.
 fn trap(
     scenario: impl Fn(u64) -> Scenario,
     broken: impl Fn(Scenario) -> Scenario,
@@ -92,8 +93,8 @@ fn remote_transactions_are_invisible_before_uniform() {
     });
 }
 
-/// `docs/decisions/0016-fair-certification.md`: who is far from a leader comes too late for ever, while
-/// others change the same key.
+/// `docs/decisions/0016-fair-certification.md`: who is far from a leader comes too late for ever,
+/// while others change the same key.
 #[test]
 fn who_was_aborted_goes_first() {
     without(Rule::Certification(Certification::AbortedFirst), |violation| {
@@ -117,7 +118,8 @@ fn records_before_answers_to_direct_calls() {
     });
 }
 
-/// The same for checkpoints: of a transaction that a loss of power undoes, some parts may hold updates and others not.
+/// The same for checkpoints: of a transaction that a loss of power undoes, some parts may hold
+/// updates and others not.
 #[test]
 fn records_before_checkpoints() {
     let weakness = without_of_driver(Driver::PublishDurable);
@@ -127,7 +129,8 @@ fn records_before_checkpoints() {
     trap(scenario, broken, |violation| matches!(violation, Violation::Anomaly(_)));
 }
 
-/// `docs/decisions/0008-links.md`: a frame that is sent again over another connection is delivered once.
+/// `docs/decisions/0008-links.md`: a frame that is sent again over another connection is delivered
+/// once.
 #[test]
 fn frames_are_delivered_once() {
     over_links(Weakness::DeliversAllFrames, "delivered again");
@@ -177,7 +180,8 @@ fn a_donor_holds_its_snapshot() {
     without_among_members(Rule::DonorHoldsSnapshot);
 }
 
-/// UniStore Alg. 1 l. 21: a read that does not wait misses a strong transaction of its own snapshot.
+/// UniStore Alg. 1 l. 21: a read that does not wait misses a strong transaction of its own
+/// snapshot.
 #[test]
 fn strong_reads_wait() {
     without(Rule::WaitOnStrong, |violation| {
@@ -185,8 +189,8 @@ fn strong_reads_wait() {
     });
 }
 
-/// UniStore §6.3: of two transactions that are certified at once and conflict, one does not observe the
-/// other.
+/// UniStore §6.3: of two transactions that are certified at once and conflict, one does not observe
+/// the other.
 #[test]
 fn a_vote_looks_at_what_is_prepared() {
     without(Rule::Certification(Certification::PreparedConflicts), |violation| {
@@ -214,8 +218,8 @@ fn figure_1_what_reached_one_site_is_forwarded_to_all() {
     });
 }
 
-/// UniStore Figure 2, as it happens: a strong transaction does not depend on what may be lost. If it does,
-/// what conflicts with it can never commit.
+/// UniStore Figure 2, as it happens: a strong transaction does not depend on what may be lost. If
+/// it does, what conflicts with it can never commit.
 #[test]
 fn figure_2_a_strong_transaction_does_not_depend_on_what_may_be_lost() {
     let rule = Rule::Certification(Certification::UniformBeforeCommit);
@@ -280,7 +284,8 @@ fn is_broken_promise(violation: &Violation) -> bool {
     matches!(violation, Violation::Promise(_))
 }
 
-/// `docs/decisions/0023-durability-past.md`: a barrier on the causal past alone promises what dies with its site.
+/// `docs/decisions/0023-durability-past.md`: a barrier on the causal past alone promises what dies
+/// with its site.
 #[test]
 fn barriers_wait_for_eventual_writes() {
     let without = |scenario: Scenario| scenario.without(Some(Rule::DurabilityPast));
@@ -290,7 +295,8 @@ fn barriers_wait_for_eventual_writes() {
     });
 }
 
-/// A commit that is answered before another worker has executed its eventual writes covers none of them.
+/// A commit that is answered before another worker has executed its eventual writes covers none of
+/// them.
 #[test]
 fn commits_are_answered_when_their_eventual_writes_are_executed() {
     let without = |scenario: Scenario| scenario.without(Some(Rule::EventualConfirmed));
@@ -319,7 +325,8 @@ fn prepared_transactions_are_at_risk() {
     );
 }
 
-/// A token that carries only the causal past makes barriers elsewhere promise nothing of what was written before.
+/// A token that carries only the causal past makes barriers elsewhere promise nothing of what was
+/// written before.
 #[test]
 fn tokens_carry_the_durability_past() {
     let weakened = |scenario: Scenario| scenario.weakened(Weakness::TokensOfCausalPasts);
@@ -394,14 +401,16 @@ fn a_refusal_of_a_guard_aborts() {
     without_of_guards(Rule::HeedRefusals, Scenario::from_seed, &["is there against a refusal"]);
 }
 
-/// A guard keeps a promise for ever whose participant died between the end of the transaction and its telling.
+/// A guard keeps a promise for ever whose participant died between the end of the transaction and
+/// its telling.
 #[test]
 fn guards_are_told_again_after_a_restart() {
     let expected = ["keeps promises open", "has spent"];
     without_of_guards(Rule::TellGuardsAgain, Scenario::durable, &expected);
 }
 
-/// `docs/decisions/0011-membership.md`: a site is gone although a protocol of some member has not settled its removal.
+/// `docs/decisions/0011-membership.md`: a site is gone although a protocol of some member has not
+/// settled its removal.
 #[test]
 fn removals_wait_for_all_protocols() {
     trap(

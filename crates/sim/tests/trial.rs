@@ -54,7 +54,8 @@ fn it_runs_beside_two_other_protocols() {
     tries_everything(&tally(|seed| Scenario::members(seed).with_primary(), 75_000..75_006));
 }
 
-/// Answers that came in a tick, or with a change of the list of sites, left the worker when a third protocol ran there.
+/// Answers that came in a tick, or with a change of the list of sites, left the worker when a third
+/// protocol ran there.
 #[test]
 fn answers_reach_who_has_asked_beside_a_third_protocol() {
     let scenario = |seed| Scenario::members(seed).promising().with_primary();

@@ -13,7 +13,8 @@ pub type Input = solera_machine::Input<Message, Command, JobResult>;
 /// Output of a [`Site`](crate::Site).
 pub type Output = solera_machine::Output<Message, Response, Event, Job>;
 
-/// Declares an enum with a variant for each protocol. `Debug` shows the content without the variant's name.
+/// Declares an enum with a variant for each protocol. `Debug` shows the content without the
+/// variant's name.
 macro_rules! of_each_protocol {
     ($(#[$doc:meta])* $name:ident($of:ident) $(, $derived:ident)*) => {
         $(#[$doc])*

@@ -41,7 +41,8 @@ pub(crate) struct Internal {
 }
 
 impl Internal {
-    /// Creates a worker's questions, numbered from `first` on: a former process of the worker used smaller numbers.
+    /// Creates a worker's questions, numbered from `first` on: a former process of the worker used
+    /// smaller numbers.
     pub(crate) fn new(first: u64) -> Internal {
         Internal {
             open: BTreeMap::new(),

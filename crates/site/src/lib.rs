@@ -1,8 +1,9 @@
 //! Composes the protocols that one worker of a site runs into one machine.
 //!
-//! Hosts run one [`Site`] per worker and know no protocol. A `Site` passes each input to the protocol that it is for. Outputs
-//! carry their protocol as the variant of [`Message`], [`Command`], [`Response`], [`Event`] or [`Part`], and as its number where
-//! bytes leave the process ([`PROTOCOLS`]).
+//! Hosts run one [`Site`] per worker and know no protocol. A `Site` passes each input to the
+//! protocol that it is for. Outputs carry their protocol as the variant of [`Message`],
+//! [`Command`], [`Response`], [`Event`] or [`Part`], and as its number where bytes leave the
+//! process ([`PROTOCOLS`]).
 //!
 //! | module | subject |
 //! |---|---|
@@ -26,8 +27,8 @@ pub use recovery::Recovery;
 pub const PROTOCOLS: &[Protocol] =
     &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_trial::PROTOCOL];
 
-/// Returns the protocols of a cluster whose workers run `primary`, or `trial`, beside UniStore. A node tells others of these
-/// alone, and is refused where others run.
+/// Returns the protocols of a cluster whose workers run `primary`, or `trial`, beside UniStore. A
+/// node tells others of these alone, and is refused where others run.
 pub fn protocols(primary: bool, trial: bool) -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().filter(move |protocol| match **protocol {
         solera_primary::PROTOCOL => primary,

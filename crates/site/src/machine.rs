@@ -27,8 +27,9 @@ pub struct Config {
 
 /// The machine of one worker: one machine for each protocol.
 ///
-/// UniStore comes first: its messages spread the list of sites, and the others learn it with each change. Outputs leave in the order in which
-/// the protocols made them, so that records are durable before what another protocol says in consequence.
+/// UniStore comes first: its messages spread the list of sites, and the others learn it with each
+/// change. Outputs leave in the order in which the protocols made them, so that records are durable
+/// before what another protocol says in consequence.
 #[derive(Debug)]
 pub struct Site {
     unistore: Replica,
@@ -81,7 +82,8 @@ impl Config {
         self
     }
 
-    /// Lets the worker run `trial`, too, which guards keys of UniStore and hands out so many units of each.
+    /// Lets the worker run `trial`, too, which guards keys of UniStore and hands out so many units
+    /// of each.
     #[must_use]
     pub fn with_trial(mut self, limit: u32) -> Config {
         let journal = self.unistore.journal;
@@ -99,7 +101,8 @@ impl Config {
 }
 
 impl Site {
-    /// Creates the machine of a worker that stores nothing yet. `seed` only spreads keys over hash tables.
+    /// Creates the machine of a worker that stores nothing yet. `seed` only spreads keys over hash
+    /// tables.
     pub fn new(config: impl Into<Config>, seed: u64) -> Site {
         let config = config.into();
         let members = config.first_members();
@@ -138,7 +141,8 @@ impl Site {
         &self.unistore
     }
 
-    /// Returns the machine of UniStore for direct calls. What [`change_members`](Self::change_members) does is no such call.
+    /// Returns the machine of UniStore for direct calls. What
+    /// [`change_members`](Self::change_members) does is no such call.
     pub fn unistore_mut(&mut self) -> &mut Replica {
         &mut self.unistore
     }
@@ -153,8 +157,9 @@ impl Site {
         self.primary.as_mut()
     }
 
-    /// Returns how many messages of each of [`PROTOCOLS`](crate::PROTOCOLS) were dropped since the start: those that no correct
-    /// worker sends or that came too late, and all of a protocol that the worker does not run.
+    /// Returns how many messages of each of [`PROTOCOLS`](crate::PROTOCOLS) were dropped since the
+    /// start: those that no correct worker sends or that came too late, and all of a protocol that
+    /// the worker does not run.
     pub fn ignored(&self) -> [u64; crate::PROTOCOLS.len()] {
         let of_primary = self.primary.as_ref().map_or(0, Primary::ignored);
         [self.unistore.status().ignored(), of_primary + self.not_run.primary, self.not_run.trial]
@@ -190,7 +195,8 @@ impl Site {
         self.unistore.status().clock()
     }
 
-    /// Returns whether the worker has the data that it serves. At a joining site it first receives them.
+    /// Returns whether the worker has the data that it serves. At a joining site it first receives
+    /// them.
     pub fn serves(&self) -> bool {
         self.unistore.status().view().serving
     }
@@ -231,8 +237,9 @@ impl Site {
         primary.chain(self.trial.iter().map(|it| it as &dyn Participant))
     }
 
-    /// Tells UniStore how far the other protocols are with the list of sites. They know the list that it has, or else
-    /// [`pass_on_members`](Self::pass_on_members) follows before UniStore says anything of it.
+    /// Tells UniStore how far the other protocols are with the list of sites. They know the list
+    /// that it has, or else [`pass_on_members`](Self::pass_on_members) follows before UniStore says
+    /// anything of it.
     fn note_participants(&mut self) {
         if self.participants().next().is_some() {
             let filled = self.participants().all(Participant::is_filled);
@@ -275,7 +282,8 @@ impl Site {
         }
     }
 
-    /// Gives questions and answers of protocols to those that they are for, and carries out what these say then.
+    /// Gives questions and answers of protocols to those that they are for, and carries out what
+    /// these say then.
     fn settle(&mut self, now: Now) {
         if self.trial.is_none() {
             return;
@@ -329,7 +337,8 @@ impl Site {
     }
 }
 
-/// Moves the outputs of UniStore behind those that came before; answers to questions stay in the worker.
+/// Moves the outputs of UniStore behind those that came before; answers to questions stay in the
+/// worker.
 fn collect_unistore(
     outputs: &mut VecDeque<Output>,
     unistore: &mut Replica,

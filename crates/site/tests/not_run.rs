@@ -1,4 +1,5 @@
-//! Messages of protocols that a worker does not run are dropped and counted, and others are not told of such protocols.
+//! Messages of protocols that a worker does not run are dropped and counted, and others are not
+//! told of such protocols.
 
 use std::sync::Arc;
 

@@ -9,7 +9,8 @@ fn parts(text: &str) -> (&str, &str) {
     text.split_once(' ').unwrap_or((text, ""))
 }
 
-/// The code and text of the error because of which a transaction was given up; of another error, its own.
+/// The code and text of the error because of which a transaction was given up; of another error,
+/// its own.
 fn cause(text: &str) -> (&str, &str) {
     let (code, message) = parts(text);
     let cause = message.split_once("because of: ").or_else(|| message.split_once("first: "));
@@ -19,7 +20,8 @@ fn cause(text: &str) -> (&str, &str) {
     }
 }
 
-/// Whether an error says that the server has no time or means to answer, rather than that it never will.
+/// Whether an error says that the server has no time or means to answer, rather than that it never
+/// will.
 fn is_passing(text: &str) -> bool {
     let (code, message) = cause(text);
     let codes =
@@ -35,7 +37,8 @@ fn told(text: &str) -> String {
     text.replace("; nothing was changed", "")
 }
 
-/// The transaction that an error names for SOLERA.OUTCOME, which it does where its outcome is not known.
+/// The transaction that an error names for SOLERA.OUTCOME, which it does where its outcome is not
+/// known.
 pub fn transaction_to_ask_for(text: &str) -> Option<&str> {
     let (_, after) = text.split_once("SOLERA.OUTCOME ")?;
     let id = after.split(|c: char| c.is_whitespace() || ",;'\"`".contains(c)).next()?;

@@ -119,8 +119,8 @@ impl Layout {
     }
 }
 
-/// The key of the set that has the names of a space's recovery records. It is not in the space, but in the
-/// default one, so that records of strong spaces do not conflict with one another.
+/// The key of the set that has the names of a space's recovery records. It is not in the space, but
+/// in the default one, so that records of strong spaces do not conflict with one another.
 pub(crate) fn index(space: &str) -> Vec<u8> {
     format!("{RESERVED}{NAMES}records:{space}").into_bytes()
 }

@@ -22,8 +22,8 @@ fn is_blind(operation: Operation) -> bool {
     operation.is_update() && operation.needs().is_none()
 }
 
-/// The operation on the key of an object, and whether it would replace or remove a key of any type, so that its type is to
-/// be asked for first.
+/// The operation on the key of an object, and whether it would replace or remove a key of any type,
+/// so that its type is to be asked for first.
 pub(crate) fn request(call: &ObjectCall) -> Result<(Op, bool), StoreError> {
     let op = call.on_object().on_key(stamp::next).map_err(|error| failed(call, error))?;
     let operation = operation_of(call.object(), call.op).ok_or_else(|| call.impossible())?;

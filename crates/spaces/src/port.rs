@@ -83,28 +83,30 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The way of commands to a cluster: to one session there at a time, which has seen what the sessions before it had seen when
-/// they committed or attached. After [`Broken`], and if nobody waits for an answer any more, that session ends, and
-/// its open transaction has no effect; a command that runs may take effect for [`IN_DOUBT_MS`](solera_mixt::outcome::IN_DOUBT_MS)
-/// more.
+/// The way of commands to a cluster: to one session there at a time, which has seen what the
+/// sessions before it had seen when they committed or attached. After [`Broken`], and if nobody
+/// waits for an answer any more, that session ends, and its open transaction has no effect; a
+/// command that runs may take effect for [`IN_DOUBT_MS`](solera_mixt::outcome::IN_DOUBT_MS) more.
 pub trait Port: Send {
-    /// Whether sessions are in this process, so that no connection can lose the answer to a commit. Strong transactions of such
-    /// sessions have no name to ask for their outcome by: if the session ends meanwhile, as its journal fails or its user is removed,
-    /// whether one that leaves no record has committed stays unknown.
+    /// Whether sessions are in this process, so that no connection can lose the answer to a commit.
+    /// Strong transactions of such sessions have no name to ask for their outcome by: if the
+    /// session ends meanwhile, as its journal fails or its user is removed, whether one that leaves
+    /// no record has committed stays unknown.
     fn is_local(&self) -> bool;
 
     /// Opens a session if none is open.
     fn open(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Runs commands one after another, whatever the ones before them came to, and returns the answer to each. Without
-    /// an open session they are [`Broken`].
+    /// Runs commands one after another, whatever the ones before them came to, and returns the
+    /// answer to each. Without an open session they are [`Broken`].
     fn run(
         &mut self,
         commands: Vec<Command>,
     ) -> impl Future<Output = Result<Vec<Answer>, Broken>> + Send;
 
-    /// Has the server run a group of phases, which the session then has seen, and returns the encoded
-    /// [`Shipped`](solera_mixt::shipment::Shipped) or the text of an error reply. A port that runs none refuses.
+    /// Has the server run a group of phases, which the session then has seen, and returns the
+    /// encoded [`Shipped`](solera_mixt::shipment::Shipped) or the text of an error reply. A port
+    /// that runs none refuses.
     fn ship(
         &mut self,
         _shipment: &Shipment,
@@ -112,8 +114,8 @@ pub trait Port: Send {
         std::future::ready(Ok(Err("ERR phases are not run here".to_owned())))
     }
 
-    /// Returns whether a shipment that was sent before is over, by its number and the time until which it runs, or the text of an
-    /// error reply.
+    /// Returns whether a shipment that was sent before is over, by its number and the time until
+    /// which it runs, or the text of an error reply.
     fn settle(
         &mut self,
         _number: u64,
@@ -125,6 +127,7 @@ pub trait Port: Send {
     /// The site of the last session, if it has said so.
     fn site(&self) -> Option<Arc<str>>;
 
-    /// Whether a session is open, and nothing has come, not even its end, that nobody has asked for.
+    /// Whether a session is open, and nothing has come, not even its end, that nobody has asked
+    /// for.
     fn is_quiet(&mut self) -> bool;
 }

@@ -122,7 +122,8 @@ impl<P: Port> Session<P> {
         Ok(answers)
     }
 
-    /// Of a transaction that may write. If a session may end while it commits, its outcome has to be asked for.
+    /// Of a transaction that may write. If a session may end while it commits, its outcome has to
+    /// be asked for.
     fn begin_commands(&self, strong: bool) -> Vec<Command> {
         let name = (strong && !self.port.is_local()).then_some(Command::Name);
         [Command::Begin { strong }].into_iter().chain(name).collect()
@@ -158,7 +159,8 @@ impl<P: Port> Session<P> {
         error
     }
 
-    /// Ends the transaction without effect. One that the server cannot be told of ends with its session.
+    /// Ends the transaction without effect. One that the server cannot be told of ends with its
+    /// session.
     async fn close(&mut self) {
         if let State::Open(_) = self.state {
             // Whatever it answers, nothing is open afterwards.
@@ -352,7 +354,8 @@ impl<P: Port> Session<P> {
         let mut all = vec![Command::Begin { strong }];
         all.extend(commands);
         all.push(Command::Commit);
-        // It changes nothing, so that it does not matter whether it has committed if no answer comes.
+        // It changes nothing, so that it does not matter whether it has committed if no answer
+        // comes.
         let mut answers = self.send(all).await.map_err(failure::of_break)?;
         self.state = State::Closed;
         let end = answers.pop();
@@ -414,7 +417,8 @@ impl<P: Port> Session<P> {
         Ok(())
     }
 
-    /// Has what follows see what was committed until a time. Returns why it cannot, if the server says so.
+    /// Has what follows see what was committed until a time. Returns why it cannot, if the server
+    /// says so.
     async fn attach_until(
         &mut self,
         commits: &Commits,

@@ -8,8 +8,8 @@ use crate::random::random;
 /// The greatest time that was given to an element in this process, in microseconds since 1970.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// A field name that no other element has, greater than all that this process has given out: the time, then
-/// a random number. As text it is ordered as the times are.
+/// A field name that no other element has, greater than all that this process has given out: the
+/// time, then a random number. As text it is ordered as the times are.
 pub(crate) fn next() -> Vec<u8> {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);

@@ -29,7 +29,8 @@ impl Host for System {
         random()
     }
 
-    /// As SOLERA.MODULE names it, so that a cluster to which the source was loaded completes what this process leaves.
+    /// As SOLERA.MODULE names it, so that a cluster to which the source was loaded completes what
+    /// this process leaves.
     fn module_name(&self, source: &str) -> String {
         digest(source)
     }

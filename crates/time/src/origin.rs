@@ -5,8 +5,8 @@ use crate::{MAX_SITES, SiteId};
 
 /// Whose history an update belongs to: that of the site that committed it, or the strong one.
 ///
-/// Origins are ordered, the sites by number and strong transactions last. The order arbitrates between
-/// updates with equal timestamps, so every site must have the same.
+/// Origins are ordered, the sites by number and strong transactions last. The order arbitrates
+/// between updates with equal timestamps, so every site must have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// Causal transactions of one site.

@@ -21,7 +21,8 @@ impl Monotonic {
     }
 }
 
-/// A reading of a wall clock, in microseconds since the Unix epoch. It may jump, and it may be wrong.
+/// A reading of a wall clock, in microseconds since the Unix epoch. It may jump, and it may be
+/// wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Physical(pub u64);
 

@@ -11,8 +11,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Trusts whatever these authorities have signed, for any host; without authorities, everything. That the server has the key
-/// of its certificate is verified all the same.
+/// Trusts whatever these authorities have signed, for any host; without authorities, everything.
+/// That the server has the key of its certificate is verified all the same.
 #[derive(Debug)]
 pub(crate) struct Lenient {
     pub(crate) roots: Option<RootCertStore>,

@@ -1,8 +1,9 @@
-//! TLS as clients of servers speak it: whom they trust, and in plain words why a server is not trusted.
+//! TLS as clients of servers speak it: whom they trust, and in plain words why a server is not
+//! trusted.
 //!
-//! [`Files`] names what is needed, [`Tls`] connects with it, and [`Refused`] tells why no connection came about. The
-//! Rust client uses it, and so do the databases of others that are stores of mixed transactions: what one of them is told by its
-//! settings, all are.
+//! [`Files`] names what is needed, [`Tls`] connects with it, and [`Refused`] tells why no
+//! connection came about. The Rust client uses it, and so do the databases of others that are
+//! stores of mixed transactions: what one of them is told by its settings, all are.
 
 mod lenient;
 mod refused;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use tokio_rustls::rustls::{CertificateError, Error, InvalidMessage};
 
-/// Why TLS with a server did not come about, as the rest of a sentence that begins with the server. It is within an
-/// [`std::io::Error`].
+/// Why TLS with a server did not come about, as the rest of a sentence that begins with the server.
+/// It is within an [`std::io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     told: String,

@@ -101,7 +101,8 @@ impl Tls {
         Files { authorities: authority.to_owned(), own }.tls()
     }
 
-    /// Trusts every server: nobody who only listens can read what is sent, and whoever stands in between can.
+    /// Trusts every server: nobody who only listens can read what is sent, and whoever stands in
+    /// between can.
     pub fn unverified() -> Tls {
         Tls::of(leniently(builder(), None).with_no_client_auth(), "none")
     }

@@ -6,7 +6,8 @@ use solera_machine::{Address, GuardAnswer, GuardQuestion};
 /// What clients ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Computes [`chain`](crate::chain) in so many pieces, one job each; several replies, the last with the result.
+    /// Computes [`chain`](crate::chain) in so many pieces, one job each; several replies, the last
+    /// with the result.
     Compute {
         /// Where the computation begins.
         start: u64,

@@ -1,4 +1,5 @@
-//! A guard that hands out units of an allocation: so many for each key, at each worker that owns it.
+//! A guard that hands out units of an allocation: so many for each key, at each worker that owns
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +30,8 @@ pub struct SetAside {
     pub units: u32,
 }
 
-/// The allocations of a worker. What is set aside or spent does not come back, except by a transaction that aborts.
+/// The allocations of a worker. What is set aside or spent does not come back, except by a
+/// transaction that aborts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocations {
     /// What open promises have set aside.
@@ -68,7 +70,8 @@ impl Allocations {
         self.spent.get(key).into_iter().flatten().map(|(claim, _)| *claim).collect()
     }
 
-    /// Returns what the guard sets aside for these guards, at most `limit` units of each key, or why it refuses.
+    /// Returns what the guard sets aside for these guards, at most `limit` units of each key, or
+    /// why it refuses.
     pub(crate) fn judge(&self, limit: u32, guards: &Guarded) -> Result<Vec<SetAside>, Refusal> {
         let mut set_aside: Vec<SetAside> = Vec::new();
         for guard in guards.iter() {

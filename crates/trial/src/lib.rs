@@ -1,5 +1,6 @@
-//! Exercises what of the protocol interface no other protocol uses yet: jobs, questions to other protocols of the worker, guards of
-//! transactions, several lanes, and removals of sites that wait for a protocol. For simulations; servers do not run it.
+//! Exercises what of the protocol interface no other protocol uses yet: jobs, questions to other
+//! protocols of the worker, guards of transactions, several lanes, and removals of sites that wait
+//! for a protocol. For simulations; servers do not run it.
 //!
 //! | module | subject |
 //! |---|---|

@@ -58,7 +58,8 @@ struct Computation {
     done: u32,
 }
 
-/// What was sent to a worker, or has arrived from one: the last message of each lane, and how many in both.
+/// What was sent to a worker, or has arrived from one: the last message of each lane, and how many
+/// in both.
 #[derive(Debug, Default)]
 struct Traffic {
     run: u64,
@@ -74,7 +75,8 @@ impl Traffic {
     }
 }
 
-/// The machine of one worker. It keeps what its guard has promised; anything else that a worker had begun when it died comes to nothing.
+/// The machine of one worker. It keeps what its guard has promised; anything else that a worker had
+/// begun when it died comes to nothing.
 #[derive(Debug)]
 pub struct Trial {
     config: Config,

@@ -6,7 +6,8 @@ use solera_machine::JobId;
 use solera_membership::{Members, Standing};
 use solera_time::SiteId;
 
-/// A job for each life of a site that leaves. A removal that does not wait for these jobs does not wait for its protocols.
+/// A job for each life of a site that leaves. A removal that does not wait for these jobs does not
+/// wait for its protocols.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
     /// Whether the worker has been given a list of sites since its start.
@@ -16,7 +17,8 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// Takes a list of sites, and returns which sites leave that have not been begun with, with their lives.
+    /// Takes a list of sites, and returns which sites leave that have not been begun with, with
+    /// their lives.
     pub(crate) fn begin(&mut self, members: &Members) -> Vec<(SiteId, u32)> {
         self.has_list = true;
         let leaving = members.which(Standing::Leaving).map(|site| (site, members.life(site)));

@@ -1,5 +1,6 @@
-//! How long it takes to build a replica again: a million small keys in a checkpoint that was written under
-//! load, and a million records since. Once with nothing but the replica; the journal comes on top.
+//! How long it takes to build a replica again: a million small keys in a checkpoint that was
+//! written under load, and a million records since. Once with nothing but the replica; the journal
+//! comes on top.
 //!
 //! `cargo run --release -p solera-unistore --example recovery [KEYS [RECORDS]]`
 

@@ -15,8 +15,8 @@ pub(crate) struct Accesses {
 }
 
 impl Accesses {
-    /// An operation begins. What conflicts with nothing leaves no trace, so that only partitions whose
-    /// order matters, or that are written to, take part in certification.
+    /// An operation begins. What conflicts with nothing leaves no trace, so that only partitions
+    /// whose order matters, or that are written to, take part in certification.
     pub(crate) fn begin(&mut self, request: RequestId, kind: Kind) {
         if !kind.is_free() {
             self.outstanding.insert(request, kind);
@@ -29,15 +29,16 @@ impl Accesses {
         self.done.insert((key.clone(), kind.number, update), kind);
     }
 
-    /// Makes reads of all updates: each still conflicts with what it would have been ordered against, and nothing after
-    /// it has to see it.
+    /// Makes reads of all updates: each still conflicts with what it would have been ordered
+    /// against, and nothing after it has to see it.
     pub(crate) fn drop_updates(&mut self) {
         let done = std::mem::take(&mut self.done);
         self.done =
             done.into_iter().map(|((key, number, _), kind)| ((key, number, false), kind)).collect();
     }
 
-    /// Returns the keys that were accessed, with the type of their values and whether they were updated, and how.
+    /// Returns the keys that were accessed, with the type of their values and whether they were
+    /// updated, and how.
     pub(crate) fn into_done(self) -> BTreeMap<(Key, u8, bool), Kind> {
         self.done
     }

@@ -76,20 +76,21 @@ pub enum Command {
     Commit {
         /// The transaction.
         tx: TxId,
-        /// If its client's last one was aborted: what [`CommandError::Aborted`] said then. It counts if this one
-        /// is about the same keys, and so may be the next attempt.
+        /// If its client's last one was aborted: what [`CommandError::Aborted`] said then. It
+        /// counts if this one is about the same keys, and so may be the next attempt.
         claim: Option<Claim>,
     },
-    /// Certifies what an open strong transaction has read, and drops the transaction: nothing that it wrote takes
-    /// effect. Answered as [`Command::Commit`] is.
+    /// Certifies what an open strong transaction has read, and drops the transaction: nothing that
+    /// it wrote takes effect. Answered as [`Command::Commit`] is.
     Certify {
         /// The transaction.
         tx: TxId,
         /// As of [`Command::Commit`].
         claim: Option<Claim>,
     },
-    /// The name by which an open strong transaction will be certified, to ask for its [`Command::Outcome`] if
-    /// the answer to its commit is lost. It must be committed within a minute from then on.
+    /// The name by which an open strong transaction will be certified, to ask for its
+    /// [`Command::Outcome`] if the answer to its commit is lost. It must be committed within a
+    /// minute from then on.
     Name {
         /// The transaction.
         tx: TxId,
@@ -106,8 +107,8 @@ pub enum Command {
         /// How long to wait; `None` for ever.
         timeout: Option<Duration>,
     },
-    /// ATTACH (Alg. 1 l. 51): returns when this site holds all of the causal past, taken at another site. Eventual
-    /// writes are not waited for: no read rests on them.
+    /// ATTACH (Alg. 1 l. 51): returns when this site holds all of the causal past, taken at another
+    /// site. Eventual writes are not waited for: no read rests on them.
     Attach {
         /// The client's pasts.
         pasts: Pasts,
@@ -119,8 +120,8 @@ pub enum Command {
         /// The transaction.
         tid: TransactionId,
     },
-    /// Names guards of an open transaction, in addition to those that it has. It commits only if all of them promise. A transaction whose
-    /// guards cannot be named is given up.
+    /// Names guards of an open transaction, in addition to those that it has. It commits only if
+    /// all of them promise. A transaction whose guards cannot be named is given up.
     Guard {
         /// The transaction.
         tx: TxId,
@@ -149,7 +150,8 @@ pub struct ExecuteGuarded {
 /// The answer to a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
-    /// To [`Command::Execute`] and [`Command::ExecuteGuarded`]: the answer, and what the client's pasts contain from now on.
+    /// To [`Command::Execute`] and [`Command::ExecuteGuarded`]: the answer, and what the client's
+    /// pasts contain from now on.
     Executed {
         /// What the operation answered; an [`OpError`] had no effect.
         outcome: Result<Outcome, OpError>,
@@ -162,7 +164,8 @@ pub enum Response {
     Named(TransactionId),
     /// To [`Command::Operate`]; after an [`OpError`] the transaction stays open.
     Operated(Result<Outcome, OpError>),
-    /// To [`Command::Commit`] and [`Command::Certify`]: what the client's pasts contain from now on.
+    /// To [`Command::Commit`] and [`Command::Certify`]: what the client's pasts contain from now
+    /// on.
     Committed {
         /// Includes the transaction, its writes to eventual spaces, and what it read.
         pasts: Pasts,
@@ -188,14 +191,14 @@ pub enum CommandError {
     OperationsOutstanding,
     /// A partition of this site did not prepare in time. The transaction had no effect; retry it.
     PartitionSlow,
-    /// The transaction committed, and a worker of this site has not confirmed in time that it has executed the
-    /// operations on eventual spaces. It does so when it answers again.
+    /// The transaction committed, and a worker of this site has not confirmed in time that it has
+    /// executed the operations on eventual spaces. It does so when it answers again.
     Unconfirmed {
         /// The worker.
         worker: Address,
     },
-    /// The transaction writes more than can be kept in one piece. It is not open any more, and had no
-    /// effect.
+    /// The transaction writes more than can be kept in one piece. It is not open any more, and had
+    /// no effect.
     TooLarge,
     /// Too few other sites take part: the loss of `f` sites would be the loss of all.
     TooFewSites {
@@ -208,7 +211,8 @@ pub enum CommandError {
     TimedOut {
         /// Whose transactions are missing.
         origin: Origin,
-        /// How far this site is behind the asked past, by that site's clock; `None` if nothing of it is visible here yet.
+        /// How far this site is behind the asked past, by that site's clock; `None` if nothing of
+        /// it is visible here yet.
         behind: Option<Duration>,
     },
     /// A strong transaction conflicts with another, which it has not seen. It had no effect.
@@ -217,14 +221,14 @@ pub enum CommandError {
         key: Option<Key>,
         /// Has the next attempt go before transactions that are younger.
         claim: Claim,
-        /// Before this site holds this much, another attempt is in vain ([`Command::Attach`]); nothing if
-        /// that is not known.
+        /// Before this site holds this much, another attempt is in vain ([`Command::Attach`]);
+        /// nothing if that is not known.
         lacks: Option<Box<Vector>>,
     },
     /// A strong transaction could not be decided in time: too few sites were reached.
     Unavailable {
-        /// The transaction, which may still commit or abort. None if it was not even submitted, so that
-        /// it had no effect.
+        /// The transaction, which may still commit or abort. None if it was not even submitted, so
+        /// that it had no effect.
         tid: Option<TransactionId>,
     },
     /// This cluster runs a protocol without strong transactions.
@@ -238,19 +242,22 @@ pub enum CommandError {
         /// How much of its most recent history is missing, by that site's clock.
         missing: Duration,
     },
-    /// The operation would make a strong transaction larger than one may be. It is not open any more,
-    /// and had no effect.
+    /// The operation would make a strong transaction larger than one may be. It is not open any
+    /// more, and had no effect.
     StrongTooLarge(StrongLimit),
     /// A guard refused. The transaction is not open any more, and had no effect.
     Guarded(Box<Refusal>),
-    /// A guard was named whose protocol guards nothing at this site. The transaction is not open any more, and had no effect.
+    /// A guard was named whose protocol guards nothing at this site. The transaction is not open
+    /// any more, and had no effect.
     NoGuard {
         /// The number of the protocol.
         protocol: u8,
     },
-    /// More guards, or longer ones, than a transaction may name. It is not open any more, and had no effect.
+    /// More guards, or longer ones, than a transaction may name. It is not open any more, and had
+    /// no effect.
     TooManyGuards,
-    /// Guards were named of a strong transaction, which cannot have any. It is not open any more, and had no effect.
+    /// Guards were named of a strong transaction, which cannot have any. It is not open any more,
+    /// and had no effect.
     StrongGuarded,
 }
 

@@ -9,13 +9,13 @@ use crate::message::Update;
 
 /// The most updates in one stretch; more follow with the next tick.
 pub(crate) const STRETCH_LIMIT: usize = 8192;
-/// About how many bytes of updates are sent to one worker with a tick: what a backlog may take of the
-/// time of local clients, who wait while it is encoded.
+/// About how many bytes of updates are sent to one worker with a tick: what a backlog may take of
+/// the time of local clients, who wait while it is encoded.
 pub(crate) const TICK_BYTES: usize = 1 << 20;
 
 /// The committed updates of one origin to one partition, by local timestamp, from the first that is
-/// not causally stable. Unlike the paper, updates stay after they were sent: a site that missed some
-/// can have them again, and forwarding needs no second copy.
+/// not causally stable. Unlike the paper, updates stay after they were sent: a site that missed
+/// some can have them again, and forwarding needs no second copy.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
     updates: VecDeque<Arc<Update>>,
@@ -44,8 +44,8 @@ impl Committed {
         self.folded = self.folded.min(at);
     }
 
-    /// The updates in `(after, upto]`, from the first on, and whether these are all of them. None is
-    /// begun when `budget`, in bytes, is used up; it is lowered by what was taken.
+    /// The updates in `(after, upto]`, from the first on, and whether these are all of them. None
+    /// is begun when `budget`, in bytes, is used up; it is lowered by what was taken.
     pub(crate) fn stretch(
         &self,
         after: Timestamp,

@@ -14,10 +14,12 @@ pub struct Timing {
     pub tick: Duration,
     /// The same while nothing happens, but something has of late.
     pub idle_tick: Duration,
-    /// The same when nothing has happened for [`Self::quiet_after`]: a sign of life, at least two of which fit
-    /// into half of [`Self::suspect_after`]. Nobody waits for it: whoever needs progress asks for it.
+    /// The same when nothing has happened for [`Self::quiet_after`]: a sign of life, at least two
+    /// of which fit into half of [`Self::suspect_after`]. Nobody waits for it: whoever needs
+    /// progress asks for it.
     pub quiet_tick: Duration,
-    /// How long after the last activity ticks become rare: time enough to fold what is stable, and to forget it.
+    /// How long after the last activity ticks become rare: time enough to fold what is stable, and
+    /// to forget it.
     pub quiet_after: Duration,
     /// KNOWNVEC_GLOBAL, which only forwarding needs.
     pub known_vec_interval: Duration,
@@ -25,19 +27,19 @@ pub struct Timing {
     pub suspect_after: Duration,
     /// A suspected site's transactions that no reachable site holds count as lost after this long.
     pub lost_after: Duration,
-    /// A coordinator aborts a transaction whose participants did not all prepare in this time; a large
-    /// one has more, a second for each 16 MiB.
+    /// A coordinator aborts a transaction whose participants did not all prepare in this time; a
+    /// large one has more, a second for each 16 MiB.
     pub prepare_timeout: Duration,
     /// An open transaction is aborted when its client does nothing for this long.
     pub idle_transaction_timeout: Duration,
     /// An open transaction is aborted at this age, whatever its client does.
     pub max_transaction_age: Duration,
-    /// A strong transaction that is not decided after so long is answered with an error. It is executed
-    /// again for so long when it aborts, if it is of one operation. No vote on it is later, so that causal
-    /// stability waits no longer for one whose coordinator has restarted.
+    /// A strong transaction that is not decided after so long is answered with an error. It is
+    /// executed again for so long when it aborts, if it is of one operation. No vote on it is
+    /// later, so that causal stability waits no longer for one whose coordinator has restarted.
     pub strong_timeout: Duration,
-    /// How often a replica with a journal records what it promises while nothing else happens: with the next tick after
-    /// this time.
+    /// How often a replica with a journal records what it promises while nothing else happens: with
+    /// the next tick after this time.
     pub promise_interval: Duration,
 }
 
@@ -60,8 +62,8 @@ impl Default for Timing {
     }
 }
 
-/// How much one strong transaction may do. Its groups and their leaders pass all of it among the sites before
-/// it is decided, and what conflicts with it waits.
+/// How much one strong transaction may do. Its groups and their leaders pass all of it among the
+/// sites before it is decided, and what conflicts with it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrongLimits {
     /// Bytes of the values it writes and of the keys it accesses.
@@ -110,13 +112,16 @@ pub enum Rule {
     UniformBeforeVisible,
     /// A site that leaves is gone only when all members have the same of its history.
     GoneWhenConverged,
-    /// A site that leaves is gone only when the other protocols of all members have settled its removal.
+    /// A site that leaves is gone only when the other protocols of all members have settled its
+    /// removal.
     GoneWhenSettled,
-    /// When a site is gone, its causal transactions after the cut are dropped, which may be there in part.
+    /// When a site is gone, its causal transactions after the cut are dropped, which may be there
+    /// in part.
     DropAfterCut,
     /// A donor folds nothing beyond the snapshot that it hands over.
     DonorHoldsSnapshot,
-    /// A site that has joined hands nothing over before its own snapshots contain what it was filled with.
+    /// A site that has joined hands nothing over before its own snapshots contain what it was
+    /// filled with.
     DonorServes,
     /// The wait of a read until everything strong of its snapshot is here (Alg. 1 l. 21).
     WaitOnStrong,
@@ -128,7 +133,8 @@ pub enum Rule {
     AttachWaits,
     /// A commit is answered when its operations on eventual spaces are executed.
     EventualConfirmed,
-    /// Barriers wait for what eventual writes were executed on, and these are at risk until it is uniform.
+    /// Barriers wait for what eventual writes were executed on, and these are at risk until it is
+    /// uniform.
     EventualSnapshots,
     /// Eventual writes count as at risk until they are uniform.
     EventualAtRisk,
@@ -138,15 +144,16 @@ pub enum Rule {
     AskGuards,
     /// A participant whose guard refuses does not acknowledge the PREPARE.
     HeedRefusals,
-    /// A participant that starts again tells guards how transactions ended that had promised before.
+    /// A participant that starts again tells guards how transactions ended that had promised
+    /// before.
     TellGuardsAgain,
     /// A rule of certification.
     Certification(Certification),
 }
 
-/// The most that a transaction may write, in bytes: the longest value that a Redis client can send, and
-/// its key. At one worker it must fit into one record of a journal and into one frame of a link, both of at
-/// most 2^30 bytes.
+/// The most that a transaction may write, in bytes: the longest value that a Redis client can send,
+/// and its key. At one worker it must fit into one record of a journal and into one frame of a
+/// link, both of at most 2^30 bytes.
 pub(crate) const MAX_UPDATE: usize = 513 << 20;
 
 /// What a replica is told when it is created.
@@ -171,8 +178,9 @@ pub struct Config {
     pub first_transaction: u64,
     /// Whether to emit [`Output::Trace`](crate::Output::Trace), for simulation.
     pub trace: bool,
-    /// Which life of its site the replica belongs to; see [`Members::life`](solera_membership::Members::life). In
-    /// any but the first it gets its data from the other sites.
+    /// Which life of its site the replica belongs to; see
+    /// [`Members::life`](solera_membership::Members::life). In any but the first it gets its data
+    /// from the other sites.
     pub life: u32,
     /// How many of the sites take part from the beginning. Those after them were listed later, and
     /// begin like sites that were removed.
@@ -185,7 +193,8 @@ pub struct Config {
     pub protocol: Protocol,
     /// Strong transactions are led from this site at first.
     pub leader: SiteId,
-    /// The numbers of the protocols that run beside this one in the worker and that guard keys; the same everywhere at a site.
+    /// The numbers of the protocols that run beside this one in the worker and that guard keys; the
+    /// same everywhere at a site.
     pub guards: Vec<u8>,
     /// A rule to leave out.
     pub without: Without<Rule>,

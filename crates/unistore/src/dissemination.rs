@@ -1,5 +1,5 @@
-//! BROADCAST_VECS within a site, by a tree of its workers (§5.4), and what rides on it: the floor of
-//! the site's snapshots and causal stability, which tell what may be folded and forgotten.
+//! BROADCAST_VECS within a site, by a tree of its workers (§5.4), and what rides on it: the floor
+//! of the site's snapshots and causal stability, which tell what may be folded and forgotten.
 
 use std::collections::VecDeque;
 
@@ -56,8 +56,8 @@ struct Root {
 }
 
 impl Root {
-    /// The floor to tell others: none that causal stability may come to, before `ceiling` covers all that
-    /// may come from snapshots below it.
+    /// The floor to tell others: none that causal stability may come to, before `ceiling` covers
+    /// all that may come from snapshots below it.
     fn to_announce(&self, floor: &Vector) -> Vector {
         match self.former_lives_covered {
             true => *floor,
@@ -67,8 +67,8 @@ impl Root {
 }
 
 /// The floors that one site has announced, with their ceilings: each of its transactions is within
-/// the ceiling or observes the floor. A floor counts once this site has everything within the ceiling
-/// folded, so that only transactions that observe the floor can still be applied to a key.
+/// the ceiling or observes the floor. A floor counts once this site has everything within the
+/// ceiling folded, so that only transactions that observe the floor can still be applied to a key.
 #[derive(Debug)]
 struct Floors {
     in_force: Vector,
@@ -131,7 +131,8 @@ impl Dissemination {
         &self.children
     }
 
-    /// KNOWNVEC_LOCAL of a child's subtree (Alg. 2 l. 27–28). Returns what the child had told before.
+    /// KNOWNVEC_LOCAL of a child's subtree (Alg. 2 l. 27–28). Returns what the child had told
+    /// before.
     pub(crate) fn on_up(
         &mut self,
         from: Address,
@@ -247,7 +248,8 @@ impl Dissemination {
             }
         }
         self.refresh();
-        // Snapshots must be within what every partition has, and none below what one was filled with.
+        // Snapshots must be within what every partition has, and none below what one was filled
+        // with.
         let filled_with = site.base_vec.with(me, Timestamp::ZERO);
         self.view.serving |= site.filled && self.view.uniform_vec.covers(&filled_with);
     }
@@ -316,9 +318,10 @@ impl Dissemination {
     }
 }
 
-/// What all workers of the site know (Alg. 2 l. 29), but of a site that is gone no more than its cut while some worker has not
-/// heard that it is gone. That worker still holds what is given up after the cut: it would show that in snapshots beyond the
-/// cut, and would answer that a past is here which is lost.
+/// What all workers of the site know (Alg. 2 l. 29), but of a site that is gone no more than its
+/// cut while some worker has not heard that it is gone. That worker still holds what is given up
+/// after the cut: it would show that in snapshots beyond the cut, and would answer that a past is
+/// here which is lost.
 fn known_of_open_lives(members: &Members, whole: &Subtree) -> Vector {
     let mut known_vec = whole.known_vec;
     for site in SiteId::all(members.sites()) {
@@ -367,7 +370,8 @@ mod tests {
 
     const GONE: SiteId = SiteId(0);
 
-    /// What a site's workers know of site 0 when one of them has heard that it is gone, or all of them have.
+    /// What a site's workers know of site 0 when one of them has heard that it is gone, or all of
+    /// them have.
     fn whole(members: &Members, known: u64, all_have_heard: bool) -> Subtree {
         let zero = Vector::zero(3);
         let converged = Converged {

@@ -10,10 +10,12 @@ use crate::message::{Chunk, Filling, Message, PrepareGuarded, Stretch, Subtree, 
 
 impl Message {
     /// Whether the message makes sense from `from` to `to`: both exist, its kind may travel between
-    /// them, its vectors say nothing of other sites than the cluster's, and keys and partitions belong to
-    /// the receiver. What does not fit must not be given to a replica, which relies on all of that.
+    /// them, its vectors say nothing of other sites than the cluster's, and keys and partitions
+    /// belong to the receiver. What does not fit must not be given to a replica, which relies on
+    /// all of that.
     ///
-    /// The sender may list more sites than the receiver, or fewer, as long as nothing has happened there.
+    /// The sender may list more sites than the receiver, or fewer, as long as nothing has happened
+    /// there.
     #[expect(clippy::too_many_lines, reason = "one arm per message")]
     pub fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let fits = Fits { to, topology };
@@ -235,7 +237,8 @@ impl Fits<'_> {
         writes.iter().all(|write| self.owned(write.key.as_bytes()))
     }
 
-    /// Whether the updates are in the order of their times, within what the stretch covers, and of its origin.
+    /// Whether the updates are in the order of their times, within what the stretch covers, and of
+    /// its origin.
     fn stretch(&self, stretch: &Stretch) -> bool {
         let in_order = stretch.updates.is_sorted_by(|one, next| one.dot.ts < next.dot.ts);
         in_order

@@ -1,8 +1,9 @@
-//! How far workers of other sites have told of their own histories (`docs/decisions/0012-former-selves.md`).
+//! How far workers of other sites have told of their own histories
+//! (`docs/decisions/0012-former-selves.md`).
 //!
-//! A worker must not come back with less than it has told: others have drawn conclusions, and have forgotten updates because
-//! it stored them. Updates that this worker stores show what was told; a time in which nothing happened leaves no
-//! trace but this one, so it is recorded.
+//! A worker must not come back with less than it has told: others have drawn conclusions, and have
+//! forgotten updates because it stored them. Updates that this worker stores show what was told; a
+//! time in which nothing happened leaves no trace but this one, so it is recorded.
 
 use std::collections::BTreeMap;
 

@@ -17,8 +17,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What both hold. Their greatest amounts need not have been at the same time: together there was no
-    /// more than this.
+    /// What both hold. Their greatest amounts need not have been at the same time: together there
+    /// was no more than this.
     #[must_use]
     pub fn and(self, other: Held) -> Held {
         Held { now: self.now + other.now, most: self.most + other.most }
@@ -30,8 +30,8 @@ impl Held {
     }
 }
 
-/// The logs by key. Whatever changes one of them goes through here, so that it is known at any time what
-/// all of them take.
+/// The logs by key. Whatever changes one of them goes through here, so that it is known at any time
+/// what all of them take.
 #[derive(Debug)]
 pub(crate) struct Keys {
     logs: HashMap<Key, OpLog, FixedState>,

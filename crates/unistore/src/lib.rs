@@ -1,9 +1,9 @@
 //! UniStore (Bravo, Gotsman, de Régil, Wei; USENIX ATC 2021): transactional causal consistency that
 //! survives the loss of sites, as state machines without I/O.
 //!
-//! One [`Replica`] is what one worker of a site runs: the replicas `p_d^m` of the partitions it owns,
-//! the coordinator of its clients' transactions, and its part in spreading vectors. Where the code
-//! departs from the paper it says so; `docs/spec/unistore.md` lists every departure.
+//! One [`Replica`] is what one worker of a site runs: the replicas `p_d^m` of the partitions it
+//! owns, the coordinator of its clients' transactions, and its part in spreading vectors. Where the
+//! code departs from the paper it says so; `docs/spec/unistore.md` lists every departure.
 //!
 //! | module | subject |
 //! |---|---|

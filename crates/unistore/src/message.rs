@@ -35,14 +35,15 @@ impl Write {
 /// key, of `opLog`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// Where and when it committed; the time is `commitVec[d]`, the paper's local timestamp, or the strong
-    /// timestamp of a strong transaction, whose origin is [`Origin::Strong`].
+    /// Where and when it committed; the time is `commitVec[d]`, the paper's local timestamp, or the
+    /// strong timestamp of a strong transaction, whose origin is [`Origin::Strong`].
     pub dot: Dot,
     /// The snapshot it executed on (`snapVec`).
     pub snap_vec: Vector,
     /// Its writes to this partition.
     pub writes: Vec<Write>,
-    /// Whether it is an operation on an eventual space: shown wherever it arrives, and whole by itself.
+    /// Whether it is an operation on an eventual space: shown wherever it arrives, and whole by
+    /// itself.
     pub eventual: bool,
 }
 
@@ -183,7 +184,8 @@ pub enum Message {
     Resolved {
         /// The transaction.
         tx: TxId,
-        /// Covers the commit vectors of its operations on eventual spaces that the participant executed.
+        /// Covers the commit vectors of its operations on eventual spaces that the participant
+        /// executed.
         until: Vector,
     },
     /// A participant that waits too long asks for the decision again.
@@ -222,7 +224,8 @@ pub enum Message {
     StableVec {
         /// `stableVec` of the sending site.
         stable_vec: Vector,
-        /// Every transaction of the sending site that is not within `ceiling` observes this snapshot.
+        /// Every transaction of the sending site that is not within `ceiling` observes this
+        /// snapshot.
         floor: Vector,
         /// See `floor`.
         ceiling: Vector,
@@ -230,7 +233,8 @@ pub enum Message {
         members: Members,
     },
 
-    /// Between the members and coordinators of the certification service (§6.3), also within a site.
+    /// Between the members and coordinators of the certification service (§6.3), also within a
+    /// site.
     Certification(Box<solera_certification::Message<Write>>),
 
     /// REDBLUE's central certifier brings strong transactions to the other partitions of its site.
@@ -254,7 +258,8 @@ pub enum Message {
     Fetch(Fetch),
     /// The answer.
     Filling(Filling),
-    /// A donor has no snapshot for this attempt to get a partition, or not any more: it begins anew.
+    /// A donor has no snapshot for this attempt to get a partition, or not any more: it begins
+    /// anew.
     NotKept {
         /// The partition.
         partition: PartitionId,
@@ -262,8 +267,8 @@ pub enum Message {
         attempt: u64,
     },
 
-    /// Somebody waits until `uniformVec` covers this: the receiver tells its part at once. To the other workers of
-    /// a site, and to siblings at other sites.
+    /// Somebody waits until `uniformVec` covers this: the receiver tells its part at once. To the
+    /// other workers of a site, and to siblings at other sites.
     Wanted {
         /// What is waited for.
         upto: Vector,
@@ -386,8 +391,8 @@ pub enum Chunk {
     Begin(Box<Begin>),
     /// All updates that are not causally stable.
     Updates(Vec<Arc<Update>>),
-    /// Keys, with what the snapshot sees of them. One with too much in it for one piece comes several
-    /// times, each time with another part of it.
+    /// Keys, with what the snapshot sees of them. One with too much in it for one piece comes
+    /// several times, each time with another part of it.
     Keys(Vec<(Key, State)>),
 }
 
@@ -420,8 +425,8 @@ pub struct Subtree {
     pub strong_clock: Timestamp,
     /// All strong transactions up to here are folded in all its partitions.
     pub strong_folded: Timestamp,
-    /// Whether `ceiling` covers what others may still commit of strong transactions of the site's former
-    /// lives.
+    /// Whether `ceiling` covers what others may still commit of strong transactions of the site's
+    /// former lives.
     pub former_lives_covered: bool,
     /// What its workers have shown as uniform: after a restart, one may remember more than others.
     pub uniform_vec: Vector,
@@ -431,12 +436,13 @@ pub struct Subtree {
     pub base_vec: Vector,
     /// The least number of sites that one of its workers lists, while the list grows.
     pub listed: u8,
-    /// The sites that leave and of whose history its workers have the same as every other member, and
-    /// those that are gone or join again.
+    /// The sites that leave and of whose history its workers have the same as every other member,
+    /// and those that are gone or join again.
     pub converged: Vec<Converged>,
 }
 
-/// What a subtree has of the history of a site that leaves or is gone, when all members have the same.
+/// What a subtree has of the history of a site that leaves or is gone, when all members have the
+/// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Converged {
     /// The site.
@@ -447,10 +453,11 @@ pub struct Converged {
     pub gone: bool,
     /// Every partition has at least the history up to here.
     pub least: Timestamp,
-    /// No partition has more than up to here, nor an update of another former life that depends on more.
+    /// No partition has more than up to here, nor an update of another former life that depends on
+    /// more.
     pub most: Timestamp,
-    /// Covers every update of it that is not causally stable, and what can still be committed of its
-    /// strong transactions; nothing until all members have told how far that may be.
+    /// Covers every update of it that is not causally stable, and what can still be committed of
+    /// its strong transactions; nothing until all members have told how far that may be.
     pub ceiling: Option<Vector>,
 }
 
@@ -468,8 +475,8 @@ pub struct SiteView {
     /// The greatest clock among the site's workers; the others follow, so that skew within a site
     /// does not hold `stableVec` back.
     pub clock: Timestamp,
-    /// The greatest strong timestamp up to which a partition of the site has everything; leaders follow,
-    /// so that one with a slow clock does not hold the strong entry back everywhere.
+    /// The greatest strong timestamp up to which a partition of the site has everything; leaders
+    /// follow, so that one with a slow clock does not hold the strong entry back everywhere.
     pub strong_clock: Timestamp,
     /// Causal stability: every transaction that arrives from now on, from any site, observes this.
     pub settled_vec: Vector,
@@ -491,8 +498,9 @@ pub struct Errand {
 /// An input of a [`Replica`](crate::Replica). Lives of sites: [`Members::life`].
 pub type Input = solera_machine::Input<Message, Command, Infallible, GuardAnswer>;
 
-/// An output of a [`Replica`](crate::Replica): records only with [`Config::journal`](crate::Config::journal), events
-/// only with [`Config::trace`](crate::Config::trace).
+/// An output of a [`Replica`](crate::Replica): records only with
+/// [`Config::journal`](crate::Config::journal), events only with
+/// [`Config::trace`](crate::Config::trace).
 pub type Output = solera_machine::Output<Message, Response, Event, Infallible, Errand>;
 
 /// Who asked for what a trace event tells.
@@ -556,12 +564,14 @@ pub enum Event {
         /// Its strong timestamp, if it committed.
         ts: Option<Timestamp>,
     },
-    /// A strong transaction is delivered where it was submitted, before the leader delivers it there.
+    /// A strong transaction is delivered where it was submitted, before the leader delivers it
+    /// there.
     Ahead {
         /// The transaction.
         tid: TransactionId,
     },
-    /// A sibling asks for updates that every site had stored, itself included, and that are forgotten here.
+    /// A sibling asks for updates that every site had stored, itself included, and that are
+    /// forgotten here.
     Lacks {
         /// The sibling.
         worker: Address,

@@ -25,8 +25,8 @@ pub(crate) struct OpLog {
     shown: Option<Box<Shown>>,
 }
 
-/// The version that the last snapshot saw, for those after it. An open transaction may hold back the
-/// base for long, and a version must not cost more with every update since.
+/// The version that the last snapshot saw, for those after it. An open transaction may hold back
+/// the base for long, and a version must not cost more with every update since.
 #[derive(Debug)]
 struct Shown {
     state: State,
@@ -138,8 +138,8 @@ impl OpLog {
         state
     }
 
-    /// Adds to the base what a donor has handed over of it. What it depends on is uniform, and older than
-    /// this site's life: nobody waits for it.
+    /// Adds to the base what a donor has handed over of it. What it depends on is uniform, and
+    /// older than this site's life: nobody waits for it.
     pub(crate) fn begin_with(&mut self, part: State) {
         self.base.absorb(part);
     }
@@ -194,8 +194,8 @@ impl OpLog {
         }
     }
 
-    /// Runs `read` on the version at a snapshot, with the transaction's own effect on top. Also returns the
-    /// greatest local timestamp that the version depends on.
+    /// Runs `read` on the version at a snapshot, with the transaction's own effect on top. Also
+    /// returns the greatest local timestamp that the version depends on.
     pub(crate) fn read<R>(
         &self,
         snap_vec: &Vector,

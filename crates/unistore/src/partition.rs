@@ -35,7 +35,8 @@ pub(crate) struct Partition {
     pub(crate) global_matrix: Vec<Vector>,
     /// How far the history of an origin was sent to a site: `sent[site][origin]`.
     pub(crate) sent: Vec<Vector>,
-    /// The greatest strong timestamp that each site's sibling had proposed or kept when it last told.
+    /// The greatest strong timestamp that each site's sibling had proposed or kept when it last
+    /// told.
     pub(crate) voted: Vec<Timestamp>,
     /// The sites whose `knownVec` in `global_matrix` is of a time when they had the same members.
     pub(crate) agreed: Vec<bool>,
@@ -93,8 +94,8 @@ pub(crate) enum Restored {
 /// How an update of the journal is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restoring {
-    /// Every snapshot from now on contains it. It is not settled: what follows in the journal may not
-    /// have observed it.
+    /// Every snapshot from now on contains it. It is not settled: what follows in the journal may
+    /// not have observed it.
     Visible,
     /// Some may not.
     Pending,
@@ -174,9 +175,9 @@ impl Partition {
         self.committed[update.dot.origin].insert(update);
     }
 
-    /// A transaction of one operation, with a single look at its key: reads the version at `snap_vec`
-    /// and stores what the operation does there, at the time that `new_dot` takes. If there is a journal,
-    /// `passing` is shown an update that nobody keeps.
+    /// A transaction of one operation, with a single look at its key: reads the version at
+    /// `snap_vec` and stores what the operation does there, at the time that `new_dot` takes. If
+    /// there is a journal, `passing` is shown an update that nobody keeps.
     #[expect(
         clippy::too_many_arguments,
         reason = "an operation, its snapshot, and what becomes of it"
@@ -271,8 +272,8 @@ impl Partition {
         (updates, self.keys.names().cloned().collect())
     }
 
-    /// What a checkpoint says of a key, also of one that is gone: of the updates before, nothing must
-    /// be applied to it again.
+    /// What a checkpoint says of a key, also of one that is gone: of the updates before, nothing
+    /// must be applied to it again.
     pub(crate) fn save(&self, key: &Key) -> SavedKey {
         self.keys.get(key).unwrap_or(&self.absent).save(key.clone())
     }
@@ -306,8 +307,8 @@ impl Partition {
         self.keys.reserve(count);
     }
 
-    /// Takes a key of a checkpoint. Returns its pending updates that are not in `committedCausal` as
-    /// the checkpoint has it: they came later and will be replayed.
+    /// Takes a key of a checkpoint. Returns its pending updates that are not in `committedCausal`
+    /// as the checkpoint has it: they came later and will be replayed.
     pub(crate) fn restore_key(&mut self, saved: SavedKey) -> Option<(Key, Vec<Dot>)> {
         let mut log = OpLog::restore(saved.base, saved.base_local);
         let mut unresolved = Vec::new();
@@ -401,8 +402,8 @@ impl Partition {
         for origin in Origin::all(MAX_SITES) {
             while let Some(update) = self.committed[origin].next_settled(settled) {
                 for write in &update.writes {
-                    // An update that is not folded yet may hold back later ones of its origin, which
-                    // `settled` takes for folded.
+                    // An update that is not folded yet may hold back later ones of its origin,
+                    // which `settled` takes for folded.
                     self.update_log(&write.key, |log, local| {
                         log.fold(floor, local);
                         log.settle(&write.effect, update.dot);
@@ -422,15 +423,15 @@ impl Partition {
         }
     }
 
-    /// There is nothing of a site up to here that is not stored. Everybody knows that, so that also an
-    /// operation on an eventual space may depend on it.
+    /// There is nothing of a site up to here that is not stored. Everybody knows that, so that also
+    /// an operation on an eventual space may depend on it.
     pub(crate) fn has_all_of(&mut self, site: SiteId, end: Timestamp) {
         self.known_vec.raise(site, end);
         self.arrived.raise(site, end);
     }
 
-    /// The latest time of `site` that an update of another site's former life depends on, or a strong one:
-    /// perhaps only that life knew of it, or who has forgotten it since.
+    /// The latest time of `site` that an update of another site's former life depends on, or a
+    /// strong one: perhaps only that life knew of it, or who has forgotten it since.
     pub(crate) fn latest_named(&self, site: SiteId, members: &Members) -> Timestamp {
         let others = Origin::all(self.sites()).filter(|origin| *origin != Origin::Site(site));
         let named = others.flat_map(|origin| {

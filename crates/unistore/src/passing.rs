@@ -5,7 +5,8 @@ use solera_data::{Dot, Effect, Key};
 use solera_machine::PartitionId;
 use solera_time::Vector;
 
-/// A [`Record::Stored`](crate::Record::Stored) of updates that nobody keeps, and serialised as it is.
+/// A [`Record::Stored`](crate::Record::Stored) of updates that nobody keeps, and serialised as it
+/// is.
 #[derive(Debug, Serialize)]
 pub(crate) enum Passing<'a> {
     Stored(&'a [(PartitionId, PassingUpdate<'a>)]),

@@ -7,19 +7,20 @@ use crate::protocol::PROTOCOL;
 
 /// The causal past and the durability past of a session.
 ///
-/// The durability past is the causal past and, beyond it, the session's acknowledged writes to eventual
-/// spaces. Barriers wait for it. Nothing else does: what a session reads never waits for an eventual write.
+/// The durability past is the causal past and, beyond it, the session's acknowledged writes to
+/// eventual spaces. Barriers wait for it. Nothing else does: what a session reads never waits for
+/// an eventual write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pasts {
-    /// `pastVec` (UniStore §5.1): transactions that the session has observed or committed. Entries of other
-    /// sites are uniform where the session is.
+    /// `pastVec` (UniStore §5.1): transactions that the session has observed or committed. Entries
+    /// of other sites are uniform where the session is.
     pub causal: Vector,
-    /// Times of writes to eventual spaces, by the site that executed them. Nothing is known of whether other
-    /// sites store them. It is kept apart from the causal past, whose greater entries would hide that a write
-    /// is gone with a former life of its site.
+    /// Times of writes to eventual spaces, by the site that executed them. Nothing is known of
+    /// whether other sites store them. It is kept apart from the causal past, whose greater entries
+    /// would hide that a write is gone with a former life of its site.
     eventual: Vector,
-    /// Covers the snapshots on which these writes were executed. Other sites show a write once they store what is
-    /// in its snapshot, so it survives with that only.
+    /// Covers the snapshots on which these writes were executed. Other sites show a write once they
+    /// store what is in its snapshot, so it survives with that only.
     eventual_snap: Vector,
 }
 
@@ -35,15 +36,16 @@ impl Pasts {
         Pasts { causal, eventual: none, eventual_snap: none }
     }
 
-    /// The same pasts, with these writes to eventual spaces, and what their snapshots are covered by.
+    /// The same pasts, with these writes to eventual spaces, and what their snapshots are covered
+    /// by.
     pub fn with_eventual(mut self, eventual: &Vector, eventual_snap: &Vector) -> Self {
         self.eventual.join(eventual);
         self.eventual_snap.join(eventual_snap);
         self
     }
 
-    /// Appends the pasts as tokens carry them: protocol, version, number of sites, and for each vector the entries of the
-    /// sites and that of strong transactions, big-endian.
+    /// Appends the pasts as tokens carry them: protocol, version, number of sites, and for each
+    /// vector the entries of the sites and that of strong transactions, big-endian.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&PROTOCOL.past_header());
         let vectors = [&self.causal, &self.eventual, &self.eventual_snap];
@@ -88,7 +90,8 @@ impl Pasts {
         &self.eventual_snap
     }
 
-    /// The durability past: everything that the session has observed or committed, eventual writes included.
+    /// The durability past: everything that the session has observed or committed, eventual writes
+    /// included.
     pub fn durability(&self) -> Vector {
         let mut durability = self.causal;
         durability.join(&self.eventual);
@@ -102,14 +105,16 @@ impl Pasts {
         self.eventual_snap.join(&other.eventual_snap);
     }
 
-    /// Adds writes to eventual spaces that `site` executed for the session, with commit vectors that this covers.
+    /// Adds writes to eventual spaces that `site` executed for the session, with commit vectors
+    /// that this covers.
     pub(crate) fn add_eventual(&mut self, site: SiteId, commit_vec: &Vector) {
         self.eventual.raise(site, commit_vec[site]);
         self.eventual_snap.join(commit_vec);
     }
 
-    /// What a barrier at the site `me` must find uniform. Transactions of other sites in the causal past
-    /// were uniform when the session observed them (UniStore §5.6), and strong ones when they committed.
+    /// What a barrier at the site `me` must find uniform. Transactions of other sites in the causal
+    /// past were uniform when the session observed them (UniStore §5.6), and strong ones when they
+    /// committed.
     pub(crate) fn to_be_uniform(self, me: SiteId) -> Vector {
         self.eventual.with(me, self.eventual[me].max(self.causal[me]))
     }

@@ -30,9 +30,9 @@ impl Waiting {
     }
 }
 
-/// Updates of each origin by local timestamp, as they nearly always arrive. A snapshot's entry for an
-/// origin says how many of the first to look at, so that a burst on one key costs each of its updates
-/// once.
+/// Updates of each origin by local timestamp, as they nearly always arrive. A snapshot's entry for
+/// an origin says how many of the first to look at, so that a burst on one key costs each of its
+/// updates once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
     /// By [`Origin::index`](solera_time::Origin::index); empty while nothing waits.
@@ -100,8 +100,8 @@ impl Pending {
         taken
     }
 
-    /// The updates within `vec` in the order of their dots, and the dots of those that are old enough
-    /// and yet not within it.
+    /// The updates within `vec` in the order of their dots, and the dots of those that are old
+    /// enough and yet not within it.
     pub(crate) fn look(&self, vec: &Vector) -> (SmallVec<[&Waiting; 8]>, SmallVec<[Dot; 4]>) {
         let (mut within, mut unseen) = (SmallVec::new(), SmallVec::new());
         for queue in &self.queues {

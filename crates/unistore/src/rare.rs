@@ -1,9 +1,11 @@
-//! Rare paths of UniStore, for simulations to show that they reach them. Those of certification are apart.
+//! Rare paths of UniStore, for simulations to show that they reach them. Those of certification are
+//! apart.
 
 solera_machine::rare_paths! {
     /// A worker asks a sibling for a part of a history that it missed.
     ASKS_FOR_GAP = "a worker asks for a gap in a history";
-    /// A worker ignores the history of a leaving site that comes from a site which does not know of the removal.
+    /// A worker ignores the history of a leaving site that comes from a site which does not know of
+    /// the removal.
     IGNORES_UNINFORMED = "a worker ignores a site that knows of no removal";
     /// A participant asks a coordinator for a decision that does not come.
     ASKS_FOR_DECISION = "a participant asks for a decision";

@@ -1,8 +1,8 @@
 //! What a replica must find again after a restart, as records for a journal.
 //!
-//! A record is the effect of a step, not its cause: replaying needs no other replica and no clock. The
-//! host writes records in order, and lets nothing of what a replica says after a record leave before
-//! the record is durable (`docs/decisions/0007-durability.md`).
+//! A record is the effect of a step, not its cause: replaying needs no other replica and no clock.
+//! The host writes records in order, and lets nothing of what a replica says after a record leave
+//! before the record is durable (`docs/decisions/0007-durability.md`).
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ pub enum Record {
     StoredEventual(PartitionId, Arc<Update>),
     /// A transaction prepared here (UniStore Alg. 1 l. 36–40).
     Prepared(TxId, Prepared),
-    /// A prepared transaction committed with this local timestamp (Alg. 1 l. 42–48). The updates are
-    /// what its operations on eventual spaces came to, so that these are executed once.
+    /// A prepared transaction committed with this local timestamp (Alg. 1 l. 42–48). The updates
+    /// are what its operations on eventual spaces came to, so that these are executed once.
     Committed(TxId, Timestamp, Vec<(PartitionId, Arc<Update>)>),
     /// A prepared transaction was given up.
     Aborted(TxId),
-    /// A transaction that this worker coordinates committed (Alg. 1 l. 34). Until all participants have
-    /// confirmed it, they may ask.
+    /// A transaction that this worker coordinates committed (Alg. 1 l. 34). Until all participants
+    /// have confirmed it, they may ask.
     Decided(TxId, Decision),
     /// All participants have confirmed a decision.
     Forgotten(TxId),
@@ -41,8 +41,8 @@ pub enum Record {
     Promised(Promise),
     /// Who takes part from now on.
     Members(Members),
-    /// How far the history of a site that leaves is known. Others draw conclusions from that, so it must
-    /// not be forgotten, heartbeats included.
+    /// How far the history of a site that leaves is known. Others draw conclusions from that, so it
+    /// must not be forgotten, heartbeats included.
     Known(PartitionId, SiteId, Timestamp),
     /// A joining site's worker got a piece of a partition; whether it was the last one.
     Filled(PartitionId, Chunk, bool),
@@ -100,14 +100,15 @@ pub struct Promise {
     /// No later transaction of this worker executes on a snapshot below this one: what the floor of
     /// the site is made of, on which others rely when they forget what they had kept apart.
     pub floor: Vector,
-    /// Property 1 for all partitions of this worker, heartbeats included. A heartbeat leaves no other
-    /// trace, and when its site is gone, nobody says again that nothing happened there.
+    /// Property 1 for all partitions of this worker, heartbeats included. A heartbeat leaves no
+    /// other trace, and when its site is gone, nobody says again that nothing happened there.
     pub known_vec: Vector,
     /// `uniformVec`: later snapshots cover what earlier ones showed.
     pub uniform_vec: Vector,
     /// No timestamp of this worker is greater, heartbeats included: later ones must be.
     pub clock: Timestamp,
-    /// How often this replica has been started: transactions of different runs have different names.
+    /// How often this replica has been started: transactions of different runs have different
+    /// names.
     pub starts: u64,
 }
 

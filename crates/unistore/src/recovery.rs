@@ -25,15 +25,15 @@ use crate::replica::Replica;
 #[derive(Debug)]
 pub struct Recovery {
     replica: Replica,
-    /// The last record that the checkpoint knows of at a key, where that is later than its partition's
-    /// list of keys: every other key is as its partition.
+    /// The last record that the checkpoint knows of at a key, where that is later than its
+    /// partition's list of keys: every other key is as its partition.
     saved: HashMap<Key, u64, FixedState>,
     /// The last record that any part of the checkpoint knows of. After it, `saved` says nothing.
     last: u64,
     /// Pending updates of keys that were stored after the partition's list of updates was written.
     unresolved: HashMap<Key, Vec<Dot>, FixedState>,
-    /// When the keys of each owned partition were listed for the checkpoint. A key that was not there
-    /// had nothing left of the updates before.
+    /// When the keys of each owned partition were listed for the checkpoint. A key that was not
+    /// there had nothing left of the updates before.
     listed: Vec<u64>,
     promise: Promise,
 }

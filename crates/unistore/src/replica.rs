@@ -49,8 +49,8 @@ use crate::worker::{ACTIVE_FOR, ReplyTo, Worker};
 
 /// What one worker of a site runs of UniStore.
 ///
-/// Beside the form of a [`Machine`] it offers [`Replica::execute`], a direct call for the hot path of
-/// single operations; both go through the same code.
+/// Beside the form of a [`Machine`] it offers [`Replica::execute`], a direct call for the hot path
+/// of single operations; both go through the same code.
 #[derive(Debug)]
 pub struct Replica {
     pub(crate) worker: Worker,
@@ -63,8 +63,8 @@ pub struct Replica {
     pub(crate) joining: Joining,
     /// What other workers of a site that joins ask for before this one has heard that it serves.
     early: Vec<(Address, Message)>,
-    /// Covers the updates of this site's former lives that are not causally stable, and what others may
-    /// still commit of strong transactions of the run before.
+    /// Covers the updates of this site's former lives that are not causally stable, and what others
+    /// may still commit of strong transactions of the run before.
     pub(crate) former_ceiling: Vector,
     /// Whether it also covers what others may still commit of strong transactions of former lives.
     pub(crate) former_lives_covered: bool,
@@ -147,16 +147,16 @@ impl Replica {
         }
     }
 
-    /// The host begins to run the replica at this time. Returns the greatest time of which a former run
-    /// may have told others, which is `Timestamp::ZERO` if there was none, and one that no time of which
-    /// this run tells them is below: what others have heard of this replica in between, they have heard
-    /// of a run that it has forgotten.
+    /// The host begins to run the replica at this time. Returns the greatest time of which a former
+    /// run may have told others, which is `Timestamp::ZERO` if there was none, and one that no time
+    /// of which this run tells them is below: what others have heard of this replica in between,
+    /// they have heard of a run that it has forgotten.
     pub fn begin_run(&mut self, physical: Physical) -> (Timestamp, Timestamp) {
         (self.worker.clock.last(), self.worker.clock.read(physical))
     }
 
-    /// The siblings at other sites that were found since the last call to lack updates which they had stored: nobody can
-    /// send these again.
+    /// The siblings at other sites that were found since the last call to lack updates which they
+    /// had stored: nobody can send these again.
     pub fn take_lacking(&mut self) -> BTreeSet<Address> {
         self.lacking.take()
     }
@@ -173,8 +173,8 @@ impl Replica {
         self.worker.partitions.iter().map(|partition| partition.keys_within(&snap_vec)).sum()
     }
 
-    /// From now on an open transaction is aborted after so long without a word of its client, and at
-    /// this age.
+    /// From now on an open transaction is aborted after so long without a word of its client, and
+    /// at this age.
     pub fn limit_transactions(&mut self, idle: Duration, age: Duration) {
         let timing = &mut self.worker.config.timing;
         (timing.idle_transaction_timeout, timing.max_transaction_age) = (idle, age);
@@ -190,7 +190,8 @@ impl Replica {
         self.strong.service.limit_times_ahead(limit);
     }
 
-    /// What this worker's data takes, and took at most since this was asked for the last time. Cheap.
+    /// What this worker's data takes, and took at most since this was asked for the last time.
+    /// Cheap.
     pub fn take_held(&mut self) -> Held {
         self.worker.partitions.iter_mut().map(Partition::take_held).fold(Held::default(), Held::and)
     }
@@ -338,9 +339,9 @@ impl Replica {
         }
     }
 
-    /// Whether a message must wait until this worker serves, because it would be answered from what is
-    /// there in part. The workers of a site that joins hear one after another that all of it is there,
-    /// and clients of the first may need the last.
+    /// Whether a message must wait until this worker serves, because it would be answered from what
+    /// is there in part. The workers of a site that joins hear one after another that all of it is
+    /// there, and clients of the first may need the last.
     fn comes_early(&self, message: &Message) -> bool {
         let waits = !self.worker.dissemination.view.serving || !self.early.is_empty();
         waits
@@ -468,7 +469,8 @@ impl Replica {
         }
     }
 
-    /// Whether what a message wants folded is below every live snapshot here, as the site's root makes sure of.
+    /// Whether what a message wants folded is below every live snapshot here, as the site's root
+    /// makes sure of.
     fn may_fold(&self, told: &SiteView) -> bool {
         let mut future = self.worker.dissemination.view.uniform_vec;
         future.join(&told.uniform_vec);
@@ -512,16 +514,16 @@ impl Machine for Replica {
                 self.on_message(now, from, message);
             }
             Input::Client { request, command } => self.on_command(now, request, command),
-            // Each command is answered once, and soon: by the timeout of its transaction at the latest. With guards, that depends on
-            // other protocols.
+            // Each command is answered once, and soon: by the timeout of its transaction at the
+            // latest. With guards, that depends on other protocols.
             Input::Cancel { request } => self.cancel_guarded(now, request),
             Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),
         }
         self.drain_loopback(now);
     }
 
-    /// Sends these workers of other sites no updates and no heartbeats until the next call. What they miss meanwhile they get
-    /// later, without having to ask.
+    /// Sends these workers of other sites no updates and no heartbeats until the next call. What
+    /// they miss meanwhile they get later, without having to ask.
     fn hold_back(&mut self, full: Vec<Address>) {
         self.worker.held_back = full;
     }

@@ -1,12 +1,12 @@
 //! A partition's full state for a site that joins: the donor's side.
 //!
-//! The donor takes a snapshot, waits until it is uniform, and hands over every key as the snapshot sees
-//! it, and every update that is not causally stable. Meanwhile it folds nothing beyond the snapshot, as
-//! for an open transaction. What came later, the joining site gets by replication like everybody else:
-//! from when it was let in, nobody forgets what it may lack.
+//! The donor takes a snapshot, waits until it is uniform, and hands over every key as the snapshot
+//! sees it, and every update that is not causally stable. Meanwhile it folds nothing beyond the
+//! snapshot, as for an open transaction. What came later, the joining site gets by replication like
+//! everybody else: from when it was let in, nobody forgets what it may lack.
 //!
-//! Pieces follow one another without waiting, as many as the receiver lets be under way. What is lost is
-//! sent again from there.
+//! Pieces follow one another without waiting, as many as the receiver lets be under way. What is
+//! lost is sent again from there.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,12 +25,13 @@ use crate::worker::Worker;
 const CHUNK_BYTES: usize = 256 * 1024;
 /// How many updates are in one piece.
 const CHUNK_UPDATES: usize = 512;
-/// How many pieces are made at once: clients wait meanwhile. More follow with the receiver's next word.
+/// How many pieces are made at once: clients wait meanwhile. More follow with the receiver's next
+/// word.
 const CHUNKS_AT_ONCE: usize = 2;
 /// The most that is under way of one partition, whatever the receiver says.
 const MAX_WINDOW: usize = 16 << 20;
-/// A worker that says nothing for so long does not need its snapshot any more. While it lives it speaks
-/// much more often.
+/// A worker that says nothing for so long does not need its snapshot any more. While it lives it
+/// speaks much more often.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What this worker is handing over.
@@ -57,8 +58,8 @@ struct Pin {
     /// The pieces between the two: where they end, and their bytes.
     under_way: VecDeque<(Place, usize)>,
     window: usize,
-    /// Keys from `arrived` on that are too large for one piece. Their parts must stay the same when they
-    /// are sent again, and the order of elements may change in the partition.
+    /// Keys from `arrived` on that are too large for one piece. Their parts must stay the same when
+    /// they are sent again, and the order of elements may change in the partition.
     large: VecDeque<Large>,
 }
 
@@ -83,7 +84,8 @@ impl Donor {
 }
 
 impl Donor {
-    /// A joining site's worker asks for pieces. If they cannot be had yet, they will come when they can.
+    /// A joining site's worker asks for pieces. If they cannot be had yet, they will come when they
+    /// can.
     pub(crate) fn on_fetch(&mut self, worker: &mut Worker, now: Now, from: Address, fetch: Fetch) {
         let members = &worker.dissemination.members;
         // While a site leaves, this worker may have more or less of it than will be kept.
@@ -136,8 +138,8 @@ impl Donor {
         });
     }
 
-    /// Goes on with what waits for something else than its receiver, and lets go of snapshots that nobody
-    /// needs any more.
+    /// Goes on with what waits for something else than its receiver, and lets go of snapshots that
+    /// nobody needs any more.
     pub(crate) fn hand_over_more(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
         self.pins.retain(|pin| {

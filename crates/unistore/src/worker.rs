@@ -17,8 +17,8 @@ use crate::partition::Partition;
 use crate::protocol::PROTOCOL;
 use crate::record::Record;
 
-/// A worker as each part of its replica sees it: what it stores, what it knows of its site and of others, and what it
-/// says. A part owns what it alone knows, and is given this to handle an input.
+/// A worker as each part of its replica sees it: what it stores, what it knows of its site and of
+/// others, and what it says. A part owns what it alone knows, and is given this to handle an input.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) config: Config,

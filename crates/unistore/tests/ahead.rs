@@ -1,4 +1,5 @@
-//! What a site has delivered of its own strong transactions before their leader tells it, in virtual time.
+//! What a site has delivered of its own strong transactions before their leader tells it, in
+//! virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,7 +129,8 @@ impl World {
         request
     }
 
-    /// Adds one, strongly, and waits for the answer. Returns it with its past, and how long it took.
+    /// Adds one, strongly, and waits for the answer. Returns it with its past, and how long it
+    /// took.
     fn increment(&mut self, address: Address, past: Vector) -> (Outcome, Vector, u64) {
         let (key, op, kind) = (Key::from(KEY), Op::IncrBy(1), Kind::UPDATE);
         let began = self.now_ms;

@@ -1,5 +1,5 @@
-//! Whoever waits for an idle worker's progress asks for it: nothing here waits for a periodic timer, for the first
-//! one would fire an hour later.
+//! Whoever waits for an idle worker's progress asks for it: nothing here waits for a periodic
+//! timer, for the first one would fire an hour later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -77,8 +77,8 @@ impl Stage {
         }
     }
 
-    /// Delivers all messages, and does what is due soon because something has happened, until nothing is left.
-    /// Returns how long that took.
+    /// Delivers all messages, and does what is due soon because something has happened, until
+    /// nothing is left. Returns how long that took.
     fn settle(&mut self) -> u64 {
         let begin = self.now_us;
         loop {
@@ -115,7 +115,8 @@ impl Stage {
         request
     }
 
-    /// Lets an operation be executed, and no more: where it is not the worker's own key, its messages go to and fro.
+    /// Lets an operation be executed, and no more: where it is not the worker's own key, its
+    /// messages go to and fro.
     fn execute(&mut self, address: Address, past: Vector, key: &str, op: Op) -> (Outcome, Vector) {
         let (key, level) = (Key::from(key), Level::Causal);
         let request = self.ask(address, Command::Execute { past, level, key, op });

@@ -1,8 +1,9 @@
 //! The bytes of messages, records and parts stay what they are within a version.
 //!
-//! Samples are drawn as bytes and decoded, so that new variants and fields are drawn, too. `tests/golden` holds them with
-//! what they mean: bytes alone would not tell that two numbers have changed places. Whoever changes an encoding raises
-//! its version in `PROTOCOL`, or only adds variants behind the last, and accepts the new files:
+//! Samples are drawn as bytes and decoded, so that new variants and fields are drawn, too.
+//! `tests/golden` holds them with what they mean: bytes alone would not tell that two numbers have
+//! changed places. Whoever changes an encoding raises its version in `PROTOCOL`, or only adds
+//! variants behind the last, and accepts the new files:
 //! `SOLERA_ACCEPT_GOLDEN=1 cargo test -p solera-unistore --test golden`.
 
 use std::collections::BTreeSet;
@@ -82,7 +83,8 @@ fn part(bytes: &[u8]) -> Option<Sample> {
     of_length(bytes, |bytes| Part::decode(bytes).ok(), Part::encode)
 }
 
-/// The samples of all variants as text, and how many variants there are, without and with those of certification.
+/// The samples of all variants as text, and how many variants there are, without and with those of
+/// certification.
 fn samples(decode: impl Fn(&[u8]) -> Option<Sample>) -> (String, u8, usize) {
     let (mut text, mut all) = (String::new(), 0);
     for variant in 0..=u8::MAX {

@@ -1,5 +1,6 @@
-//! The list of sites grows: replicas come back from their journals, one after another, with one site more
-//! in their list, which is then added and joins. All that is sent and kept goes through its bytes.
+//! The list of sites grows: replicas come back from their journals, one after another, with one
+//! site more in their list, which is then added and joins. All that is sent and kept goes through
+//! its bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,7 +24,8 @@ struct Host {
     records: Vec<Vec<u8>>,
 }
 
-/// A cluster whose links lose some messages; the others arrive in the order in which they were sent.
+/// A cluster whose links lose some messages; the others arrive in the order in which they were
+/// sent.
 struct Stage {
     hosts: BTreeMap<Address, Host>,
     links: VecDeque<(Address, Address, Vec<u8>)>,

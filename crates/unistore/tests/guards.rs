@@ -22,7 +22,8 @@ const DESK: u8 = 41;
 const FIRST: Address = Address { site: SiteId(0), worker: 0 };
 const SECOND: Address = Address { site: SiteId(0), worker: 1 };
 
-/// A site of two workers without other sites, whose messages and questions wait until the test delivers them.
+/// A site of two workers without other sites, whose messages and questions wait until the test
+/// delivers them.
 struct Site {
     configs: BTreeMap<Address, Config>,
     replicas: BTreeMap<Address, Replica>,
@@ -127,7 +128,8 @@ impl Site {
         }
     }
 
-    /// The next question, which must tell an end. Confirms it, and returns the transaction and whether it committed.
+    /// The next question, which must tell an end. Confirms it, and returns the transaction and
+    /// whether it committed.
     fn next_end(&mut self) -> (u8, PromiseId, bool) {
         match self.asks.pop_front() {
             Some((
@@ -469,7 +471,8 @@ fn a_commit_before_the_promise_is_ignored() {
     assert!(matches!(site.replies_to(add)[..], [Response::Executed { .. }]));
 }
 
-/// A participant at which a single is prepared whose guard has promised, and the message that commits it.
+/// A participant at which a single is prepared whose guard has promised, and the message that
+/// commits it.
 fn promised(site: &mut Site) -> (RequestId, PromiseId, Message) {
     let there = key_of(SECOND, "b");
     let add = site.single(FIRST, &there, guard(&there, BANK));
@@ -523,7 +526,8 @@ fn a_participant_that_starts_again_tells_guards_again_until_they_know() {
     }
 }
 
-/// What was asked and not answered before a crash is never promised to anybody: the coordinator gives up.
+/// What was asked and not answered before a crash is never promised to anybody: the coordinator
+/// gives up.
 #[test]
 fn a_participant_that_starts_again_before_the_promise_does_not_vote() {
     let mut site = Site::new();

@@ -23,7 +23,8 @@ struct Stage {
     replicas: BTreeMap<SiteId, (Replica, u32)>,
     links: VecDeque<(SiteId, u32, SiteId, Message)>,
     now_ms: u64,
-    /// How long a link takes for one piece of a partition, and what is under way, by when it arrives.
+    /// How long a link takes for one piece of a partition, and what is under way, by when it
+    /// arrives.
     piece_ms: u64,
     pieces: VecDeque<(u64, (SiteId, u32, SiteId, Message))>,
     /// Every so many pieces one is lost; none if this is 0.
@@ -226,7 +227,8 @@ fn a_site_that_joined_has_what_it_had_told_and_no_more() {
     assert_eq!(unsettled, 0, "something is kept for nobody");
 }
 
-/// A sibling that asks for what every site has stored, itself included, has lost it, and nobody can send it again.
+/// A sibling that asks for what every site has stored, itself included, has lost it, and nobody can
+/// send it again.
 #[test]
 fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
     let mut stage = Stage::new(2);
@@ -506,7 +508,8 @@ fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
     assert_eq!(replica.status().view().floor, view.floor);
 }
 
-/// A worker's keys may be later than any snapshot of a site that has just joined: what it handed over would come twice.
+/// A worker's keys may be later than any snapshot of a site that has just joined: what it handed
+/// over would come twice.
 #[test]
 fn a_site_that_has_just_joined_hands_nothing_over() {
     let hands_over = |serving: bool, without: Option<Rule>| {
@@ -546,8 +549,8 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
     assert!(hands_over(false, Some(Rule::DonorServes)), "else this shows nothing");
 }
 
-/// B wrote to an eventual space after it had seen a write of C there that nobody else got. Nothing else is
-/// missing once both are gone.
+/// B wrote to an eventual space after it had seen a write of C there that nobody else got. Nothing
+/// else is missing once both are gone.
 #[test]
 fn what_depends_on_what_is_gone_with_another_site_is_kept_and_settles() {
     let mut stage = Stage::new(3);

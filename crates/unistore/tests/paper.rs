@@ -383,8 +383,8 @@ fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
         let Response::Executed { outcome, .. } = stage.reply(request) else { panic!("no answer") };
         assert_eq!(*outcome, Err(OpError::TooLarge));
     }
-    // Each fits, but not all into one transaction. One that writes a key again holds it once, but repeats
-    // on an eventual space all that it did.
+    // Each fits, but not all into one transaction. One that writes a key again holds it once, but
+    // repeats on an eventual space all that it did.
     let value = Value::from(vec![b'x'; 200 << 20]);
     let (here, there) = (key_of(0), key_of(1));
     for (level, keys) in [
@@ -427,8 +427,8 @@ fn only_keys_that_can_be_told_in_a_few_megabytes_are_named_as_at_risk() {
     assert_eq!((at_risk.transactions, at_risk.keys), (2, vec![Key::from("short")]));
 }
 
-/// A strong command at a site that hears of the leader's changes 20 ms late, while the leader's site changes
-/// the same key every 10 ms; and how many changes that were, until it was answered.
+/// A strong command at a site that hears of the leader's changes 20 ms late, while the leader's
+/// site changes the same key every 10 ms; and how many changes that were, until it was answered.
 fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
     let mut stage = Stage::new(&[1, 1, 1], without);
     stage.pass(200, always);
@@ -461,8 +461,8 @@ fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
     panic!("it was not answered");
 }
 
-/// What a strong transaction has read and dropped is certified as its commit would be: not if another one has changed it
-/// since, which its site has not seen.
+/// What a strong transaction has read and dropped is certified as its commit would be: not if
+/// another one has changed it since, which its site has not seen.
 #[test]
 fn alg_3_l_1_what_a_dropped_transaction_has_read_is_certified() {
     let mut stage = Stage::new(&[1, 1, 1], None);
@@ -569,7 +569,8 @@ fn alg_1_l_5_a_remote_transaction_is_invisible_before_it_is_uniform() {
         let mut stage = Stage::new(&[1, 1, 1], without);
         stage.pass(100, always);
         stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
-        // Replication reaches site 1; what site 1 would need to know that two sites have it does not.
+        // Replication reaches site 1; what site 1 would need to know that two sites have it does
+        // not.
         stage.pass(10, |_, _| false);
         stage.links.retain(|(from, to), _| (*from, *to) == (at(0, 0), at(1, 0)));
         let link = stage.links.get_mut(&(at(0, 0), at(1, 0))).unwrap();
@@ -582,8 +583,8 @@ fn alg_1_l_5_a_remote_transaction_is_invisible_before_it_is_uniform() {
     }
 }
 
-/// UniStore Figure 1: site 0 commits t1, which reaches site 1 alone, and dies. Site 1 commits t2, which
-/// depends on t1. Site 2 can show t2 only if site 1 forwards t1 (Alg. 2 l. 19–22).
+/// UniStore Figure 1: site 0 commits t1, which reaches site 1 alone, and dies. Site 1 commits t2,
+/// which depends on t1. Site 2 can show t2 only if site 1 forwards t1 (Alg. 2 l. 19–22).
 #[test]
 fn figure_1_what_reached_one_site_is_forwarded_to_all() {
     for (without, arrives) in [(None, true), (Some(Rule::Forwarding), false)] {
@@ -606,8 +607,9 @@ fn figure_1_what_reached_one_site_is_forwarded_to_all() {
     }
 }
 
-/// UniStore Figure 2: t1 is known to site 0 alone when the strong transaction t2, which depends on it, is
-/// certified, and is lost with the site. If t2 had committed, t3, which conflicts with it, could never.
+/// UniStore Figure 2: t1 is known to site 0 alone when the strong transaction t2, which depends on
+/// it, is certified, and is lost with the site. If t2 had committed, t3, which conflicts with it,
+/// could never.
 #[test]
 fn figure_2_a_strong_transaction_does_not_depend_on_what_may_be_lost() {
     let without = Rule::Certification(solera_certification::Rule::UniformBeforeCommit);
@@ -726,9 +728,10 @@ fn an_eventual_read_shows_what_has_arrived_before_its_dependencies_have() {
     assert_eq!(stage.outcome(read), bulk("v"));
 }
 
-/// What settles at a key must not be met by a removal that was not folded before: site 0 got a removal
-/// `U_b` that had not observed the increment `X`, behind an eventual write `U_a` of the same site that
-/// was not within the floor yet; `X` settled, and `U_b` then removed it, at site 0 only.
+/// What settles at a key must not be met by a removal that was not folded before: site 0 got a
+/// removal `U_b` that had not observed the increment `X`, behind an eventual write `U_a` of the
+/// same site that was not within the floor yet; `X` settled, and `U_b` then removed it, at site 0
+/// only.
 #[test]
 fn an_update_that_cannot_be_folded_does_not_hold_back_the_removals_behind_it() {
     let mut stage = Stage::new(&[1, 2, 2], None);
@@ -818,8 +821,8 @@ fn a_wait_for_a_site_of_which_nothing_has_arrived_says_so() {
     assert_eq!(behind.as_secs(), 0, "{behind:?}");
 }
 
-/// REDBLUE: what the central certifier spreads within its site may be lost when a link between two nodes
-/// of the site breaks.
+/// REDBLUE: what the central certifier spreads within its site may be lost when a link between two
+/// nodes of the site breaks.
 #[test]
 fn what_a_central_certifier_spread_in_vain_is_spread_again() {
     let mut stage = Stage::with(&[2, 1, 1], |config| config.protocol = Protocol::RedBlue);
@@ -886,8 +889,8 @@ fn strong_times_from_the_future_move_nobody() {
     assert!(stage.past(write).strong.ahead_of(wall) < Duration::from_secs(10));
 }
 
-/// Worker 0 of site 0 commits a transaction that writes eventual keys of both workers, and its messages to worker
-/// 1 arrive, but no confirmation does.
+/// Worker 0 of site 0 commits a transaction that writes eventual keys of both workers, and its
+/// messages to worker 1 arrive, but no confirmation does.
 fn unconfirmed(stage: &mut Stage) -> RequestId {
     let tx = stage.begin(at(0, 0), Vector::zero(stage.sites()));
     for worker in [0, 1] {

@@ -450,8 +450,9 @@ fn update_of(site: SiteId, ts: Timestamp, snap_vec: Vector, effect: Effect) -> U
     Update { dot: Dot::of(site, ts), snap_vec, writes, eventual: false }
 }
 
-/// A removal of B arrives before the write of C that it has observed. A checkpoint begins between them and
-/// ends when both are folded and forgotten: the write is in the journal, the removal is not any more.
+/// A removal of B arrives before the write of C that it has observed. A checkpoint begins between
+/// them and ends when both are folded and forgotten: the write is in the journal, the removal is
+/// not any more.
 #[test]
 fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
     // The partition's keys are listed when nothing is left of it, or before the write comes.
@@ -546,7 +547,8 @@ fn of_a_site_that_leaves_only_those_tell_who_know_that_it_leaves() {
     assert!(host.known_vec()[C] < at(900), "nobody listens to the site itself");
 }
 
-/// What a strong transaction of others has seen of a lost site's time is not to be missing anywhere.
+/// What a strong transaction of others has seen of a lost site's time is not to be missing
+/// anywhere.
 #[test]
 fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
@@ -568,9 +570,10 @@ fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
     assert!(gap.end >= at(500), "{gap:?}");
 }
 
-/// A worker knows its siblings up to different times, and recovers the least of these for all: that is none that the other
-/// sibling has told. Nor is what a third site knows of it. (`solera sim --seed 50 --links`: a worker was refused for a time that it
-/// was said to have forgotten.)
+/// A worker knows its siblings up to different times, and recovers the least of these for all: that
+/// is none that the other sibling has told. Nor is what a third site knows of it.
+/// (`solera sim --seed 50 --links`: a worker was refused for a time that it was said to have
+/// forgotten.)
 #[test]
 fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
     let topology = Topology { partitions: 2, workers: vec![1, 2, 1] };

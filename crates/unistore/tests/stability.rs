@@ -1,8 +1,8 @@
 //! Causal stability does not run ahead of strong transactions that others finish late.
 //!
-//! A removal of a counter is certified, on a snapshot without a later increment. Its coordinator stops, and
-//! for long nobody can decide. Were the increment settled meanwhile, it would be summed up with what the
-//! removal has seen, and be removed with it.
+//! A removal of a counter is certified, on a snapshot without a later increment. Its coordinator
+//! stops, and for long nobody can decide. Were the increment settled meanwhile, it would be summed
+//! up with what the removal has seen, and be removed with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -11,8 +11,9 @@ use crate::queue::{Load, Receiver, Sender, queue};
 /// How much is read at once.
 const PIECE: usize = 64 << 10;
 
-/// Carries bytes between a client, which was there at `accepted`, and a server, until both have ended or one is
-/// gone. The server sees the connection when TCP over such a distance would show it.
+/// Carries bytes between a client, which was there at `accepted`, and a server, until both have
+/// ended or one is gone. The server sees the connection when TCP over such a distance would show
+/// it.
 pub(crate) async fn carry<C, S>(
     client: C,
     connect: impl Future<Output = io::Result<S>>,
@@ -65,7 +66,8 @@ async fn drain(mut from: Receiver, mut to: impl AsyncWrite + Unpin) -> io::Resul
             Load::End => return to.shutdown().await.or(Ok(())),
             Load::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
         };
-        // Nobody takes it. What the other direction brings shows why, after all that was sent before.
+        // Nobody takes it. What the other direction brings shows why, after all that was sent
+        // before.
         if written.is_err() {
             break;
         }

@@ -25,8 +25,8 @@ impl Delays {
         }
     }
 
-    /// How long TCP takes until the server has a connection, and with it the first bytes: there, back, and there
-    /// again.
+    /// How long TCP takes until the server has a connection, and with it the first bytes: there,
+    /// back, and there again.
     pub(crate) fn opening(self) -> Duration {
         self.rtt * 3 / 2
     }

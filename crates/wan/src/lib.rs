@@ -1,5 +1,5 @@
-//! A TCP proxy behind which a server is as far away as it is told: what a wide-area network does to time, and
-//! nothing else. Bytes arrive whole, in order and as fast as they are sent, but later.
+//! A TCP proxy behind which a server is as far away as it is told: what a wide-area network does to
+//! time, and nothing else. Bytes arrive whole, in order and as fast as they are sent, but later.
 
 mod carry;
 mod delays;
@@ -26,8 +26,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on an address, for a server at `HOST:PORT`. The server need not be there yet. The seed determines
-    /// the jitter.
+    /// Listens on an address, for a server at `HOST:PORT`. The server need not be there yet. The
+    /// seed determines the jitter.
     ///
     /// # Errors
     /// If it cannot listen there.

@@ -6,8 +6,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// How many bytes may be under way in one direction of a connection. A sender waits if there are more: the
-/// receiver does not read, or sends faster than this in its delay (1.5 GB/s at 40 ms).
+/// How many bytes may be under way in one direction of a connection. A sender waits if there are
+/// more: the receiver does not read, or sends faster than this in its delay (1.5 GB/s at 40 ms).
 pub(crate) const WINDOW: usize = 64 << 20;
 
 /// What is under way.
@@ -45,8 +45,8 @@ pub(crate) fn queue() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Lets something go out at a time, or when what is before it has. Waits for room. False if the receiver is
-    /// gone.
+    /// Lets something go out at a time, or when what is before it has. Waits for room. False if the
+    /// receiver is gone.
     pub(crate) async fn send(&self, due: Instant, load: Load) -> bool {
         let room = match &load {
             Load::Bytes(bytes) => {

@@ -11,8 +11,8 @@ pub(crate) struct Statement {
     pub(crate) is_import: bool,
 }
 
-/// The code line by line, but each path of a `use` by itself: `use std::{fs, net::TcpStream};` hides
-/// what it brings in from a search for words.
+/// The code line by line, but each path of a `use` by itself: `use std::{fs, net::TcpStream};`
+/// hides what it brings in from a search for words.
 pub(crate) fn statements(code: &[&Line]) -> Vec<Statement> {
     let mut found = Vec::new();
     let mut import: Option<(usize, String)> = None;

@@ -1,5 +1,5 @@
-//! Checks and chores of the workspace: `cargo xtask tidy` holds the house's rules, `cargo xtask spec`
-//! the citations of the papers.
+//! Checks and chores of the workspace: `cargo xtask tidy` holds the house's rules,
+//! `cargo xtask spec` the citations of the papers.
 
 mod finding;
 mod imports;
@@ -41,8 +41,8 @@ fn verdict(name: &str, findings: &[Finding]) -> ExitCode {
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The workspace's folder. Cargo tells where this crate is, so that the checks can be called from any
-/// folder; a bare binary takes the current one.
+/// The workspace's folder. Cargo tells where this crate is, so that the checks can be called from
+/// any folder; a bare binary takes the current one.
 fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let above = manifest.and_then(|folder| Some(folder.parent()?.parent()?.to_owned()));

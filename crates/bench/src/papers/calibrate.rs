@@ -17,8 +17,8 @@ pub fn table(tell: &dyn Fn(&str)) -> Result<String, BenchError> {
     calibrate::calibrate(tell).map(|costs| costs.write())
 }
 
-/// Counts anew, and compares with the table that ships with the program. Returns a line for each kind of steps that has
-/// drifted.
+/// Counts anew, and compares with the table that ships with the program. Returns a line for each
+/// kind of steps that has drifted.
 ///
 /// # Errors
 /// As with [`table`].
@@ -45,7 +45,8 @@ pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
     Ok(then.drift(&now, DRIFT, SHARE).iter().map(ToString::to_string).collect())
 }
 
-/// Runs what is counted under callgrind, for the protocol of this name. Returns a line for each class of steps.
+/// Runs what is counted under callgrind, for the protocol of this name. Returns a line for each
+/// class of steps.
 ///
 /// # Errors
 /// There is no such protocol.

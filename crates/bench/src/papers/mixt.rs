@@ -76,11 +76,12 @@ impl Findings {
     }
 }
 
-/// Runs the experiments of all figures, or of one: on spaces, and if the URL of a PostgreSQL server is given, with
-/// that as the linearizable store. `tell` hears what is going on.
+/// Runs the experiments of all figures, or of one: on spaces, and if the URL of a PostgreSQL server
+/// is given, with that as the linearizable store. `tell` hears what is going on.
 ///
 /// # Errors
-/// A store cannot be started or does not answer. A number that is not as good as the paper's is none.
+/// A store cannot be started or does not answer. A number that is not as good as the paper's is
+/// none.
 pub fn run(
     effort: Effort,
     figure: Option<u8>,

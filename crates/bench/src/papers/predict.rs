@@ -1,9 +1,10 @@
 //! Whether virtual clusters predict real ones: `solera papers calibrate --predict`.
 //!
-//! Transactions per second of the workers' processor time, of one site in memory with one and two workers. Clients and server
-//! share the cores of this machine, so that workers wait for them now and then, and the fewer transactions come, the fewer
-//! share a wait. Virtual clients therefore think for as long as it takes until virtual workers get transactions as often as
-//! the real ones, or do not think if they never do.
+//! Transactions per second of the workers' processor time, of one site in memory with one and two
+//! workers. Clients and server share the cores of this machine, so that workers wait for them now
+//! and then, and the fewer transactions come, the fewer share a wait. Virtual clients therefore
+//! think for as long as it takes until virtual workers get transactions as often as the real ones,
+//! or do not think if they never do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +29,14 @@ const CLIENTS: usize = 64;
 const PARTITIONS: u16 = 16;
 /// How often the real cluster is measured; the median counts.
 const REPEATS: usize = 5;
-/// How often the range of the clients' thinking time is halved: to less than 2% of the time from one transaction to the next.
+/// How often the range of the clients' thinking time is halved: to less than 2% of the time from
+/// one transaction to the next.
 const HALVINGS: usize = 6;
 
 /// Predicts and measures. Returns a line for each shape.
 ///
-/// The factors between counts and times are measured anew before each measurement of the real cluster, as other programs
-/// slow both down.
+/// The factors between counts and times are measured anew before each measurement of the real
+/// cluster, as other programs slow both down.
 ///
 /// # Errors
 /// The real cluster cannot be started, or does not answer.

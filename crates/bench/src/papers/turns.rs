@@ -12,7 +12,8 @@ use crate::virtual_cluster::shape::Shape;
 use crate::virtual_cluster::three_items::ThreeItems;
 
 const PARTITIONS: u16 = 16;
-/// Clients of causal transactions, and what they think between these: a tenth of what a worker can do.
+/// Clients of causal transactions, and what they think between these: a tenth of what a worker can
+/// do.
 const CLIENTS: usize = 30;
 const THINK: Duration = Duration::from_millis(10);
 /// Clients of `primary` at each worker, which do not think.
@@ -27,8 +28,8 @@ const TURNS: [(Duration, &str); 5] = [
     (Duration::from_micros(25), "25 µs"),
 ];
 
-/// Measures causal transactions at three sites of one worker each, alone and beside clients of `primary` that ask for more than
-/// the workers can do. Returns a table.
+/// Measures causal transactions at three sites of one worker each, alone and beside clients of
+/// `primary` that ask for more than the workers can do. Returns a table.
 pub fn turns() -> String {
     let mut text =
         "    turn  updates of primary/s  busy   median      99%     mean  median to that alone\n"

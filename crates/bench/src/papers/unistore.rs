@@ -44,8 +44,8 @@ struct Laboratory<'a> {
     tell: &'a (dyn Fn(&str) + Sync),
 }
 
-/// How many times slower a virtual core is than one of this machine: so that a few of these show what
-/// hundreds of those do.
+/// How many times slower a virtual core is than one of this machine: so that a few of these show
+/// what hundreds of those do.
 const SLOWNESS: f64 = 25.0;
 
 impl Laboratory<'_> {
@@ -64,7 +64,8 @@ impl Laboratory<'_> {
         Duration::from_millis(self.pick(300, 700))
     }
 
-    /// More and more clients that do not think, so many at first, of whose transactions this share is strong.
+    /// More and more clients that do not think, so many at first, of whose transactions this share
+    /// is strong.
     fn load(&self, first: usize, strong: f64) -> Load {
         let (steps, window) = (self.pick(4, 7), self.window());
         Load { think: Duration::ZERO, first, steps, strong, window }
@@ -103,7 +104,8 @@ pub const FIGURES: std::ops::RangeInclusive<u8> = 3..=6;
 /// Runs the experiments of all figures, or of one. `tell` hears what is going on.
 ///
 /// # Errors
-/// Clusters cannot be started, or do not answer. A number that is not as good as the paper's is none.
+/// Clusters cannot be started, or do not answer. A number that is not as good as the paper's is
+/// none.
 pub fn run(
     effort: Effort,
     figure: Option<u8>,

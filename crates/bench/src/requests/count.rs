@@ -1,7 +1,9 @@
-//! Counts instructions under callgrind and system calls under strace, by running this program again.
+//! Counts instructions under callgrind and system calls under strace, by running this program
+//! again.
 //!
-//! Each kind is run twice, the second time with three times as many requests. The difference between the runs is that
-//! of the requests alone: what starting and loading cost is the same in both.
+//! Each kind is run twice, the second time with three times as many requests. The difference
+//! between the runs is that of the requests alone: what starting and loading cost is the same in
+//! both.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -59,7 +61,8 @@ fn system_calls(kind: Kind, times: u64) -> Result<u64, CountError> {
     total_calls(&summary).ok_or_else(|| failed(format!("its summary has no total:\n{summary}")))
 }
 
-/// The calls in the last line of a summary: percent, seconds, microseconds for each call, calls, errors if any, `total`.
+/// The calls in the last line of a summary: percent, seconds, microseconds for each call, calls,
+/// errors if any, `total`.
 fn total_calls(summary: &str) -> Option<u64> {
     let line = summary.lines().rfind(|line| line.trim_end().ends_with(" total"))?;
     line.split_whitespace().nth(3)?.parse().ok()

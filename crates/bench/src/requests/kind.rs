@@ -46,7 +46,8 @@ pub enum Kind {
     Call,
 }
 
-/// Transactions that a server under load runs: a `SOLERA.BEGIN`, so many `GET`s or `SET`s together, a `SOLERA.COMMIT`.
+/// Transactions that a server under load runs: a `SOLERA.BEGIN`, so many `GET`s or `SET`s together,
+/// a `SOLERA.COMMIT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) operations: u64,
@@ -115,7 +116,8 @@ impl Kind {
         }
     }
 
-    /// How many requests the smaller one of two runs sends; the larger one sends three times as many.
+    /// How many requests the smaller one of two runs sends; the larger one sends three times as
+    /// many.
     pub(super) fn times(self) -> u64 {
         match self {
             Kind::Call => 300,
@@ -166,7 +168,8 @@ impl Kind {
         commands
     }
 
-    /// A transaction on keys of [`Kind::Get`]: what is sent together, and waited for, one after the other.
+    /// A transaction on keys of [`Kind::Get`]: what is sent together, and waited for, one after the
+    /// other.
     pub(super) fn transaction(number: u64, load: Load) -> [Commands; 3] {
         let mut commands: [Commands; 3] = Default::default();
         commands[0].push(&[b"SOLERA.BEGIN"]);

@@ -1,4 +1,5 @@
-//! Servers of this program in processes of their own: what they take for each transaction when many clients send them.
+//! Servers of this program in processes of their own: what they take for each transaction when many
+//! clients send them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Output, Stdio};
@@ -16,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Clients that send transactions at once, and transactions of each while instructions are counted.
 const CLIENTS: u64 = 32;
 const TRANSACTIONS: u64 = 100;
-/// Transactions of each client while a server's time is measured: the kernel counts it in hundredths of a second.
+/// Transactions of each client while a server's time is measured: the kernel counts it in
+/// hundredths of a second.
 const TIMED: u64 = 2000;
 /// What servers under load are started for; what they are asked is up to the clients.
 const KIND: Kind = Kind::Get;
@@ -39,7 +41,8 @@ pub(crate) fn server_instructions(workers: u8, load: Load) -> Result<f64, CountE
     Ok(of_all / CLIENTS as f64)
 }
 
-/// Processor time of the same transaction at one worker, in nanoseconds: outside the kernel, and in it.
+/// Processor time of the same transaction at one worker, in nanoseconds: outside the kernel, and in
+/// it.
 ///
 /// # Errors
 /// See [`CountError`].

@@ -15,15 +15,16 @@ use tokio::time::timeout;
 use super::kind::{Commands, Kind, Load, SPACES};
 use crate::error::BenchError;
 
-/// Time that passes on the workers' clock with each request: a tick of the protocol, of 1 ms while there is something
-/// to do, comes after twenty.
+/// Time that passes on the workers' clock with each request: a tick of the protocol, of 1 ms while
+/// there is something to do, comes after twenty.
 const PER_REQUEST: Duration = Duration::from_micros(50);
 /// Time that passes on the workers' clock when a reply waits for it.
 const TICK: Duration = Duration::from_millis(1);
 /// A reply that takes longer, in real time, never comes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts one worker and sends it so many requests from its own thread, over a connection in memory.
+/// Starts one worker and sends it so many requests from its own thread, over a connection in
+/// memory.
 ///
 /// # Errors
 /// The cluster cannot be started, or a request fails.
@@ -45,8 +46,8 @@ pub fn in_memory(kind: Kind, times: u64) -> Result<(), BenchError> {
     ran.unwrap_or_else(|_| Err("its worker ended".to_owned())).map_err(BenchError::Transaction)
 }
 
-/// Starts workers that serve clients at a port of 127.0.0.1 until `end` returns. Their clock stands still, so that
-/// all they do is for requests, unless such requests wait for the protocol's ticks.
+/// Starts workers that serve clients at a port of 127.0.0.1 until `end` returns. Their clock stands
+/// still, so that all they do is for requests, unless such requests wait for the protocol's ticks.
 ///
 /// # Errors
 /// The cluster cannot be started.
@@ -164,7 +165,8 @@ async fn tick(kind: Kind, clock: Option<Clock>) {
     let Some(clock) = clock else { return std::future::pending().await };
     loop {
         match kind {
-            // Other threads have something to do, which takes them less than this, also under callgrind.
+            // Other threads have something to do, which takes them less than this, also under
+            // callgrind.
             Kind::Call => tokio::time::sleep(Duration::from_millis(20)).await,
             // All others run on this thread.
             _ => {

@@ -64,7 +64,8 @@ impl Table {
         if rows.is_empty() { Err(TableError::None) } else { Ok(Table { rows }) }
     }
 
-    /// Compares with an earlier table: one line for each count that is worse, or that the earlier table lacks.
+    /// Compares with an earlier table: one line for each count that is worse, or that the earlier
+    /// table lacks.
     pub fn worse_than(&self, earlier: &Table) -> Vec<String> {
         self.compare(earlier, |now, then, stray| now > then * (1.0 + TOLERANCE) + stray)
     }

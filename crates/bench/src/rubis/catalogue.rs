@@ -122,8 +122,8 @@ impl Catalogue {
         self.shelves[item as usize]
     }
 
-    /// A shelf where somebody looks, or puts a new item: any page of a category that is drawn by its
-    /// size, and of that category in a region.
+    /// A shelf where somebody looks, or puts a new item: any page of a category that is drawn by
+    /// its size, and of that category in a region.
     pub(crate) fn draw_shelf(&self, region: usize, random: &mut Random) -> Shelf {
         let category = random.weighted(&CATEGORY_ITEMS);
         let pages = |items: u64| items.div_ceil(PAGE).max(1);

@@ -1,14 +1,15 @@
 //! The types of transactions, and how often each comes.
 //!
-//! RUBiS' clients walk through pages by a table of probabilities. UniStore's authors used the bidding mix
-//! of the PoR paper (`cheng_15_updates_long_wait.csv` of their load generator), and state 15% updates and
-//! 10% strong transactions; walking that table, with the pages left out that ask nothing of the database,
-//! gives 11% and 9%. Here each transaction is drawn for itself with the frequencies of that walk, and
-//! those of the read-only, the causal and the strong ones are scaled to what the paper states.
+//! RUBiS' clients walk through pages by a table of probabilities. UniStore's authors used the
+//! bidding mix of the PoR paper (`cheng_15_updates_long_wait.csv` of their load generator), and
+//! state 15% updates and 10% strong transactions; walking that table, with the pages left out that
+//! ask nothing of the database, gives 11% and 9%. Here each transaction is drawn for itself with
+//! the frequencies of that walk, and those of the read-only, the causal and the strong ones are
+//! scaled to what the paper states.
 //!
 //! There are 11 read-only transactions: pages that ask the same of the database are one
-//! (`BrowseCategoriesInRegion` and `SelectCategoryToSellItem` are `browseCategories`), and looking for an
-//! auction that is due is part of `closeAuction`.
+//! (`BrowseCategoriesInRegion` and `SelectCategoryToSellItem` are `browseCategories`), and looking
+//! for an auction that is due is part of `closeAuction`.
 
 use crate::random::Random;
 use crate::tally::{Class, Kind};
@@ -52,8 +53,8 @@ transactions! {
     CloseAuction "closeAuction" Strong 28
 }
 
-/// Where strong transactions are to meet, each type of them comes as often as the others, so that those
-/// that conflict do meet; their sum is the same.
+/// Where strong transactions are to meet, each type of them comes as often as the others, so that
+/// those that conflict do meet; their sum is the same.
 const CONTENDED: u32 = 250;
 
 pub(crate) fn kinds() -> Vec<Kind> {

@@ -16,9 +16,11 @@
 //! | `rubis:region:R:C:P` | set | page P of those whose seller is in a region |
 //! | `rubis:sells:U`, `rubis:bidson:U`, `rubis:bought:U`, `rubis:won:U` | set | a user's items |
 //!
-//! Concurrent bids merge: they are fields of one hash, and the highest is worked out by who needs it.
+//! Concurrent bids merge: they are fields of one hash, and the highest is worked out by who needs
+//! it.
 //!
-//! **Conflicts.** Three keys are in spaces of level `por` ([`SPACES`]), one for each conflict of the paper:
+//! **Conflicts.** Three keys are in spaces of level `por` ([`SPACES`]), one for each conflict of
+//! the paper:
 //!
 //! | conflict | on | because |
 //! |---|---|---|
@@ -26,7 +28,8 @@
 //! | storeBuyNow with storeBuyNow | `DECRBY rubis:stock:I` | no more is sold than there is |
 //! | storeBid with closeAuction | `HINCRBY` and `HSET` of `rubis:auction:I` | the highest bid wins |
 //!
-//! Two closings of one auction need no conflict: no bid comes between them, so they name the same winner.
+//! Two closings of one auction need no conflict: no bid comes between them, so they name the same
+//! winner.
 
 /// The spaces of a cluster on which the four transactions are strong, as in `solera.toml`.
 pub(crate) const SPACES: &str = r#"[[space]]

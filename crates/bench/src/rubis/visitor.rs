@@ -32,8 +32,8 @@ pub(crate) struct Visitor {
     pub(crate) remembered: Remembered,
 }
 
-/// All that a transaction may need to be told, chosen before it runs, so that it does the same when it is
-/// run again.
+/// All that a transaction may need to be told, chosen before it runs, so that it does the same when
+/// it is run again.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     /// The identifier of what the transaction makes, if it makes something.

@@ -1,5 +1,5 @@
-//! Making the table of costs: a virtual cluster runs under callgrind, and each class of its steps is a function of its
-//! own there.
+//! Making the table of costs: a virtual cluster runs under callgrind, and each class of its steps
+//! is a function of its own there.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -30,7 +30,8 @@ pub(crate) const VARIANTS: [Baseline; 6] = [
     Baseline::CureFt,
 ];
 
-/// Clients, and for how long they are watched: few and many, so that there are small and large batches.
+/// Clients, and for how long they are watched: few and many, so that there are small and large
+/// batches.
 const LOADS: [(usize, Duration); 3] = [
     (24, Duration::from_millis(300)),
     (96, Duration::from_millis(200)),
@@ -121,8 +122,8 @@ fn count(table: Table) -> Result<Vec<Counted>, BenchError> {
     }
 }
 
-/// Runs the cluster that is counted, twice; see [`Counting`]. Returns a line for each class of steps: its kind, size and
-/// outputs.
+/// Runs the cluster that is counted, twice; see [`Counting`]. Returns a line for each class of
+/// steps: its kind, size and outputs.
 pub(crate) fn steps(table: Table) -> String {
     let counting = drive(table, Counting::default());
     assert!(!counting.is_full(), "there are more classes of steps than functions to count them");
@@ -157,7 +158,8 @@ fn drive(table: Table, counting: Counting) -> Counting {
     })
 }
 
-/// Transactions of one to five operations of the kinds that the experiments use, 30% of which update; 10% are strong.
+/// Transactions of one to five operations of the kinds that the experiments use, 30% of which
+/// update; 10% are strong.
 struct Mixed;
 
 const KEYS: u64 = 300;

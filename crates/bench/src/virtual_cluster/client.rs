@@ -46,7 +46,8 @@ pub(crate) struct Client {
     pub(crate) failed: Option<Failed>,
     /// How many attempts of the transaction have.
     failures: u32,
-    /// What the last one has left: the next goes first with the claim, and lacks this until it comes.
+    /// What the last one has left: the next goes first with the claim, and lacks this until it
+    /// comes.
     claim: Option<Claim>,
     lacks: Option<Vector>,
 }

@@ -276,8 +276,8 @@ pub(crate) struct VirtualCluster<S> {
 }
 
 impl<S: Source> VirtualCluster<S> {
-    /// A cluster that holds what the workload begins with, and has no clients yet. They think for so long on
-    /// average.
+    /// A cluster that holds what the workload begins with, and has no clients yet. They think for
+    /// so long on average.
     pub(crate) fn new(shape: Shape, meter: Meter, source: S, think: Duration) -> Self {
         let core = |config: solera_unistore::Config| Core {
             address: config.address,
@@ -380,8 +380,8 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// Commits small transactions at a site for a while, and tells by site how long it took until they
-    /// were visible there.
+    /// Commits small transactions at a site for a while, and tells by site how long it took until
+    /// they were visible there.
     pub(crate) fn probe(&mut self, origin: usize, window: Duration) -> BTreeMap<usize, Histogram> {
         self.probes = Probes { origin, ..Probes::default() };
         let end = self.now + window.as_nanos() as u64;
@@ -455,8 +455,8 @@ impl<S: Source> VirtualCluster<S> {
         self.now = end;
     }
 
-    /// A message of another worker of its process wakes a core, once for all that comes before it takes what waits. The
-    /// sender is charged with its next work.
+    /// A message of another worker of its process wakes a core, once for all that comes before it
+    /// takes what waits. The sender is charged with its next work.
     fn wake(&mut self, from: Address, core: usize) {
         let (sender, receiver) = (self.place(from), &mut self.cores[core]);
         if sender != core && self.shape.same_node(from, receiver.address) && !receiver.woken {
@@ -559,7 +559,8 @@ impl<S: Source> VirtualCluster<S> {
         self.cores.iter().filter_map(|core| core.flood.as_ref()).map(|flood| flood.ended).sum()
     }
 
-    /// What a core's machine is given of what has arrived, how many operations that is, and what it takes the host.
+    /// What a core's machine is given of what has arrived, how many operations that is, and what it
+    /// takes the host.
     fn begin_step(&mut self, place: usize, now: Now, item: Item) -> (MachineStep, usize, f64) {
         match item {
             Item::Message(from, message) => {
@@ -589,8 +590,9 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// Instructions and system calls of sending: encoding for other processes, and a system call for each of them; handing
-    /// over to other workers of this process. See [`Self::wake`] for what it takes to wake these.
+    /// Instructions and system calls of sending: encoding for other processes, and a system call
+    /// for each of them; handing over to other workers of this process. See [`Self::wake`] for what
+    /// it takes to wake these.
     fn cost_of_sending(
         &mut self,
         place: usize,
@@ -774,7 +776,8 @@ mod tests {
         assert_eq!(measured.total().failed, 0);
     }
 
-    /// What a loaded cluster measures, charged by the table that ships, and when what it writes is visible.
+    /// What a loaded cluster measures, charged by the table that ships, and when what it writes is
+    /// visible.
     fn figure() -> String {
         let variant = Baseline::UniStore;
         let shape = Shape { cores_per_node: 1, slowness: 25.0, ..Shape::three_sites(4, 2) };

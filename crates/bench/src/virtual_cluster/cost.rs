@@ -1,7 +1,8 @@
 //! What steps cost: a table of counted instructions and system calls, and two measured factors.
 //!
-//! `solera papers calibrate` makes the table, and it ships with the program. So a virtual core is busy for a time that
-//! depends on what it does and on nothing else: neither on other programs nor on the machine that runs the experiment.
+//! `solera papers calibrate` makes the table, and it ships with the program. So a virtual core is
+//! busy for a time that depends on what it does and on nothing else: neither on other programs nor
+//! on the machine that runs the experiment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -141,9 +142,9 @@ impl Costs {
         Rates { factors: self.factors, host: self.host, steps }
     }
 
-    /// How much the steps of each protocol and kind cost in `other`, in the mix that was counted there, over what the
-    /// same steps cost by this table; and the kind's share of all instructions there. Kinds whose change is small are
-    /// left out, as are those whose share is.
+    /// How much the steps of each protocol and kind cost in `other`, in the mix that was counted
+    /// there, over what the same steps cost by this table; and the kind's share of all instructions
+    /// there. Kinds whose change is small are left out, as are those whose share is.
     pub(crate) fn drift(&self, other: &Costs, change: f64, share: f64) -> Vec<Drift> {
         let mut drifts = Vec::new();
         for (variant, rows) in &other.steps {
@@ -259,8 +260,8 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Instructions of a step, and whether its class is in the table; if it is not, they are those of the closest class
-    /// of the kind, or none of a kind that was never counted.
+    /// Instructions of a step, and whether its class is in the table; if it is not, they are those
+    /// of the closest class of the kind, or none of a kind that was never counted.
     pub(crate) fn step(&self, class: Class<'_>) -> (f64, bool) {
         let classes = self.steps.get(class.kind).into_iter().flatten().copied();
         match closest(classes, class) {

@@ -1,8 +1,9 @@
 //! What servers do beside their machines.
 //!
-//! Whole servers are counted under a load of transactions that read, and of some that write. What their machines take of
-//! it, by the table of steps, is known from a virtual cluster with the same load; the rest counts as the host's, also where
-//! the table's classes do not tell steps apart, as commits of much and of little.
+//! Whole servers are counted under a load of transactions that read, and of some that write. What
+//! their machines take of it, by the table of steps, is known from a virtual cluster with the same
+//! load; the rest counts as the host's, also where the table's classes do not tell steps apart, as
+//! commits of much and of little.
 
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ const REPEATS: usize = 5;
 /// As servers have if nobody says otherwise.
 const PARTITIONS: u16 = 16;
 
-/// Counts what hosts do beside their machines, whose steps `costs` has, and measures how long it takes. `tell` hears what
-/// is going on.
+/// Counts what hosts do beside their machines, whose steps `costs` has, and measures how long it
+/// takes. `tell` hears what is going on.
 ///
 /// # Errors
 /// A tool cannot be run, or a server under it fails.

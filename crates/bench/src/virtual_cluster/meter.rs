@@ -9,8 +9,8 @@ use super::cost::Rates;
 use super::counted::{FUNCTIONS, function};
 use super::step::{About, Class, Engine, MachineStep, WIRE, logarithm, run};
 
-/// Instructions of each step while steps are counted: the course of the cluster that is counted must not depend on the
-/// table that comes of it.
+/// Instructions of each step while steps are counted: the course of the cluster that is counted
+/// must not depend on the table that comes of it.
 const FLAT: f64 = 20_000.0;
 
 /// What steps cost, or how they are counted.
@@ -66,8 +66,8 @@ impl Charged {
     }
 }
 
-/// The classes of steps, in a first run that finds them and a second, equal one in which each is done by a function of
-/// its own: how much leaves a machine is known only after a step.
+/// The classes of steps, in a first run that finds them and a second, equal one in which each is
+/// done by a function of its own: how much leaves a machine is known only after a step.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     numbers: BTreeMap<Class<'static>, usize>,
@@ -146,7 +146,8 @@ impl Meter {
         }
     }
 
-    /// Instructions for encoding a message for another process, or for decoding it there: half of both.
+    /// Instructions for encoding a message for another process, or for decoding it there: half of
+    /// both.
     pub(crate) fn wire(
         &mut self,
         engine: &mut Engine,

@@ -1,7 +1,7 @@
 //! What clients of RUBiS send, recorded on their way to a cluster of one site in this process.
 //!
-//! A proxy stands between. A client sends some commands together and waits for all answers, so what it sends
-//! between two answers is one round of a transaction.
+//! A proxy stands between. A client sends some commands together and waits for all answers, so what
+//! it sends between two answers is one round of a transaction.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +51,8 @@ pub(crate) const RUN: &str = "recorded";
 
 type Shared = Arc<Mutex<Vec<Recorded>>>;
 
-/// Runs so many transactions of RUBiS, one after the other, so that the same are recorded each time.
+/// Runs so many transactions of RUBiS, one after the other, so that the same are recorded each
+/// time.
 ///
 /// # Errors
 /// The cluster cannot be started, or a transaction fails.

@@ -1,7 +1,8 @@
 //! RUBiS in a virtual cluster: clients do what those of the real workload were recorded doing.
 //!
-//! What conflicts depends on how many items there are. The virtual cluster has more than were recorded:
-//! copies of each, and of the pages that show it, among which every transaction is moved to a place of its own.
+//! What conflicts depends on how many items there are. The virtual cluster has more than were
+//! recorded: copies of each, and of the pages that show it, among which every transaction is moved
+//! to a place of its own.
 
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ use super::source::{Source, Step, Transaction};
 use crate::random::Random;
 use crate::tally::Class;
 
-/// So many times the items of the recording are there: with those of the scale `small`, as many as in the
-/// paper.
+/// So many times the items of the recording are there: with those of the scale `small`, as many as
+/// in the paper.
 pub(crate) const COPIES: u64 = 100;
 
-/// Transactions of a recording, drawn at random. What they name anew gets another name each time, so that
-/// they conflict as rarely as they did when they were recorded.
+/// Transactions of a recording, drawn at random. What they name anew gets another name each time,
+/// so that they conflict as rarely as they did when they were recorded.
 pub(crate) struct Replay {
     recording: Arc<Recording>,
     spaces: Arc<ClusterSpec>,
@@ -100,8 +101,8 @@ fn rename(word: &[u8], name: &str) -> Vec<u8> {
     }
 }
 
-/// The key of an item that is so many further on, or of the page of a copy that has it; `None` for keys of
-/// which there is one.
+/// The key of an item that is so many further on, or of the page of a copy that has it; `None` for
+/// keys of which there is one.
 fn moved(key: &[u8], offset: u64, items: u64) -> Option<Vec<u8>> {
     let key = std::str::from_utf8(key).ok()?;
     let (table, number) = key.rsplit_once(':')?;

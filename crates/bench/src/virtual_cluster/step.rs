@@ -35,13 +35,14 @@ pub(crate) struct Class<'a> {
     pub(crate) kind: &'a str,
     /// The logarithm of the size: 0 for 0, else one more than the power of two that it reaches.
     pub(crate) size: u8,
-    /// Twice the same of the number of outputs, and one more if a reply is among them: what a worker does alone is
-    /// answered at once, and what others take part in is not.
+    /// Twice the same of the number of outputs, and one more if a reply is among them: what a
+    /// worker does alone is answered at once, and what others take part in is not.
     pub(crate) outputs: u8,
 }
 
 impl About {
-    /// `operations` are those of the client's transaction, and `since` the steps since the last deadline.
+    /// `operations` are those of the client's transaction, and `since` the steps since the last
+    /// deadline.
     pub(crate) fn step(step: &MachineStep, operations: usize, since: u64) -> About {
         match step {
             MachineStep::Message(_, message) => {

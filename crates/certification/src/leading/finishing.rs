@@ -1,5 +1,5 @@
-//! What a leader forgets: transactions that a quorum has stored, that all groups are through with, and that no coordinator
-//! will submit again.
+//! What a leader forgets: transactions that a quorum has stored, that all groups are through with,
+//! and that no coordinator will submit again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,8 +42,9 @@ impl<W: Clone> Leader<W> {
         let mut tell = Vec::new();
         let mut forgotten = Vec::new();
         for (tid, entry) in &mut kept.state.entries {
-            // Others may store it that have it from who delivered it ahead. But until this leader has shown as
-            // much as complete, it has not delivered it itself, and only the entry keeps successors above it.
+            // Others may store it that have it from who delivered it ahead. But until this leader
+            // has shown as much as complete, it has not delivered it itself, and only the entry
+            // keeps successors above it.
             if let Phase::Committed(ts) = entry.phase
                 && ts <= stored.min(self.complete)
             {

@@ -59,7 +59,8 @@ impl<W: Clone> Leader<W> {
             return;
         }
         if self.is_behind(kept, step) {
-            // It does not know everything that the transaction must have seen. It will be asked again.
+            // It does not know everything that the transaction must have seen. It will be asked
+            // again.
             return;
         }
         if let Some(share) = &asked.share
@@ -91,8 +92,8 @@ impl<W: Clone> Leader<W> {
         !kept.stores(step, &share.snap_vec) || self.gives_way(kept, step, share, claim, since)
     }
 
-    /// Whether a transaction waits for one that was aborted before. Not if it must abort anyway, and never for
-    /// long: it may be prepared in other groups.
+    /// Whether a transaction waits for one that was aborted before. Not if it must abort anyway,
+    /// and never for long: it may be prepared in other groups.
     fn gives_way(
         &self,
         kept: &Kept<W>,
@@ -166,7 +167,8 @@ impl<W: Clone> Leader<W> {
         kept.have_kept(step, coordinator, tid, entry, after);
     }
 
-    /// Keeps keys free for the next attempt of a transaction that was aborted before, should it abort again.
+    /// Keeps keys free for the next attempt of a transaction that was aborted before, should it
+    /// abort again.
     fn reserve(
         &mut self,
         step: &mut Step<'_, W>,

@@ -1,5 +1,5 @@
-//! Causal updates, as far as strong transactions depend on them: each site has a history of its own, which
-//! comes to the others at its own pace and dies with what nobody else has of it.
+//! Causal updates, as far as strong transactions depend on them: each site has a history of its
+//! own, which comes to the others at its own pace and dies with what nobody else has of it.
 
 use solera_machine::Address;
 use solera_time::{SiteId, Timestamp, Vector};
@@ -36,8 +36,9 @@ impl Causal {
         self.stores[to.index()].raise(from, upto);
     }
 
-    /// A site is gone for good: those that remain give one another what they have of it. Up to the time that
-    /// is returned, which is after all that it has made, nothing more is waited for. It had begun after `born`.
+    /// A site is gone for good: those that remain give one another what they have of it. Up to the
+    /// time that is returned, which is after all that it has made, nothing more is waited for. It
+    /// had begun after `born`.
     pub(super) fn bury(&mut self, site: SiteId, born: Timestamp, remain: &[SiteId]) -> Timestamp {
         let all = self.stores[site.index()][site];
         let theirs = remain.iter().map(|other| self.stores[other.index()][site]);
@@ -63,7 +64,8 @@ impl Causal {
 }
 
 impl World {
-    /// What a worker knows its site to store. Of a site that is gone, that is all that there will be.
+    /// What a worker knows its site to store. Of a site that is gone, that is all that there will
+    /// be.
     pub(super) fn stable_vec(&self, address: Address) -> Vector {
         let mut stable_vec = self.causal.stores[address.site.index()];
         if let Some(host) = &self.hosts[&address] {

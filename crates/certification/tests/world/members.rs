@@ -1,10 +1,11 @@
-//! Sites that are lost for good, with all that they have kept; that are removed, and replaced by ones that
-//! begin with what another site has stored.
+//! Sites that are lost for good, with all that they have kept; that are removed, and replaced by
+//! ones that begin with what another site has stored.
 //!
-//! Real clusters agree on who takes part by merging what they know; here the changes have one order. What
-//! counts for certification is the same: workers learn of a change at different times and never forget it;
-//! who knows of it listens to no former life of a site; that nothing is left to come of a site is known when
-//! all others have said to know that it leaves; and a site joins when all know that it is gone.
+//! Real clusters agree on who takes part by merging what they know; here the changes have one
+//! order. What counts for certification is the same: workers learn of a change at different times
+//! and never forget it; who knows of it listens to no former life of a site; that nothing is left
+//! to come of a site is known when all others have said to know that it leaves; and a site joins
+//! when all know that it is gone.
 
 use solera_machine::Address;
 use solera_time::{SiteId, Vector};

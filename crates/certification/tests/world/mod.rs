@@ -1,4 +1,5 @@
-//! A world of sites in virtual time, and what judges it. The judge knows logs, outcomes, and what is lost.
+//! A world of sites in virtual time, and what judges it. The judge knows logs, outcomes, and what
+//! is lost.
 
 mod causal;
 mod judge;
@@ -279,7 +280,8 @@ impl World {
             leader: SiteId(0),
             f: self.shape.f,
             run,
-            // Far enough ahead that clocks which differ do not stay below a successor's by themselves.
+            // Far enough ahead that clocks which differ do not stay below a successor's by
+            // themselves.
             timing: Timing { reserve: Duration::from_secs(2), ..Timing::default() },
             without: self.shape.broken.into(),
         };
@@ -509,8 +511,8 @@ impl World {
         self.carry_out(address);
     }
 
-    /// Somebody who will submit at this worker asks for a name, and somebody else may submit by the name that
-    /// he was told, or go away.
+    /// Somebody who will submit at this worker asks for a name, and somebody else may submit by the
+    /// name that he was told, or go away.
     fn name_for(&mut self, address: Address) -> Option<TransactionId> {
         let run = self.host(address)?.run;
         if self.naming.chance(50) {
@@ -747,8 +749,8 @@ impl World {
             let end = self.now + 100 * MILLI;
             self.run_until(end);
         }
-        // Letters may come six seconds late, and have a leader find out once more what became of a transaction
-        // whose coordinator is gone.
+        // Letters may come six seconds late, and have a leader find out once more what became of a
+        // transaction whose coordinator is gone.
         let end = self.now + 8000 * MILLI;
         self.run_until(end);
         if let Some(violation) = self.first_violation.take() {

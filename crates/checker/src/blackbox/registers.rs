@@ -1,8 +1,8 @@
 //! Registers to which only unique values are assigned: a read names the one writer it saw last.
 //!
-//! The anomalies are those of causal consistency in Bouajjani, Enea, Guerraoui and Hamza, "On verifying
-//! causal consistency" (POPL 2017): a read of an overwritten value is WriteCORead, a read of nothing
-//! after a write is WriteCOInitRead; both are reported as stale.
+//! The anomalies are those of causal consistency in Bouajjani, Enea, Guerraoui and Hamza, "On
+//! verifying causal consistency" (POPL 2017): a read of an overwritten value is WriteCORead, a read
+//! of nothing after a write is WriteCOInitRead; both are reported as stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 

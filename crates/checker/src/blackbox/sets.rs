@@ -156,7 +156,8 @@ impl<'a> Sets<'a> {
         violations
     }
 
-    /// What committed at a surviving site, or as a strong transaction, and is in the end missing somewhere.
+    /// What committed at a surviving site, or as a strong transaction, and is in the end missing
+    /// somewhere.
     pub(super) fn missing_in_the_end(&self, history: &History) -> Vec<Violation> {
         let mut missing: BTreeSet<usize> = BTreeSet::new();
         for read in &history.finals {

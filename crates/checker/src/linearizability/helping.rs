@@ -1,9 +1,9 @@
 //! Which unknown outcomes are worth assuming.
 //!
-//! Whatever order there is, an unknown call in it can be put off, call by call, until it matters to the
-//! next known one, or be left out if it never does. So the search assumes unknown calls only in a row before
-//! a known call that each of the row helps, and these rules say which cannot. They hold if every
-//! unknown call is plain; others always may help.
+//! Whatever order there is, an unknown call in it can be put off, call by call, until it matters to
+//! the next known one, or be left out if it never does. So the search assumes unknown calls only in
+//! a row before a known call that each of the row helps, and these rules say which cannot. They
+//! hold if every unknown call is plain; others always may help.
 
 use super::Call;
 use crate::history::{Answer, Op, Operation};
@@ -43,8 +43,8 @@ impl Call<'_> {
     }
 }
 
-/// The elements or fields that an operation is about, if it is about nothing else: which of the two, and
-/// their names.
+/// The elements or fields that an operation is about, if it is about nothing else: which of the
+/// two, and their names.
 fn parts(op: &Op) -> Option<(Kind, &[String])> {
     match op {
         Op::SetAdd(names) | Op::SetRemove(names) => Some((Kind::Elements, names)),

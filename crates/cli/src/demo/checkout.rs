@@ -1,4 +1,5 @@
-//! `solera demo checkout`: carts and orders of a shop at three sites, and its stock in a table of PostgreSQL.
+//! `solera demo checkout`: carts and orders of a shop at three sites, and its stock in a table of
+//! PostgreSQL.
 
 mod customer;
 mod table;

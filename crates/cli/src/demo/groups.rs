@@ -1,4 +1,5 @@
-//! `solera demo message-groups`: one program at several levels, beside the same program at the strongest.
+//! `solera demo message-groups`: one program at several levels, beside the same program at the
+//! strongest.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -36,7 +37,8 @@ const STRONG: [&str; 4] = ["BIND", "mail=directory", "BIND", "audit=directory"];
 const SITES: usize = 3;
 const CLIENTS_PER_SITE: usize = 4;
 const GROUPS: usize = 12;
-/// The mix of the paper (§8), in parts of 100: looking into the inbox, posting, joining, creating a user.
+/// The mix of the paper (§8), in parts of 100: looking into the inbox, posting, joining, creating a
+/// user.
 const MIX: [(&str, u64); 4] = [("inbox", 56), ("post", 20), ("join", 18), ("create_user", 6)];
 
 /// Tells the story; fails if any of it turns out not to be true.

@@ -8,9 +8,9 @@ use super::{CALIFORNIA, FRANKFURT, Stage, Told, Untrue, VIRGINIA, check, wait_un
 const SITES: [(usize, &str); 3] =
     [(VIRGINIA, "virginia"), (CALIFORNIA, "california"), (FRANKFURT, "frankfurt")];
 
-/// What each invariant needs: the strong commands that must not miss one another. Amounts are taken from
-/// an account; a name is set once; and a bid that finds no winner must not be missed by who names one, nor
-/// the winner by who bids.
+/// What each invariant needs: the strong commands that must not miss one another. Amounts are taken
+/// from an account; a name is set once; and a bid that finds no winner must not be missed by who
+/// names one, nor the winner by who bids.
 pub(super) const SPACES: &str = r#"
 [[space]]
 name = "accounts"

@@ -10,7 +10,8 @@ use solera_mixt::store::BoxFuture;
 
 use super::refuse;
 
-/// What an answer may take if nothing is said: strong phases that meet others are tried for some time.
+/// What an answer may take if nothing is said: strong phases that meet others are tried for some
+/// time.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 const URL: &str = "the URL of a cluster looks like solera://[USER[:PASSWORD]@]HOST:PORT";

@@ -71,8 +71,9 @@ impl Recording {
     }
 }
 
-/// Requires that all gateways agree in the end, that everything acknowledged is there, and that what
-/// clients saw is causal. A gateway comes with its site's index and what it tells with a failure.
+/// Requires that all gateways agree in the end, that everything acknowledged is there, and that
+/// what clients saw is causal. A gateway comes with its site's index and what it tells with a
+/// failure.
 pub(crate) async fn judge(
     seed: u64,
     sites: usize,

@@ -1,4 +1,5 @@
-//! What tests of the built binary share: processes of it, folders and ports of their own, and patience.
+//! What tests of the built binary share: processes of it, folders and ports of their own, and
+//! patience.
 
 // Each file of tests is a program of its own, and none needs all of this.
 #![allow(dead_code)]
@@ -39,8 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Tests run side by side, in one program and in several.
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// The first of ten ports that nobody uses on any of these hosts. They lie below those that the system
-/// gives to outgoing connections.
+/// The first of ten ports that nobody uses on any of these hosts. They lie below those that the
+/// system gives to outgoing connections.
 pub(crate) fn free_ports(hosts: &[&str]) -> u16 {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -370,7 +371,8 @@ pub(crate) fn named(error: &Error) -> String {
     after[..end].to_owned()
 }
 
-/// The status code and body of an HTTP answer; nothing if nobody answers. Each of `headers` ends its line.
+/// The status code and body of an HTTP answer; nothing if nobody answers. Each of `headers` ends
+/// its line.
 pub(crate) fn http(address: SocketAddr, path: &str, headers: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");

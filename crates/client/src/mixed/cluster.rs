@@ -13,9 +13,10 @@ use super::{Connect, Sources, Space, Spaces};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The spaces of another cluster, by what somebody has said of them. Nothing is connected to before the first session; each
-/// connection then asks the cluster whether it is so, as there may be another one at its address. Groups of phases run there, as with
-/// [`Spaces::executing`]; the sources of their modules are [learned](Database::learn). Copies are the same database.
+/// The spaces of another cluster, by what somebody has said of them. Nothing is connected to before
+/// the first session; each connection then asks the cluster whether it is so, as there may be
+/// another one at its address. Groups of phases run there, as with [`Spaces::executing`]; the
+/// sources of their modules are [learned](Database::learn). Copies are the same database.
 #[derive(Clone)]
 pub struct Cluster {
     shared: Arc<Shared>,
@@ -31,7 +32,8 @@ struct Shared {
 }
 
 impl Cluster {
-    /// A cluster by its name, with those of its spaces that are used and their levels. Sessions are opened by `connect`.
+    /// A cluster by its name, with those of its spaces that are used and their levels. Sessions are
+    /// opened by `connect`.
     pub fn new<'s>(
         name: &str,
         spaces: impl IntoIterator<Item = (&'s str, Level)>,
@@ -43,8 +45,9 @@ impl Cluster {
         Cluster { shared: Arc::new(Shared { name, declared, connect, user, sources }) }
     }
 
-    /// With sessions that act as this user there, and not as the default user. Transactions that use the cluster name it: what
-    /// the cluster completes of them it completes with this user's rights.
+    /// With sessions that act as this user there, and not as the default user. Transactions that
+    /// use the cluster name it: what the cluster completes of them it completes with this user's
+    /// rights.
     #[must_use]
     pub fn used_by(mut self, user: &str) -> Cluster {
         let shared = Arc::get_mut(&mut self.shared);
@@ -52,7 +55,8 @@ impl Cluster {
         self
     }
 
-    /// The spaces of the cluster that is there now, if it is the one that was declared, with a first connection.
+    /// The spaces of the cluster that is there now, if it is the one that was declared, with a
+    /// first connection.
     async fn ask(&self) -> Result<(Client, Spaces), StoreError> {
         let (client, spaces) = self.shared.open().await.map_err(|wrong| match wrong {
             Wrong::Error(error) => StoreError::Unavailable(error.to_string()),

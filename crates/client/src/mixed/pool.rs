@@ -14,11 +14,13 @@ use solera_program::ir::Program;
 use solera_program::types::StoreId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A database with at most so many connections at once, which are kept when nobody uses them. One comes back only if it
-/// is [reusable](Connection::reusable), and is looked at again before it is given out.
+/// A database with at most so many connections at once, which are kept when nobody uses them. One
+/// comes back only if it is [reusable](Connection::reusable), and is looked at again before it is
+/// given out.
 ///
-/// Who gets a connection has seen what its earlier users have committed there. Copies share the connections. All of them act as
-/// the one user that the database acts as by itself: not for databases that tell users apart.
+/// Who gets a connection has seen what its earlier users have committed there. Copies share the
+/// connections. All of them act as the one user that the database acts as by itself: not for
+/// databases that tell users apart.
 #[derive(Clone)]
 pub struct Pool {
     database: Arc<dyn Database>,

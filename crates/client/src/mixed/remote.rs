@@ -15,8 +15,9 @@ use solera_spaces::Session;
 use super::Spaces;
 use super::link::Link;
 
-/// A database that is far away, with a cluster beside it that has it as a `[[store]]` of the same name. Groups of phases
-/// take one round trip to the cluster, which runs them; whatever else is asked goes to the database itself.
+/// A database that is far away, with a cluster beside it that has it as a `[[store]]` of the same
+/// name. Groups of phases take one round trip to the cluster, which runs them; whatever else is
+/// asked goes to the database itself.
 #[derive(Clone)]
 pub struct Remote {
     database: Arc<dyn Database>,

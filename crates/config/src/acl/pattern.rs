@@ -1,7 +1,7 @@
 //! Redis' patterns: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a byte that stands for itself.
 
-/// Whether a pattern matches all of `text`. Takes time in proportion to the product of their lengths,
-/// whatever the pattern.
+/// Whether a pattern matches all of `text`. Takes time in proportion to the product of their
+/// lengths, whatever the pattern.
 pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     // Where to go on if the rest does not match: the last star takes one byte more.
     let mut again: Option<(&[u8], &[u8])> = None;
@@ -68,7 +68,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     }
 }
 
-/// The same for a class, after its bracket; as in Redis, one that is not closed ends with the pattern.
+/// The same for a class, after its bracket; as in Redis, one that is not closed ends with the
+/// pattern.
 fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (negated, mut rest) = match pattern {
         [b'^', rest @ ..] => (true, rest),

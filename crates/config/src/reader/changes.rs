@@ -97,7 +97,8 @@ impl ClusterSpec {
         Ok(())
     }
 
-    /// Where data is kept, as it was set: the node's own part of what the file says is no other setting.
+    /// Where data is kept, as it was set: the node's own part of what the file says is no other
+    /// setting.
     fn data_setting(&self) -> Option<&Path> {
         self.shared_data.as_deref().or(self.data.as_deref())
     }

@@ -1,4 +1,5 @@
-//! `[modules]`: what modules of transactions may take. What is not said is for whoever runs them to decide.
+//! `[modules]`: what modules of transactions may take. What is not said is for whoever runs them to
+//! decide.
 
 use serde::Deserialize;
 use toml::Spanned;

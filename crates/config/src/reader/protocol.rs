@@ -1,4 +1,5 @@
-//! Which protocol a cluster runs, from where strong transactions are led, and how large they may be.
+//! Which protocol a cluster runs, from where strong transactions are led, and how large they may
+//! be.
 
 use solera_time::SiteId;
 use solera_unistore::StrongLimits;
@@ -9,7 +10,8 @@ use super::amount::Amount;
 use crate::error::ConfigError;
 use crate::protocol::Baseline;
 
-/// The limits of strong transactions are within these. No transaction at all may be larger than the most.
+/// The limits of strong transactions are within these. No transaction at all may be larger than the
+/// most.
 const LEAST_BYTES: u64 = 1 << 10;
 const MOST_BYTES: u64 = 512 << 20;
 const MOST_OPERATIONS: usize = 10_000_000;

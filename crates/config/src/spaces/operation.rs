@@ -44,8 +44,8 @@ pub(super) fn of(command: CommandId, op: &Op) -> Operation {
     }
 }
 
-/// Whether what it comes to depends on all of the key, so that it needs an order even where nothing is
-/// declared.
+/// Whether what it comes to depends on all of the key, so that it needs an order even where nothing
+/// is declared.
 pub(super) const fn looks(operation: Operation) -> bool {
     matches!(operation, Look | SetNew)
 }

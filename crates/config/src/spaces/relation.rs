@@ -1,8 +1,8 @@
 //! Which operations of a space are strong, and which conflict (the paper's `⋈`, UniStore §3).
 //!
-//! Only strong operations conflict, and what is looked at: WATCH, and SETNX where it is not strong, depend
-//! on what a key holds whatever its space, so they conflict with every update of the key in a strong
-//! transaction.
+//! Only strong operations conflict, and what is looked at: WATCH, and SETNX where it is not strong,
+//! depend on what a key holds whatever its space, so they conflict with every update of the key in
+//! a strong transaction.
 
 use std::fmt;
 
@@ -47,8 +47,8 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// That of a level where nothing else is declared: which operations are strong is the level's, and of
-    /// those a read and an update of a key conflict, and so do two updates.
+    /// That of a level where nothing else is declared: which operations are strong is the level's,
+    /// and of those a read and an update of a key conflict, and so do two updates.
     pub fn of(level: Level) -> Relation {
         let strong = all_where(|operation| match level {
             Level::Linearizable => true,
@@ -58,8 +58,8 @@ impl Relation {
         Relation::among(strong, conflict_by_default)
     }
 
-    /// Of strong operations those conflict for which `conflict` holds, which must be symmetric; beside
-    /// them, what is looked at.
+    /// Of strong operations those conflict for which `conflict` holds, which must be symmetric;
+    /// beside them, what is looked at.
     pub(super) fn among(strong: u64, conflict: impl Fn(Operation, Operation) -> bool) -> Relation {
         let is_strong = |operation: Operation| strong & operation.bit() != 0;
         let looks =
@@ -106,9 +106,9 @@ impl Relation {
         pairs
     }
 
-    /// Pairs which, together with the strong commands, declare this relation in a configuration; none if
-    /// none need be declared. Where `*` can stand for the other command, it does: a configuration accepts
-    /// no pair of commands for different types.
+    /// Pairs which, together with the strong commands, declare this relation in a configuration;
+    /// none if none need be declared. Where `*` can stand for the other command, it does: a
+    /// configuration accepts no pair of commands for different types.
     pub fn pairs(&self) -> Vec<[&'static str; 2]> {
         let conflict =
             |one: Operation, other: Operation| self.conflicts[one as usize] & other.bit() != 0;

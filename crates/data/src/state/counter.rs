@@ -42,8 +42,8 @@ impl Counter {
         });
     }
 
-    /// Merges the increment of a causally stable transaction: usually one of the oldest, so the search
-    /// is short. A transaction adds to a counter once.
+    /// Merges the increment of a causally stable transaction: usually one of the oldest, so the
+    /// search is short. A transaction adds to a counter once.
     pub(crate) fn settle(&mut self, dot: Dot) {
         let Some(at) = self.unsettled.iter().position(|(other, _)| *other == dot) else { return };
         if let Some((_, by)) = self.unsettled.remove(at) {

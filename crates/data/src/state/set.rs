@@ -26,8 +26,8 @@ impl Dots {
     }
 }
 
-/// A set in which an add wins over a concurrent removal. Needs no tombstones: effects come in causal
-/// order, so a removal never comes before what it observed.
+/// A set in which an add wins over a concurrent removal. Needs no tombstones: effects come in
+/// causal order, so a removal never comes before what it observed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Elements")]
 pub(crate) struct AddWinsSet {

@@ -1,5 +1,5 @@
-//! Any causal delivery order at any number of replicas converges, to what the declarative meaning of
-//! the types says, and any snapshot shows what it means.
+//! Any causal delivery order at any number of replicas converges, to what the declarative meaning
+//! of the types says, and any snapshot shows what it means.
 
 mod declared;
 mod world;

@@ -251,7 +251,8 @@ fn opening_may_be_interrupted_too() {
     }
 }
 
-/// A new journal whose first opening ends at any call is opened by the next one, or the one after that.
+/// A new journal whose first opening ends at any call is opened by the next one, or the one after
+/// that.
 #[test]
 fn the_first_opening_may_be_interrupted() {
     for end in [SimDisk::kill, SimDisk::crash] {

@@ -16,8 +16,8 @@ fn fault(error: Error) -> (String, u64, Fault) {
     }
 }
 
-/// Three records in one segment, at bytes 512, 664 and 816: 120 bytes each, and a mark of 24 behind.
-/// Opened and not closed, so that the last mark is not synced.
+/// Three records in one segment, at bytes 512, 664 and 816: 120 bytes each, and a mark of 24
+/// behind. Opened and not closed, so that the last mark is not synced.
 fn three() -> SimDisk {
     let disk = SimDisk::new(3);
     drop(filled(&disk, 3));
@@ -314,8 +314,9 @@ fn what_is_read_after_a_failed_sync_is_made_durable_anew() {
     }
 }
 
-/// The mark that is written when a journal is opened may itself be among what a failed sync loses. The next
-/// opening must write it again with what follows it: a later mark would otherwise prove that it was synced.
+/// The mark that is written when a journal is opened may itself be among what a failed sync loses.
+/// The next opening must write it again with what follows it: a later mark would otherwise prove
+/// that it was synced.
 #[test]
 fn a_mark_that_never_reached_the_disk_is_made_durable_anew() {
     for seed in 0..200 {

@@ -20,8 +20,8 @@ fn start(disk: &SimDisk, policy: SyncPolicy) -> (Syncer<SimDisk>, Receiver<Event
     (Syncer::start(journal, policy, on_event).unwrap(), told)
 }
 
-/// One whose thread is held up after each event, as by a slow sync, until it is resumed. Once the sender
-/// is gone it goes on by itself.
+/// One whose thread is held up after each event, as by a slow sync, until it is resumed. Once the
+/// sender is gone it goes on by itself.
 fn start_held_up(disk: &SimDisk) -> (Syncer<SimDisk>, Receiver<Event>, Sender<()>) {
     let (journal, _, _) = open(disk).unwrap();
     let (tell, told) = channel();

@@ -142,8 +142,8 @@ fn a_repair_keeps_what_stands_before_a_gap_a_bad_header_or_a_short_file() {
     }
 }
 
-/// Found by fuzzing: where the second segment began told where the first one ended, and that it was cut
-/// short did not matter; but the second one was another's and went.
+/// Found by fuzzing: where the second segment began told where the first one ended, and that it was
+/// cut short did not matter; but the second one was another's and went.
 #[test]
 fn what_a_repair_leaves_is_judged_without_what_it_removes() {
     let disk = SimDisk::new(1);

@@ -317,8 +317,8 @@ impl Lower<'_> {
         self.remote(cell, ObjectOp::Field(field), Vec::new(), ty, span)
     }
 
-    /// Puts a value in front of a `RemoteList`: what the first cell held moves to a new one behind it, so that
-    /// the list's handle stays the same.
+    /// Puts a value in front of a `RemoteList`: what the first cell held moves to a new one behind
+    /// it, so that the list's handle stays the same.
     fn push_cell(&mut self, list: Var, of: &Type, store: StoreId, value: Var, span: Span) {
         let ty = Type::Handle(Object::RemoteList(of.clone()).into(), store);
         let cell = self.temp(ty, span);

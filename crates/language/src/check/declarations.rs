@@ -1,4 +1,5 @@
-//! What a module declares: levels, stores, structs, and the signatures of functions and transactions.
+//! What a module declares: levels, stores, structs, and the signatures of functions and
+//! transactions.
 
 mod levels;
 

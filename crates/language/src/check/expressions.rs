@@ -12,8 +12,8 @@ use crate::flat::{Compute, StepKind, Var};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Literal, Name, NewObject, UnaryOp};
 
 impl Lower<'_> {
-    /// The value of an expression. `wanted` helps where the expression alone does not tell its type, as `[]`;
-    /// whether the type fits is the caller's to check.
+    /// The value of an expression. `wanted` helps where the expression alone does not tell its
+    /// type, as `[]`; whether the type fits is the caller's to check.
     #[expect(clippy::too_many_lines, reason = "one arm per kind of expression")]
     pub(super) fn expression(&mut self, expr: &Expr, wanted: Option<&Type>) -> Var {
         let span = expr.span;

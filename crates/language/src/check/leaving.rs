@@ -1,5 +1,5 @@
-//! `return`, `break` and `continue` become branches: what follows them is done only if nothing was left. So
-//! the rules for branches hold for them, and a transaction can be split along them.
+//! `return`, `break` and `continue` become branches: what follows them is done only if nothing was
+//! left. So the rules for branches hold for them, and a transaction can be split along them.
 
 use solera_program::span::Span;
 use solera_program::types::Type;
@@ -11,7 +11,8 @@ use crate::flat::{Compute, StepKind, Var};
 use crate::syntax::ast::{Block, Stmt, UnaryOp};
 
 impl Lower<'_> {
-    /// At the beginning of a transaction: the flag that says whether it has returned, if it needs one.
+    /// At the beginning of a transaction: the flag that says whether it has returned, if it needs
+    /// one.
     pub(super) fn make_exit_flag(&mut self, span: Span) {
         if self.exits.early_return {
             let flag = self.constant(span, Type::Bool, Value::Bool(false));
@@ -80,7 +81,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a loop with this body may have another turn, as far as `break` and `return` are concerned.
+    /// Whether a loop with this body may have another turn, as far as `break` and `return` are
+    /// concerned.
     pub(super) fn another_turn(&mut self, body: &Block, span: Span) -> Option<Var> {
         let left = Leaves { turn: false, ..leaves_block(body) };
         let exit = body.statements.iter().find_map(first_exit);

@@ -1,4 +1,5 @@
-//! Walks through a module's bodies: what is in scope, which steps are being written, and types that must fit.
+//! Walks through a module's bodies: what is in scope, which steps are being written, and types that
+//! must fit.
 
 use std::collections::BTreeMap;
 
@@ -332,7 +333,8 @@ fn differing_stores(one: &Type, other: &Type) -> Option<[StoreId; 2]> {
     }
 }
 
-/// Whether a value of one type may stand where another is needed. What was reported already fits everywhere.
+/// Whether a value of one type may stand where another is needed. What was reported already fits
+/// everywhere.
 pub(super) fn fits(found: &Type, wanted: &Type) -> bool {
     match (found, wanted) {
         (Type::Unknown, _) | (_, Type::Unknown) => true,

@@ -123,8 +123,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Of what stands before a dot or bracket: its type and place. What is no place, as the result of a call,
-    /// is one only if it is a handle.
+    /// Of what stands before a dot or bracket: its type and place. What is no place, as the result
+    /// of a call, is one only if it is a handle.
     fn place_or_value_type(&mut self, base: &Expr) -> Option<(Type, Place)> {
         if let ExprKind::Name(name) = &base.kind
             && let Some(var) = self.lookup(name)
@@ -225,8 +225,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Changes what is in a place by a builtin that gives the changed value. Where the place is a variable the
-    /// interpreter changes the value where it is.
+    /// Changes what is in a place by a builtin that gives the changed value. Where the place is a
+    /// variable the interpreter changes the value where it is.
     pub(super) fn change(&mut self, place: &Place, builtin: Builtin, args: Vec<Var>, span: Span) {
         if let Place::Var(var) = place {
             let args = std::iter::once(*var).chain(args).collect();

@@ -205,8 +205,8 @@ impl Lower<'_> {
         self.leave_loop();
     }
 
-    /// `for name in over { body }`: through the elements of a list or set, the keys of a map, what an object
-    /// of a store holds, or the values of a `RemoteList`.
+    /// `for name in over { body }`: through the elements of a list or set, the keys of a map, what
+    /// an object of a store holds, or the values of a `RemoteList`.
     fn for_loop(&mut self, name: &Name, over: &Expr, body: &Block, span: Span) {
         let all = self.expression(over, None);
         if let Type::Handle(object, _) = self.type_of(all)
@@ -360,7 +360,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Patterns fit the type, none comes after one that takes all, and together they take all values.
+    /// Patterns fit the type, none comes after one that takes all, and together they take all
+    /// values.
     fn check_arms(&mut self, ty: &Type, scrutinee: Span, arms: &[Arm], span: Span) {
         let (mut all, mut some, mut none) = (false, false, false);
         let mut literals: Vec<&Literal> = Vec::new();

@@ -1,4 +1,5 @@
-//! Names for variables: their own, and for those that the compiler made, ones that say what they hold.
+//! Names for variables: their own, and for those that the compiler made, ones that say what they
+//! hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,8 @@ use super::each_step;
 use crate::check::Declarations;
 use crate::flat::{Body, Compute, StepKind, Var};
 
-/// The names of the variables of a transaction, each different. Those that the compiler made are named when
-/// they are first told of, so that their numbers have no gaps.
+/// The names of the variables of a transaction, each different. Those that the compiler made are
+/// named when they are first told of, so that their numbers have no gaps.
 pub(super) struct Names {
     given: BTreeMap<Var, String>,
     taken: BTreeSet<String>,

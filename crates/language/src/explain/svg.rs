@@ -1,5 +1,5 @@
-//! An explanation as a picture: the phases from left to right, each in the colour of its level, with its code;
-//! arrows for what is handed on; a mark where witnesses are written.
+//! An explanation as a picture: the phases from left to right, each in the colour of its level,
+//! with its code; arrows for what is handed on; a mark where witnesses are written.
 
 use std::fmt::Write;
 
@@ -202,7 +202,8 @@ fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// The stronger, the warmer. A level that a program adds has the colour of the built-in one above it.
+/// The stronger, the warmer. A level that a program adds has the colour of the built-in one above
+/// it.
 fn colour(level: Option<Level>) -> &'static str {
     match level {
         Some(Level::Linearizable) => "#f6c9b8",

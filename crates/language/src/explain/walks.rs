@@ -32,8 +32,8 @@ impl Walks {
             Planned::Do(step, Some(_)) => kept.extend(step.dst()),
             _ => {}
         });
-        // A program's own `while` may look like a `for`, but its variables have names. What later phases need
-        // is shown.
+        // A program's own `while` may look like a `for`, but its variables have names. What later
+        // phases need is shown.
         all.retain(|_, all| body.vars[all.0 as usize].purpose == "all" && !kept.contains(all));
         let mut walks = Walks { hidden: BTreeSet::new(), all };
         let mut hidden = BTreeSet::new();

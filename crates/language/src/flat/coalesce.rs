@@ -49,8 +49,8 @@ fn merge(steps: &mut Vec<Step>, single: &impl Fn(Var) -> bool) {
 }
 
 impl Step {
-    /// Lets it write another variable. Operations of stores keep their own, so that what they answer has the
-    /// label of the store alone.
+    /// Lets it write another variable. Operations of stores keep their own, so that what they
+    /// answer has the label of the store alone.
     fn redirect(&mut self, to: Var) -> bool {
         match &mut self.kind {
             StepKind::Set(dst, _) | StepKind::Endorse(dst, ..) => {

@@ -1,5 +1,5 @@
-//! Which computations may fail. That values may grow too large, and that steps or memory may run out where
-//! nothing is repeated, does not count.
+//! Which computations may fail. That values may grow too large, and that steps or memory may run
+//! out where nothing is repeated, does not count.
 
 use solera_program::builtin::Builtin;
 use solera_program::span::Span;
@@ -39,7 +39,8 @@ impl<'a> Failing<'a> {
         self.constants[var.0 as usize]
     }
 
-    /// Whether a step is a computation that may fail, so that it must be done even if nobody needs its value.
+    /// Whether a step is a computation that may fail, so that it must be done even if nobody needs
+    /// its value.
     pub fn step(&self, step: &Step) -> bool {
         match &step.kind {
             StepKind::Set(dst, compute) => self.compute(*dst, compute, step.span),
@@ -69,7 +70,8 @@ impl<'a> Failing<'a> {
             Compute::Binary(op, ..) => !op.compares() && is_int() && purpose(dst) != "next",
             Compute::Builtin(Builtin::Abs, _) => is_int(),
             Compute::Builtin(Builtin::Index, args) => purpose(args[0]) != "all",
-            // The pattern holds what was found to be there; whoever assigns to it later stands elsewhere.
+            // The pattern holds what was found to be there; whoever assigns to it later stands
+            // elsewhere.
             Compute::Builtin(Builtin::OrFail, _) => {
                 purpose(dst) != "matched" || self.body.vars[dst.0 as usize].span != at
             }
@@ -95,7 +97,8 @@ impl<'a> Failing<'a> {
 }
 
 impl Body {
-    /// Whether a step is a loop that may have no end: any but those of `for` over what a value holds.
+    /// Whether a step is a loop that may have no end: any but those of `for` over what a value
+    /// holds.
     pub fn may_not_end(&self, step: &Step) -> bool {
         let StepKind::Loop { before, .. } = &step.kind else { return false };
         let mut counts = false;
@@ -108,15 +111,16 @@ impl Body {
     }
 }
 
-/// By function, whether it may fail. One that calls itself, through others, too, may run out of depth.
+/// By function, whether it may fail. One that calls itself, through others, too, may run out of
+/// depth.
 pub fn functions(bodies: &[&Body]) -> Vec<bool> {
     let none = vec![false; bodies.len()];
     let own = |body: &&Body| Failing::of(body, &none).first().is_some();
     or_calls(bodies, &bodies.iter().map(own).collect::<Vec<_>>())
 }
 
-/// By function, whether something holds of it, of what it calls, or of what that calls. It is taken to hold of those
-/// that call themselves.
+/// By function, whether something holds of it, of what it calls, or of what that calls. It is taken
+/// to hold of those that call themselves.
 pub fn or_calls(bodies: &[&Body], own: &[bool]) -> Vec<bool> {
     let mut calls = vec![0; bodies.len()];
     let mut callers = vec![Vec::new(); bodies.len()];

@@ -23,7 +23,8 @@ pub(super) struct Blame<'a> {
 }
 
 impl Blame<'_> {
-    /// The steps that made a variable weaker than a level, the last first. Empty if it is not weaker.
+    /// The steps that made a variable weaker than a level, the last first. Empty if it is not
+    /// weaker.
     pub(super) fn of(&self, var: Var, wanted: Label) -> Vec<Mark> {
         let mut marks = Vec::new();
         self.follow(var, wanted, &mut BTreeSet::new(), &mut marks);

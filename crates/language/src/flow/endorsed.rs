@@ -1,4 +1,5 @@
-//! What is read for the sake of endorsed values: before everything else, and without writing (MixT §6.2).
+//! What is read for the sake of endorsed values: before everything else, and without writing (MixT
+//! §6.2).
 
 use super::table::{Entry, Slot, Table};
 use crate::check::Declarations;

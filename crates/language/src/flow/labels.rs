@@ -1,5 +1,5 @@
-//! Infers labels: the smallest ones for which every step's value is at least as weak as all that influences it
-//! (MixT Fig. 8).
+//! Infers labels: the smallest ones for which every step's value is at least as weak as all that
+//! influences it (MixT Fig. 8).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -62,10 +62,11 @@ pub(super) fn infer(
     labels
 }
 
-/// What is read for the sake of endorsed values is read before anything is written. What else is computed from it
-/// must not be too early as well: if it fails then, nothing is written, so a weak value would decide about strong
-/// writes that nobody endorsed it for. Such computations wait until what is too strong for them is committed. Those
-/// that an endorsed value is computed from do not: they are a part of it.
+/// What is read for the sake of endorsed values is read before anything is written. What else is
+/// computed from it must not be too early as well: if it fails then, nothing is written, so a weak
+/// value would decide about strong writes that nobody endorsed it for. Such computations wait until
+/// what is too strong for them is committed. Those that an endorsed value is computed from do not:
+/// they are a part of it.
 struct Late {
     /// By step, whether it may fail and nothing that is endorsed depends on it.
     waits: Vec<bool>,
@@ -138,9 +139,9 @@ fn join(all: &mut VarLabel, other: VarLabel, known: &Declarations) {
     all.after |= other.after;
 }
 
-/// What a step alone would give the variable that it writes. `branches`: also by what decides whether it is
-/// done. That is left out where the same conditions decide about all uses of the variable, which are checked
-/// by themselves.
+/// What a step alone would give the variable that it writes. `branches`: also by what decides
+/// whether it is done. That is left out where the same conditions decide about all uses of the
+/// variable, which are checked by themselves.
 pub(super) fn contribution(
     entry: &Entry,
     slot: Option<Slot>,
@@ -153,7 +154,8 @@ pub(super) fn contribution(
     let mut all = VarLabel { level: lattice.bottom(), slots: 0, after: 0 };
     let join = |all: &mut VarLabel, other: VarLabel| join(all, other, known);
     match &entry.step.kind {
-        // The only way down: the value takes the level that the program vouches for, unless it is stronger.
+        // The only way down: the value takes the level that the program vouches for, unless it is
+        // stronger.
         StepKind::Endorse(_, level, src) => {
             let found = of(src);
             let level = if lattice.at_least(found.level, *level) { found.level } else { *level };
@@ -168,8 +170,8 @@ pub(super) fn contribution(
         );
     }
     let level = all.level;
-    // What depends on a store is computed once, where it is known that it is wanted; what depends on none is
-    // computed wherever it is used.
+    // What depends on a store is computed once, where it is known that it is wanted; what depends
+    // on none is computed wherever it is used.
     if branches || all.slots != 0 {
         entry.conditions.iter().for_each(|var| join(&mut all, of(var)));
     }

@@ -9,7 +9,8 @@ use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Diagnostic;
 use crate::risk::Risk;
 
-/// Warns of steps that fail on bad data after something was committed: the transaction is then incomplete.
+/// Warns of steps that fail on bad data after something was committed: the transaction is then
+/// incomplete.
 #[expect(clippy::too_many_arguments, reason = "what the analysis has found so far")]
 pub(super) fn warn(
     table: &Table,

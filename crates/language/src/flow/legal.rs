@@ -53,8 +53,8 @@ impl Blame<'_> {
         self.labels[var.0 as usize].level
     }
 
-    /// What is passed to a store, and what decides whether it is used, must be at least as strong as the store:
-    /// for reads as for writes (MixT Fig. 8, REMOTE-READ).
+    /// What is passed to a store, and what decides whether it is used, must be at least as strong
+    /// as the store: for reads as for writes (MixT Fig. 8, REMOTE-READ).
     fn operation(&self, entry: &Entry, slot: Slot, diagnostics: &mut Vec<Diagnostic>) {
         let info = self.known.store_info(slot.store);
         let (store, wanted) = (&info.name, info.level);
@@ -126,7 +126,8 @@ impl Blame<'_> {
         );
     }
 
-    /// `abort` undoes all writes, so what decides it must be at least as strong as all that is written.
+    /// `abort` undoes all writes, so what decides it must be at least as strong as all that is
+    /// written.
     fn abort(&self, entry: &Entry, diagnostics: &mut Vec<Diagnostic>) {
         for write in self.table.entries.iter().filter(|entry| entry.step.mutates()) {
             let info = write.step.store().map(|store| self.known.store_info(store));

@@ -1,4 +1,5 @@
-//! In which order the stores are used: what a store is told comes first, and of the rest the stronger.
+//! In which order the stores are used: what a store is told comes first, and of the rest the
+//! stronger.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,8 @@ use crate::check::Declarations;
 use crate::diagnostic::Diagnostic;
 use crate::flat::{StepKind, Var};
 
-/// The slots in the order in which they run. Empty and reported if two stores need each other's values.
+/// The slots in the order in which they run. Empty and reported if two stores need each other's
+/// values.
 pub(super) fn order(
     table: &Table,
     slots: &[Option<Slot>],
@@ -88,7 +90,8 @@ fn report_cycle(
     known: &Declarations,
     diagnostics: &mut Vec<Diagnostic>,
 ) {
-    // Every slot that is left waits for another one that is left; so going back leads into the cycle.
+    // Every slot that is left waits for another one that is left; so going back leads into the
+    // cycle.
     let before = |slot: Slot| {
         let mut waits = edges.iter().filter(|((from, to), _)| *to == slot && left.contains(from));
         waits.find(|((from, _), _)| *from != slot).map(|((from, _), span)| (*from, *span))

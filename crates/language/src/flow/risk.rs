@@ -94,9 +94,10 @@ impl<'a> Risks<'a> {
         (!self.is_tested(entry, why)).then_some(Risk { span, why, function: None })
     }
 
-    /// Why a computation that can fail is likely to. What a program only counts by itself leaves 64 bits in no time, and
-    /// neither does a count of what is in memory, so at least one operand must be given; for `+` and `-` both: a
-    /// given value that one more would take over the edge is too rare to warn of.
+    /// Why a computation that can fail is likely to. What a program only counts by itself leaves 64
+    /// bits in no time, and neither does a count of what is in memory, so at least one operand must
+    /// be given; for `+` and `-` both: a given value that one more would take over the edge is too
+    /// rare to warn of.
     fn computation(&self, compute: &Compute) -> Option<Why> {
         Some(match compute {
             Compute::Binary(BinaryOp::Divide | BinaryOp::Remainder, ..) => Why::Division,
@@ -156,7 +157,8 @@ impl<'a> Risks<'a> {
         }
     }
 
-    /// Whether nothing but what is given bounds the turns of a loop. Of `a && b` one of both is enough.
+    /// Whether nothing but what is given bounds the turns of a loop. Of `a && b` one of both is
+    /// enough.
     fn is_unbounded(&self, steps: &[Step], condition: Var) -> bool {
         let mut unbounded = None;
         for (index, step) in steps.iter().enumerate() {
@@ -244,7 +246,8 @@ impl<'a> Risks<'a> {
                     StepKind::Remote(other) => other.op == ObjectOp::Exists && same(other),
                     _ => false,
                 });
-                // What was written before is there; and if it was read, that has failed in its place.
+                // What was written before is there; and if it was read, that has failed in its
+                // place.
                 let before =
                     self.table.entries.iter().take_while(|one| !std::ptr::eq(one.step, entry.step));
                 asked
@@ -293,7 +296,8 @@ impl<'a> Risks<'a> {
         var
     }
 
-    /// Whether two variables stand for the same value: they are one, the same constant, or the same field.
+    /// Whether two variables stand for the same value: they are one, the same constant, or the same
+    /// field.
     fn same(&self, one: Var, other: Var) -> bool {
         let [one, other] = [one, other].map(|var| self.original(var));
         if one == other {
@@ -313,8 +317,8 @@ impl<'a> Risks<'a> {
     }
 }
 
-/// By variable, whether its value comes from a parameter or a store, so that an integer in it may be of any
-/// size. Sizes are not, and what `min`, `max` and `%` have bounded is not either.
+/// By variable, whether its value comes from a parameter or a store, so that an integer in it may
+/// be of any size. Sizes are not, and what `min`, `max` and `%` have bounded is not either.
 fn given(table: &Table, body: &Body, failing: &Failing) -> Vec<bool> {
     let mut given = vec![false; body.vars.len()];
     let mut uses = vec![Vec::new(); body.vars.len()];

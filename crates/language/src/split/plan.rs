@@ -96,7 +96,8 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
         }
     }
     let result_phase = body.result.map_or(1, |var| phases[var.0 as usize].max(1));
-    // A loop runs at least once, in the first phase that can, also if nothing comes of it: it may not end.
+    // A loop runs at least once, in the first phase that can, also if nothing comes of it: it may
+    // not end.
     let mut roots: Vec<(Var, usize)> = table
         .loops
         .iter()
@@ -202,8 +203,8 @@ impl Needs {
     }
 }
 
-/// By phase, the variables that it needs; and those that are handed on. `roots` are needed in any case, each in
-/// a phase.
+/// By phase, the variables that it needs; and those that are handed on. `roots` are needed in any
+/// case, each in a phase.
 fn needs(
     steps: &[Numbered],
     phases: &[usize],
@@ -243,8 +244,9 @@ fn needs(
     (all, carried)
 }
 
-/// Of the variables of earlier phases that a phase needs, those that it can compute at no cost from others that it needs: all
-/// of what writes them is such, as a tape that was read only here and there would be out of step.
+/// Of the variables of earlier phases that a phase needs, those that it can compute at no cost from
+/// others that it needs: all of what writes them is such, as a tape that was read only here and
+/// there would be out of step.
 fn again(steps: &[Numbered], earlier: &BTreeSet<Var>, needed: &BTreeSet<Var>) -> BTreeSet<Var> {
     let mut again = earlier.clone();
     for step in steps {
@@ -270,8 +272,8 @@ fn part(step: &Numbered, phase: usize, needed: impl Fn(Var) -> bool) -> Part {
         _ => true,
     };
     match step.phase {
-        // Every phase computes for itself what depends on no store; the first that can also what nobody needs,
-        // but may fail.
+        // Every phase computes for itself what depends on no store; the first that can also what
+        // nobody needs, but may fail.
         0 if phase >= step.first && (wanted || must && phase == step.first) => Part::Do,
         own if own == phase && (wanted || must) => Part::Do,
         own if own > 0 && own < phase && wanted => Part::Advance,

@@ -60,7 +60,8 @@ pub struct StoreDecl {
     pub span: Span,
 }
 
-/// A custom operation of a store: `operation NAME(…) -> type;` or, if it changes nothing, `query …`.
+/// A custom operation of a store: `operation NAME(…) -> type;` or, if it changes nothing,
+/// `query …`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationDecl {
     /// Its name.
@@ -82,7 +83,8 @@ pub struct OperationParam {
     pub name: Name,
     /// Its type.
     pub ty: TypeExpr,
-    /// Whether the caller gives a handle of this store, and the operation gets what it holds: `name: *type`.
+    /// Whether the caller gives a handle of this store, and the operation gets what it holds:
+    /// `name: *type`.
     pub dereferenced: bool,
 }
 

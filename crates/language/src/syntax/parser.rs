@@ -1,7 +1,7 @@
 //! From words to a tree.
 //!
-//! A function that cannot read what it should reports that and answers [`Reported`]; who called it goes
-//! on where something known begins. After an error, others at the same word are not told.
+//! A function that cannot read what it should reports that and answers [`Reported`]; who called it
+//! goes on where something known begins. After an error, others at the same word are not told.
 
 mod expressions;
 mod items;
@@ -255,8 +255,8 @@ impl<'s> Parser<'s> {
         Err(self.give_up(error))
     }
 
-    /// Reads `item, item, …` up to a closing sign; the opening one is looked at. Answers with the items
-    /// that could be read, and the span from sign to sign.
+    /// Reads `item, item, …` up to a closing sign; the opening one is looked at. Answers with the
+    /// items that could be read, and the span from sign to sign.
     fn delimited<T>(
         &mut self,
         close: TokenKind,

@@ -7,8 +7,8 @@ use super::ast::{
 };
 use super::escape::{quoted_bytes, quoted_text};
 
-/// Writes a tree as a source, which reads as the same tree but for the places. Comments are not part of
-/// a tree. What could not be read is written as a comment.
+/// Writes a tree as a source, which reads as the same tree but for the places. Comments are not
+/// part of a tree. What could not be read is written as a comment.
 pub fn print(module: &Module) -> String {
     let mut printer = Printer { text: String::new(), depth: 0 };
     for (index, item) in module.items.iter().enumerate() {

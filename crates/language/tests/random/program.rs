@@ -1,4 +1,5 @@
-//! Random programs: well-typed, with flows in all directions, so that the checker refuses many of them.
+//! Random programs: well-typed, with flows in all directions, so that the checker refuses many of
+//! them.
 
 use std::fmt::Write;
 

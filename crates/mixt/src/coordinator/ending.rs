@@ -20,7 +20,8 @@ impl Coordinator {
         self.standing.since_ms().is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
     }
 
-    /// Whether it is to be given up although nothing is in its way. After a commit it must be completed.
+    /// Whether it is to be given up although nothing is in its way. After a commit it must be
+    /// completed.
     pub(super) fn takes_too_long(&self) -> bool {
         let took_ms = self.now_ms.saturating_sub(self.began_ms);
         !self.standing.has_committed() && took_ms >= self.job.limits.run_ms
@@ -75,8 +76,8 @@ impl Coordinator {
         Record { stopped, ..self.job.record(self.state.clone(), turn) }
     }
 
-    /// Tries again what has failed, if a database could not certify now what it has read, or something has committed that cannot
-    /// be undone; ends it otherwise.
+    /// Tries again what has failed, if a database could not certify now what it has read, or
+    /// something has committed that cannot be undone; ends it otherwise.
     pub(super) fn uncertified(
         &mut self,
         failure: Failure,

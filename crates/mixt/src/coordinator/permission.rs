@@ -1,7 +1,8 @@
-//! Asks whether the users in whose names a transaction runs may do what is known of it, before it does anything.
+//! Asks whether the users in whose names a transaction runs may do what is known of it, before it
+//! does anything.
 //!
-//! Of a new one it is asked where something would have taken effect before a right is missed; of one that is gone on with,
-//! always, and before a turn is taken.
+//! Of a new one it is asked where something would have taken effect before a right is missed; of
+//! one that is gone on with, always, and before a turn is taken.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Ends a transaction that can never be completed although it has begun to take effect: nobody is to wait for it, and
-//! its record says what became of it.
+//! Ends a transaction that can never be completed although it has begun to take effect: nobody is
+//! to wait for it, and its record says what became of it.
 //!
-//! The record comes last. One that says so is left to people, who would not write what is missing; until it does, whoever
-//! recovers takes the transaction over, fails as it did here, and releases it again.
+//! The record comes last. One that says so is left to people, who would not write what is missing;
+//! until it does, whoever recovers takes the transaction over, fails as it did here, and releases
+//! it again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! When a transaction does not appear as a whole: finds out why, and completes it if its coordinator is gone.
+//! When a transaction does not appear as a whole: finds out why, and completes it if its
+//! coordinator is gone.
 
 use super::{Ask, Coordinator, Stage};
 use crate::place::{Fields, Place};
@@ -60,9 +61,11 @@ impl Coordinator {
         Some(Ask::Store { database, request })
     }
 
-    /// There is no record: either it is not here yet, or the transaction is complete and its leftovers are removed.
+    /// There is no record: either it is not here yet, or the transaction is complete and its
+    /// leftovers are removed.
     fn released(&mut self, wanted: &(Place, TransactionId)) -> Option<Ask> {
-        // Everything arrives within half the time for which commit witnesses are kept; see `Limits::keep_ms`.
+        // Everything arrives within half the time for which commit witnesses are kept; see
+        // `Limits::keep_ms`.
         let found_ms = self.state.worklist[wanted].found_ms;
         if self.now_ms.saturating_sub(found_ms) < self.job.limits.keep_ms / 2 {
             return self.wait();
@@ -74,7 +77,8 @@ impl Coordinator {
 
     fn help(&mut self, bytes: &[u8]) -> Option<Ask> {
         let record = Record::decode(bytes).ok();
-        // What is complete is on its way to the replica that was asked; what is young has a coordinator.
+        // What is complete is on its way to the replica that was asked; what is young has a
+        // coordinator.
         let orphan_ms = self.job.limits.orphan_ms;
         let orphaned = |record: &Record| {
             let old = self.now_ms.saturating_sub(record.turn.since_ms) >= orphan_ms;

@@ -92,7 +92,8 @@ impl Coordinator {
         }
     }
 
-    /// Goes through a group with the answers that its worker got. What is read, and what is decided, is as it was there.
+    /// Goes through a group with the answers that its worker got. What is read, and what is
+    /// decided, is as it was there.
     fn replay(&mut self, run: &mut GroupRun, shipped: Shipped) -> Replayed {
         let mut replies = shipped.replies.into_iter();
         let mut step = run.next(None);

@@ -1,11 +1,13 @@
 //! How far a transaction has come in taking effect, and whose turn it is to complete it.
 
-/// The life of a transaction, from its first commit on. Each state says what may be known elsewhere of it.
+/// The life of a transaction, from its first commit on. Each state says what may be known elsewhere
+/// of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Nothing has committed.
     Untouched,
-    /// A commit of the first group that writes may have taken effect, here or by who had the turn before.
+    /// A commit of the first group that writes may have taken effect, here or by who had the turn
+    /// before.
     Doubtful,
     /// Something has committed, and its turn is to be taken before it goes on.
     Waiting {

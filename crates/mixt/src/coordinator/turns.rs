@@ -1,12 +1,15 @@
-//! Who may go on with a transaction that has begun to take effect: one at a time, in turns (decision 0021).
+//! Who may go on with a transaction that has begun to take effect: one at a time, in turns
+//! (decision 0021).
 //!
-//! The first turn, number 0, is that of the coordinator that has begun it. Who takes over puts the number of the next
-//! turn next to the record: where the database lets only one of two create the same value of a name, only one has it.
-//! In a turn commits are asked for within [`Limits::finish_ms`](crate::outcome::Limits::finish_ms), and take effect within
-//! [`IN_DOUBT_MS`](crate::outcome::IN_DOUBT_MS) more. The next one may be taken when its holder has said that it has stopped
-//! and has an answer to all that it has asked for, as most tickets do; or, where it has stopped with a commit in doubt, when
-//! that is seen to have taken effect; or after [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms), by one who sees
-//! what was committed until then: a site that is cut off may have gone on.
+//! The first turn, number 0, is that of the coordinator that has begun it. Who takes over puts the
+//! number of the next turn next to the record: where the database lets only one of two create the
+//! same value of a name, only one has it. In a turn commits are asked for within
+//! [`Limits::finish_ms`](crate::outcome::Limits::finish_ms), and take effect within
+//! [`IN_DOUBT_MS`](crate::outcome::IN_DOUBT_MS) more. The next one may be taken when its holder has
+//! said that it has stopped and has an answer to all that it has asked for, as most tickets do; or,
+//! where it has stopped with a commit in doubt, when that is seen to have taken effect; or after
+//! [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms), by one who sees what was committed
+//! until then: a site that is cut off may have gone on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -170,8 +173,8 @@ impl Coordinator {
         Err(Obstacle::Unseen { number, commits: self.of_others(&before) })
     }
 
-    /// What others may have committed in their turns, in databases where commits merge: who does not see a mark there would
-    /// do again what it stands for.
+    /// What others may have committed in their turns, in databases where commits merge: who does
+    /// not see a mark there would do again what it stands for.
     fn of_others(&self, turns: &[Turn]) -> Vec<(Arc<str>, Commits)> {
         let groups = &self.job.plan.groups[self.state.next as usize..];
         let merging = groups.iter().filter(|group| group.writes() && !group.strong);
@@ -196,9 +199,10 @@ impl Coordinator {
         Some(Ask::Store { database, request: Request::Sees(commits) })
     }
 
-    /// The database and the mark of the group whose commit was in doubt when the holder of the ticket stopped. Whoever sees
-    /// the mark does not run the group again, so that nothing else is to be waited for; but only where one of two that
-    /// create the same turn fails: where commits merge, time alone keeps those apart who see it.
+    /// The database and the mark of the group whose commit was in doubt when the holder of the
+    /// ticket stopped. Whoever sees the mark does not run the group again, so that nothing else is
+    /// to be waited for; but only where one of two that create the same turn fails: where commits
+    /// merge, time alone keeps those apart who see it.
     fn doubted(&self) -> Option<(Arc<str>, Name)> {
         let index = self.state.next as usize;
         let groups = &self.job.plan.groups;

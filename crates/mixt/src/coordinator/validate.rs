@@ -1,7 +1,7 @@
 //! Reads once more what was read before, and compares.
 //!
-//! What is in the database of the group that is about to commit, that group reads itself, in its own transaction and before
-//! it writes; here is the rest.
+//! What is in the database of the group that is about to commit, that group reads itself, in its
+//! own transaction and before it writes; here is the rest.
 
 use std::sync::Arc;
 

@@ -47,7 +47,8 @@ impl GroupRun {
                     _ => None,
                 })
                 .collect();
-            // What else it uses of the store is not told, here and by those who look for this witness.
+            // What else it uses of the store is not told, here and by those who look for this
+            // witness.
             look.push(witness::beside_all(space));
             call.look = look;
         }

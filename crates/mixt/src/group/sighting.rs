@@ -7,8 +7,8 @@ use crate::record::{Source, Turn, Worklist};
 use crate::sight::Sight;
 
 impl Sight {
-    /// Considers the witnesses that a group has found, at `now_ms`. Whether the group itself has seen all of what they
-    /// tell of.
+    /// Considers the witnesses that a group has found, at `now_ms`. Whether the group itself has
+    /// seen all of what they tell of.
     pub(crate) fn take_in(&mut self, run: &GroupRun, worklist: &mut Worklist, now_ms: u64) -> bool {
         self.covered.extend(run.wanted().iter().map(|(place, id)| (*id, place.clone())));
         if run.found.is_empty() {
@@ -52,8 +52,8 @@ impl Sight {
         } else {
             worklist.clone()
         };
-        // Whoever then waits for this transaction waits for that one, too, as this one has seen it as a whole, or will
-        // have when it commits there.
+        // Whoever then waits for this transaction waits for that one, too, as this one has seen it
+        // as a whole, or will have when it commits there.
         let whole = run.found.iter().filter(|found| self.sees(run, found));
         let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
         run.commit(worklist, turn, |id| whole.contains(&id))

@@ -34,7 +34,8 @@ fn sized(operation: &Operation) -> Result<&Arc<Object>, StoreError> {
     ))
 }
 
-/// The same as operations on the object: one for the size, and one for each further named object that is looked at.
+/// The same as operations on the object: one for the size, and one for each further named object
+/// that is looked at.
 pub(super) fn calls(call: &CustomCall) -> Result<(ObjectCall, Vec<ObjectCall>), StoreError> {
     let object = sized(call.operation())?;
     let Some(Value::Handle(handle)) = call.args.first() else {

@@ -17,7 +17,8 @@ use crate::place::{Fields, Name};
 pub struct Commits {
     /// The time, in milliseconds since 1970.
     pub until_ms: u64,
-    /// At which replicas ([`Database::whence`](crate::store::Database::whence)); at any if none are named.
+    /// At which replicas ([`Database::whence`](crate::store::Database::whence)); at any if none are
+    /// named.
     pub whence: Option<BTreeSet<Arc<str>>>,
 }
 
@@ -37,8 +38,9 @@ pub struct Begin {
     pub strong: bool,
     /// Whether it changes nothing. It may be told to write names when it commits, all the same.
     pub read_only: bool,
-    /// Whether one operation follows at most, which changes nothing, and then nothing is written. So the operation may be
-    /// done in a transaction that ends with it, in one round trip; the commit after it has nothing left to do.
+    /// Whether one operation follows at most, which changes nothing, and then nothing is written.
+    /// So the operation may be done in a transaction that ends with it, in one round trip; the
+    /// commit after it has nothing left to do.
     pub once: bool,
     /// Named objects that are read.
     pub names: Vec<Name>,
@@ -57,8 +59,8 @@ pub enum NameWrite {
         value: Arc<[u8]>,
         /// Whether the transaction fails with [`StoreError::Conflict`] if there is one already.
         ///
-        /// A database whose atomic spaces merge concurrent writes cannot promise that of concurrent commits;
-        /// [`coordinator`](crate::coordinator) says what that means.
+        /// A database whose atomic spaces merge concurrent writes cannot promise that of concurrent
+        /// commits; [`coordinator`](crate::coordinator) says what that means.
         new: bool,
     },
     /// Removes it, if it is there. A named object without values is gone.
@@ -122,8 +124,8 @@ pub struct CustomCall {
     pub operation: u16,
     /// The space.
     pub space: Arc<str>,
-    /// The arguments. Of a dereferenced parameter it is a handle of this store: the database takes what it leads to
-    /// (MixT §3.1, note 1).
+    /// The arguments. Of a dereferenced parameter it is a handle of this store: the database takes
+    /// what it leads to (MixT §3.1, note 1).
     pub args: Vec<Value>,
     /// Named objects that are read along with it: the write witnesses of what it uses.
     pub look: Vec<Name>,
@@ -158,7 +160,8 @@ pub enum StoreError {
     Missing,
     /// It never will.
     Refused(String),
-    /// It would, but not now or not for who asks: a right is missing, or it takes no writes. People can change that.
+    /// It would, but not now or not for who asks: a right is missing, or it takes no writes. People
+    /// can change that.
     Denied(String),
     /// Something else is kept under the key.
     WrongData {

@@ -1,8 +1,9 @@
 //! A group of phases on its way to a worker next to its store, and what comes back (MixT §7.2).
 //!
-//! What comes back is what the store has answered to each request, in order. The coordinator goes through the group once
-//! more with these answers, by the code that has run at the worker: so what it takes over is checked as if it had asked
-//! the store itself, and nothing else has to be believed.
+//! What comes back is what the store has answered to each request, in order. The coordinator goes
+//! through the group once more with these answers, by the code that has run at the worker: so what
+//! it takes over is checked as if it had asked the store itself, and nothing else has to be
+//! believed.
 
 use std::sync::Arc;
 
@@ -80,8 +81,9 @@ impl Shipment {
     }
 }
 
-/// What a worker has done: the answer to each request that the group made. Without an answer to its last request, and
-/// with nothing that is open or may still commit, the worker has stopped before it.
+/// What a worker has done: the answer to each request that the group made. Without an answer to its
+/// last request, and with nothing that is open or may still commit, the worker has stopped before
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shipped {
     pub(crate) replies: Vec<Result<Reply, StoreError>>,

@@ -8,23 +8,25 @@ use solera_program::run::{Failure, FailureKind};
 use crate::outcome::Why;
 use crate::record::Record;
 
-/// Why there is no result. "Nothing was changed" is said of stores that are at least causal: a weaker one may keep what
-/// was written there before.
+/// Why there is no result. "Nothing was changed" is said of stores that are at least causal: a
+/// weaker one may keep what was written there before.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
     /// The program said `abort`, with this text. Nothing was changed.
     Aborted(String),
     /// The program failed. Nothing was changed.
     Program(Failure),
-    /// The program failed, or said `abort`, on values that a database has not certified: it may not do so when it is called
-    /// again. Nothing was changed.
+    /// The program failed, or said `abort`, on values that a database has not certified: it may not
+    /// do so when it is called again. Nothing was changed.
     Uncertified(String),
-    /// Other transactions were in the way each time. Nothing was changed; the same may succeed when it is called again.
+    /// Other transactions were in the way each time. Nothing was changed; the same may succeed when
+    /// it is called again.
     Conflict {
         /// How often it was tried.
         attempts: u32,
     },
-    /// A database cannot be used now, or another transaction does not become visible. Nothing was changed.
+    /// A database cannot be used now, or another transaction does not become visible. Nothing was
+    /// changed.
     Unavailable(String),
     /// A database refused for good. Nothing was changed.
     Refused {
@@ -33,7 +35,8 @@ pub enum Error {
         /// What it said.
         reason: String,
     },
-    /// The answer to the only commit was lost: all of it may have taken effect, or nothing. Read before you repeat it.
+    /// The answer to the only commit was lost: all of it may have taken effect, or nothing. Read
+    /// before you repeat it.
     Unknown(String),
     /// Some phases have committed, and the others could not yet: not to be called again, but to be
     /// [resumed](crate::typed::Session::resume).
@@ -52,7 +55,8 @@ impl Ticket {
         Ticket { record, told }
     }
 
-    /// What is kept of the transaction. [As bytes](Record::encode) anybody can resume it who knows the module.
+    /// What is kept of the transaction. [As bytes](Record::encode) anybody can resume it who knows
+    /// the module.
     pub fn record(&self) -> &Record {
         &self.record
     }

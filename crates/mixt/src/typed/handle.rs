@@ -16,10 +16,11 @@ pub trait Store {
     const NAME: &'static str;
 }
 
-/// Leads to an object `O` of the store `S`. A handle is a name: there may be nothing yet where it leads.
+/// Leads to an object `O` of the store `S`. A handle is a name: there may be nothing yet where it
+/// leads.
 ///
-/// `O` is one of [`Register`], [`Counter`], [`Set`], [`Map`], [`List`], [`Log`], [`RemoteList`], or a struct of the
-/// program. Handles of other objects or stores are other types.
+/// `O` is one of [`Register`], [`Counter`], [`Set`], [`Map`], [`List`], [`Log`], [`RemoteList`], or
+/// a struct of the program. Handles of other objects or stores are other types.
 pub struct Handle<O, S> {
     key: Arc<str>,
     leads_to: PhantomData<fn() -> (O, S)>,

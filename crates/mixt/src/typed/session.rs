@@ -26,8 +26,8 @@ pub trait Host: Clock {
     /// A number that nobody can guess or draws again.
     fn random(&self) -> u64;
 
-    /// The name of a module in records: the same wherever transactions of this source are completed, and another one
-    /// for any other source.
+    /// The name of a module in records: the same wherever transactions of this source are
+    /// completed, and another one for any other source.
     fn module_name(&self, source: &str) -> String;
 }
 
@@ -144,7 +144,8 @@ impl<P: Program> Session<P> {
         self.start(self.module.clone(), transaction, args).await
     }
 
-    /// Runs the first transaction of another program with the same declarations: one that stands among Rust code.
+    /// Runs the first transaction of another program with the same declarations: one that stands
+    /// among Rust code.
     ///
     /// # Panics
     /// If the transaction does not return an `R`.
@@ -179,9 +180,10 @@ impl<P: Program> Session<P> {
         self.finish(coordinator).await
     }
 
-    /// Completes what others have left incomplete in the stores' spaces, and removes what complete transactions have left
-    /// behind. To be called from time to time, say once in some seconds, by one session at least; not needed for
-    /// spaces of a Solera cluster to which the module is loaded.
+    /// Completes what others have left incomplete in the stores' spaces, and removes what complete
+    /// transactions have left behind. To be called from time to time, say once in some seconds, by
+    /// one session at least; not needed for spaces of a Solera cluster to which the module is
+    /// loaded.
     ///
     /// # Errors
     /// The first of a database that could not be asked. What was not done is done the next time.

@@ -1,4 +1,5 @@
-//! A world in virtual time, from one seed: databases with faults, clients that die, and those who clean up.
+//! A world in virtual time, from one seed: databases with faults, clients that die, and those who
+//! clean up.
 
 #[allow(dead_code, reason = "not every test that uses the world runs single transactions")]
 pub(crate) mod bench;

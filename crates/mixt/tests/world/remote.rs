@@ -43,7 +43,8 @@ impl Remote {
         self.worker.lock().unwrap().clone()
     }
 
-    /// The process ends and another one begins: it remembers nothing, and lines to the former one are broken.
+    /// The process ends and another one begins: it remembers nothing, and lines to the former one
+    /// are broken.
     pub(crate) fn die(&self) {
         *self.worker.lock().unwrap() = Arc::default();
         self.late.lock().unwrap().clear();
@@ -87,7 +88,8 @@ impl Remote {
     }
 }
 
-/// A session of which the worker borrows the connection, so that each sees what the other one has done.
+/// A session of which the worker borrows the connection, so that each sees what the other one has
+/// done.
 pub(super) type Slot = Arc<Mutex<Option<Box<dyn Connection>>>>;
 
 struct Lent {

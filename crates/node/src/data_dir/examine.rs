@@ -1,4 +1,5 @@
-//! Whether a data directory holds all that it says it does, for whoever looks into it without a node.
+//! Whether a data directory holds all that it says it does, for whoever looks into it without a
+//! node.
 
 use std::fs;
 use std::io;
@@ -9,14 +10,16 @@ use solera_journal::{RealDisk, is_begun};
 use super::{FILE, LOCK, NEXT, UNFINISHED, read};
 use crate::peers::PEERS;
 
-/// How deep in a directory that nodes share each one's part lies: in a folder of its own in its site's.
+/// How deep in a directory that nodes share each one's part lies: in a folder of its own in its
+/// site's.
 const PARTS_DEPTH: usize = 2;
 
 /// Tells what would keep a node from starting with the data in `dir`, other than what stands in the
-/// journals: a description that is gone or damaged, or journals that it names and that are not there.
+/// journals: a description that is gone or damaged, or journals that it names and that are not
+/// there.
 ///
-/// `dir` is a data directory, one that several nodes share, or a folder in either: then what is told of
-/// journals is about those below it. Changes nothing.
+/// `dir` is a data directory, one that several nodes share, or a folder in either: then what is
+/// told of journals is about those below it. Changes nothing.
 ///
 /// # Errors
 /// It cannot be read.

@@ -111,8 +111,8 @@ impl Carrier {
         }
     }
 
-    /// Begins TLS if this node speaks so. The connection is in `opened` then, or if the caller can be
-    /// told why there is none. Returns the caller's certificate.
+    /// Begins TLS if this node speaks so. The connection is in `opened` then, or if the caller can
+    /// be told why there is none. Returns the caller's certificate.
     async fn open(
         &self,
         stream: TcpStream,
@@ -205,7 +205,8 @@ impl Carrier {
         Ok((incoming, theirs.life))
     }
 
-    /// Takes what the peer sends, until the connection breaks or the peer calls anew. Notes whether it has sent anything.
+    /// Takes what the peer sends, until the connection breaks or the peer calls anew. Notes whether
+    /// it has sent anything.
     async fn hear(
         &self,
         link: &Arc<Link>,
@@ -303,7 +304,8 @@ impl Drop for Incoming {
     }
 }
 
-/// How many callers there may be that have not shown yet that they belong to a cluster of so many nodes.
+/// How many callers there may be that have not shown yet that they belong to a cluster of so many
+/// nodes.
 pub(crate) fn unwelcome_callers(nodes: usize) -> usize {
     4 * nodes + 16
 }
@@ -329,7 +331,8 @@ async fn hang_up(mut stream: Stream) {
     let _ = timeout(LAST_WORDS, ending).await;
 }
 
-/// The questions of a connection that are not answered yet. When it breaks nobody waits for them any more, and they end with it.
+/// The questions of a connection that are not answered yet. When it breaks nobody waits for them
+/// any more, and they end with it.
 #[derive(Default)]
 struct Questions {
     tasks: JoinSet<(u64, Answer)>,

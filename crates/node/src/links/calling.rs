@@ -21,8 +21,8 @@ use crate::link::Link;
 
 /// Pauses between calls grow from here to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// After so long without an answer, a node's refusal is forgotten. Longer than a restart takes: a node that
-/// is refused should not take writes in between.
+/// After so long without an answer, a node's refusal is forgotten. Longer than a restart takes: a
+/// node that is refused should not take writes in between.
 const REFUSAL_COUNTS: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -157,7 +157,8 @@ impl Carrier {
     }
 }
 
-/// Connects to the first address of a host that answers. One that is silent leaves time for the others.
+/// Connects to the first address of a host that answers. One that is silent leaves time for the
+/// others.
 async fn connect(host: impl ToSocketAddrs) -> Result<TcpStream, Failure> {
     let addresses: Vec<SocketAddr> = lookup_host(host).await?.collect();
     let patience = GREETING_TIMEOUT / (addresses.len() as u32 + 1);

@@ -9,8 +9,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::Worker;
 use super::leaving::unless_left;
 
-/// Serves a session that acts for another until no more commands come, nobody waits for those that run, its journal
-/// fails, it is killed, its site dies or its user is no more.
+/// Serves a session that acts for another until no more commands come, nobody waits for those that
+/// run, its journal fails, it is killed, its site dies or its user is no more.
 pub(super) async fn serve_caller(
     worker: Rc<Worker>,
     lent: Lent,
@@ -44,8 +44,8 @@ pub(super) async fn serve_caller(
     worker.count(|counters| counters.connections -= 1);
 }
 
-/// Runs a batch, and answers once its writes are durable. `None` if the session must not go on: what it would show later may
-/// rest on writes that are lost.
+/// Runs a batch, and answers once its writes are durable. `None` if the session must not go on:
+/// what it would show later may rest on writes that are lost.
 async fn serve_batch(
     worker: &Rc<Worker>,
     session: &mut Session<Worker>,

@@ -16,23 +16,25 @@ use super::Worker;
 use super::leaving::unless_left;
 use crate::tls::client_problem;
 
-/// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one must
-/// not take the server's memory.
+/// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one
+/// must not take the server's memory.
 const UNKNOWN_COMMAND: usize = 16 * 1024;
 /// How long a client may stay that must say who it is, and has not.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client's TLS may take to begin, and to end.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_SIZE: usize = 64 * 1024;
-/// Output is written when there is more of it, so that a client that does not read stops being read.
+/// Output is written when there is more of it, so that a client that does not read stops being
+/// read.
 const WRITE_SIZE: usize = 256 * 1024;
 
-/// How long a client may take to notice that the process leaves. What it sends until then is read and
-/// thrown away: otherwise the system would tell it of a broken connection before it has read its answers.
+/// How long a client may take to notice that the process leaves. What it sends until then is read
+/// and thrown away: otherwise the system would tell it of a broken connection before it has read
+/// its answers.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Serves a connection until it closes, breaks the protocol, is killed, its site dies, its user is no
-/// more, or the process leaves and the client has its answers.
+/// Serves a connection until it closes, breaks the protocol, is killed, its site dies, its user is
+/// no more, or the process leaves and the client has its answers.
 pub(crate) async fn serve<S>(
     mut stream: S,
     worker: Rc<Worker>,

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// How long a command may still run after its client has left, so that a client that is gone does not keep its session. Whoever
-/// asks for the outcome of a commit whose answer was lost relies on it: after `IN_DOUBT_MS` in `solera-mixt` the commit is
-/// over.
+/// How long a command may still run after its client has left, so that a client that is gone does
+/// not keep its session. Whoever asks for the outcome of a commit whose answer was lost relies on
+/// it: after `IN_DOUBT_MS` in `solera-mixt` the commit is over.
 const AFTER_LEAVING: Duration = Duration::from_secs(10);
 
-/// Runs something for a client to its end, or gives it up some time after the client has `left`. It is pinned where it is
-/// made: what a command is would be copied for each of them.
+/// Runs something for a client to its end, or gives it up some time after the client has `left`. It
+/// is pinned where it is made: what a command is would be copied for each of them.
 pub(super) async fn unless_left<T>(
     mut running: Pin<&mut impl Future<Output = T>>,
     left: impl Future<Output = ()>,

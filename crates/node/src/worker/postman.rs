@@ -17,8 +17,9 @@ use super::listening::listen;
 use crate::control::{Control, Parcel};
 use crate::joining::Joining;
 
-/// After how long what inputs lead to leaves, and clients have their turn. Where a protocol has more to do than the worker can,
-/// other clients wait for about half of it (`solera papers calibrate --turns`).
+/// After how long what inputs lead to leaves, and clients have their turn. Where a protocol has
+/// more to do than the worker can, other clients wait for about half of it
+/// (`solera papers calibrate --turns`).
 const TURN: Duration = Duration::from_micros(25);
 /// What inputs may cost before the clock is read again.
 const QUANTUM: u64 = 16;

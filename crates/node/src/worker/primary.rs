@@ -31,8 +31,8 @@ impl Drop for Open<'_> {
 }
 
 impl Worker {
-    /// Runs a command of a session at the worker that it is for. `None` if no reply comes: a worker stops, a journal has failed,
-    /// or a node cannot be reached.
+    /// Runs a command of a session at the worker that it is for. `None` if no reply comes: a worker
+    /// stops, a journal has failed, or a node cannot be reached.
     pub(super) async fn ask_primary_at(
         &self,
         worker: Address,
@@ -44,8 +44,8 @@ impl Worker {
         }
     }
 
-    /// Runs a command here. A read is a direct call; any other command takes its turn among the machine's inputs. If the future is
-    /// dropped before it ends, the request is cancelled.
+    /// Runs a command here. A read is a direct call; any other command takes its turn among the
+    /// machine's inputs. If the future is dropped before it ends, the request is cancelled.
     async fn run_primary(&self, asked: ToPrimary) -> Option<Response> {
         let ToPrimary { command, takes_accepted } = asked;
         if !self.answers() {
@@ -95,7 +95,8 @@ impl Worker {
         found
     }
 
-    /// Returns how many bytes the data of all protocols takes, and took at most since this was asked for the last time.
+    /// Returns how many bytes the data of all protocols takes, and took at most since this was
+    /// asked for the last time.
     pub(super) fn take_held(&self) -> Held {
         let mut state = self.state.borrow_mut();
         let machine = state.engine.machine_mut();
@@ -104,7 +105,8 @@ impl Worker {
         held.and(Held { now, most })
     }
 
-    /// Runs what another worker of the site asks for. If that one waits no longer, the request is cancelled.
+    /// Runs what another worker of the site asks for. If that one waits no longer, the request is
+    /// cancelled.
     pub(super) async fn answer_primary(
         &self,
         asked: ToPrimary,

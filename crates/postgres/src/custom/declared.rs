@@ -147,7 +147,8 @@ pub(crate) fn statement_kind(sql: &str) -> Result<(), String> {
     Err(if word.is_empty() { rest.chars().take(10).collect() } else { word.to_owned() })
 }
 
-/// If a statement can do nothing but write, the word that it begins with. Others may write, too, which turns out when they run.
+/// If a statement can do nothing but write, the word that it begins with. Others may write, too,
+/// which turns out when they run.
 pub(crate) fn writing_word(sql: &str) -> Option<String> {
     let (word, _) = first_word(sql);
     let kinds = ["insert", "update", "delete", "merge"];
@@ -161,7 +162,8 @@ fn first_word(sql: &str) -> (&str, &str) {
         let after = if rest.starts_with("--") {
             rest.split_once('\n').map_or("", |(_, after)| after)
         } else if let Some(comment) = rest.strip_prefix("/*") {
-            // One within another is taken for its end: then a statement is refused that could be run.
+            // One within another is taken for its end: then a statement is refused that could be
+            // run.
             comment.split_once("*/").map_or("", |(_, after)| after)
         } else if let Some(after) = rest.strip_prefix('(') {
             after

@@ -12,8 +12,8 @@ use solera_program::value::Value;
 use crate::objects::{ItemError, Items, kind, told};
 use crate::statement::{Rows, get};
 
-/// The type of a parameter's value: of one that is dereferenced, what it has that is read as a whole. None if that
-/// cannot be.
+/// The type of a parameter's value: of one that is dereferenced, what it has that is read as a
+/// whole. None if that cannot be.
 pub(super) fn value_type(param: &OperationParam) -> Option<Cow<'_, Type>> {
     let of = |of: &Type| of.clone().into();
     if !param.dereferenced {
@@ -33,8 +33,8 @@ pub(super) fn value_type(param: &OperationParam) -> Option<Cow<'_, Type>> {
     }))
 }
 
-/// The value of the object that a dereferenced parameter leads to, of the rows of the object and its items. A set, map
-/// or list that is not there is empty, and a counter is zero.
+/// The value of the object that a dereferenced parameter leads to, of the rows of the object and
+/// its items. A set, map or list that is not there is empty, and a counter is zero.
 pub(crate) fn held(
     program: &Program,
     param: &OperationParam,

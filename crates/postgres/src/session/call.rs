@@ -57,7 +57,8 @@ impl Session {
             Ok(answers) => answers,
             Err(trouble) => return Err(self.fail_custom(call, &trouble).await),
         };
-        // What is refused here has changed something, perhaps: the program must not go on as if it had not.
+        // What is refused here has changed something, perhaps: the program must not go on as if it
+        // had not.
         match plan.decode(&call.program, &answers[at]) {
             Ok(value) => Ok(Answer { value: Some(value), seen: seen(&looks, &answers)? }),
             Err(why) => {

@@ -30,7 +30,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// The first store of the module is the PostgreSQL's space, the second one is causal, in memory.
+    /// The first store of the module is the PostgreSQL's space, the second one is causal, in
+    /// memory.
     pub(crate) fn new(source: &str, postgres: Postgres, space: &str) -> Bench {
         let memory = Memory::new("memory", &[("weak", Level::Causal)]);
         Bench::beside(source, postgres, space, memory)
@@ -100,7 +101,8 @@ impl Bench {
         recover(place, &mut self.connections(), rules, &none, &self.clock).await
     }
 
-    /// Runs a transaction to its end, beginning with an answer, and tells of each request before it is made.
+    /// Runs a transaction to its end, beginning with an answer, and tells of each request before it
+    /// is made.
     pub(crate) async fn drive(
         &self,
         coordinator: &mut Coordinator,

@@ -14,7 +14,8 @@ use super::Url;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     Nothing,
-    /// The next request does not arrive. The client learns that its connection is gone, the server does not.
+    /// The next request does not arrive. The client learns that its connection is gone, the server
+    /// does not.
     NextRequest,
     /// The answer to the next commit does not arrive.
     CommitAnswer,

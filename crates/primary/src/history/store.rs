@@ -10,7 +10,8 @@ use crate::command::Update;
 /// About what a value takes in a tree beside its key's and its own bytes.
 const VALUE_BYTES: usize = size_of::<Key>() + size_of::<Held>() + 16;
 
-/// The log takes about so many bytes, or has one entry: what it has no more, replicas get as values.
+/// The log takes about so many bytes, or has one entry: what it has no more, replicas get as
+/// values.
 const LOG_BYTES: usize = 4 << 20;
 
 /// A value, and the index of the last update of its key.
@@ -39,7 +40,8 @@ impl Bytes {
     }
 }
 
-/// What a partition stores. All changes go through here, so that it is known at any time how many bytes it takes.
+/// What a partition stores. All changes go through here, so that it is known at any time how many
+/// bytes it takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     values: BTreeMap<Key, Held>,

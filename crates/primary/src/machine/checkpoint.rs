@@ -1,7 +1,7 @@
 //! Parts of a checkpoint, written while the worker goes on.
 //!
-//! Keys of a partition come before the rest of it. Records of updates that were applied in between come again when the machine is
-//! rebuilt; each value knows the last update that it has.
+//! Keys of a partition come before the rest of it. Records of updates that were applied in between
+//! come again when the machine is rebuilt; each value knows the last update that it has.
 
 use std::ops::Bound;
 

@@ -1,4 +1,5 @@
-//! What replicas other than the home do: apply the history, report how much of it they keep, and be filled.
+//! What replicas other than the home do: apply the history, report how much of it they keep, and be
+//! filled.
 
 use std::collections::VecDeque;
 
@@ -62,8 +63,8 @@ impl Primary {
         self.report(id, from, false);
     }
 
-    /// Appends entries to a partition's history, keeps them, and answers clients whose updates they are. Returns the number of
-    /// the last update.
+    /// Appends entries to a partition's history, keeps them, and answers clients whose updates they
+    /// are. Returns the number of the last update.
     pub(crate) fn apply(
         &mut self,
         index: usize,
@@ -111,8 +112,9 @@ impl Primary {
         }
     }
 
-    /// Takes a piece of a partition's values; with the last one they replace what is here. Records of all pieces are made then:
-    /// if a checkpoint began between two of them, nobody would have the first.
+    /// Takes a piece of a partition's values; with the last one they replace what is here. Records
+    /// of all pieces are made then: if a checkpoint began between two of them, nobody would have
+    /// the first.
     pub(crate) fn on_piece(&mut self, now: Now, from: SiteId, index: usize, piece: Piece) {
         if !self.listens_to(from, index) || piece.applied <= self.replicas[index].history.applied {
             self.ignored += 1;
@@ -158,8 +160,8 @@ impl Replica {
         (self.filled, self.staging) = (false, None);
     }
 
-    /// Takes a piece if it is the next one. With the last piece the values are replaced, and nothing is staged any more: then
-    /// the pieces are returned.
+    /// Takes a piece if it is the next one. With the last piece the values are replaced, and
+    /// nothing is staged any more: then the pieces are returned.
     pub(crate) fn stage(&mut self, piece: Piece) -> Option<Vec<Piece>> {
         if piece.place == 0 {
             self.staging = Some(Staging(Vec::new()));
@@ -186,8 +188,8 @@ impl History {
         History::new(self.id, self.log_limit())
     }
 
-    /// Replaces the values by those at an index. When a journal is read, the partition may come from a checkpoint that knows of
-    /// later updates: these stay.
+    /// Replaces the values by those at an index. When a journal is read, the partition may come
+    /// from a checkpoint that knows of later updates: these stay.
     fn replace(&mut self, pieces: &[Piece]) {
         let Some(Piece { applied, end: Some(end), .. }) = pieces.last() else { return };
         self.store.remove_until(*applied);

@@ -66,14 +66,15 @@ impl Primary {
         if !answers.is_empty() {
             self.send_to(from, Body::Answers(answers));
         }
-        // The answers are first on the link: a client whose update is applied already is not told that it is accepted.
+        // The answers are first on the link: a client whose update is applied already is not told
+        // that it is accepted.
         for index in ordered {
             self.push(now, index);
         }
     }
 
-    /// Appends an update to its partition's history, unless it is there. `None` if this is not its home now, or nobody waits
-    /// for it any more. The caller has it pushed.
+    /// Appends an update to its partition's history, unless it is there. `None` if this is not its
+    /// home now, or nobody waits for it any more. The caller has it pushed.
     pub(crate) fn order(
         &mut self,
         origin: Address,
@@ -105,7 +106,8 @@ impl Primary {
         Some(Ok(Done { position: self.replicas[index].history.position(), number }))
     }
 
-    /// Returns why an update was refused before, and forgets what its origin does not wait for any more.
+    /// Returns why an update was refused before, and forgets what its origin does not wait for any
+    /// more.
     fn refusal_of(
         &mut self,
         index: usize,
@@ -215,7 +217,8 @@ impl Primary {
         let last = self.replicas[index].history.applied;
         let Some(follower) = self.follower(index, from) else { return };
         follower.stored = Some(applied.min(last));
-        // What was sent for this question is on its way: it is sent again only when it counts as lost.
+        // What was sent for this question is on its way: it is sent again only when it counts as
+        // lost.
         let is_new = follower.answered != Some(applied) || applied >= last;
         let sends_again = asks && (is_new || now.monotonic >= follower.lost_at);
         if sends_again {
@@ -283,11 +286,12 @@ impl Primary {
         is_missing
     }
 
-    /// As a new home: asks the other sites for their histories, takes the longest, and begins when it has that. `is_news` tells
-    /// whether it has just heard something.
+    /// As a new home: asks the other sites for their histories, takes the longest, and begins when
+    /// it has that. `is_news` tells whether it has just heard something.
     pub(crate) fn gather(&mut self, now: Now, index: usize, is_news: bool) {
         let me = self.config.address.site;
-        // A joining site, too: it may be a member already, with another list, and have what only the former home had.
+        // A joining site, too: it may be a member already, with another list, and have what only
+        // the former home had.
         let asked: Vec<SiteId> = self.members.listening().filter(|site| *site != me).collect();
         let replica = &mut self.replicas[index];
         let (id, applied) = (replica.history.id, replica.history.applied);

@@ -42,7 +42,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Numbers of a later life of the site are greater: other sites remember what was over in an earlier one.
+    /// Numbers of a later life of the site are greater: other sites remember what was over in an
+    /// earlier one.
     pub(crate) fn new(life: u32, first: u64) -> Requests {
         let first = u64::from(life) << LIFE_SHIFT | (first & ((1 << LIFE_SHIFT) - 1));
         Requests { next: first, reserved: first, pending: BTreeMap::new() }
@@ -113,7 +114,8 @@ impl Primary {
         }
     }
 
-    /// Sends updates again whose answer or whose entry has not come, and gives up those that have waited too long.
+    /// Sends updates again whose answer or whose entry has not come, and gives up those that have
+    /// waited too long.
     pub(crate) fn retry_requests(&mut self, now: Now) {
         let (mut again, mut over) = (Vec::new(), Vec::new());
         for (number, pending) in &self.requests.pending {

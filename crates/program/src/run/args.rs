@@ -26,8 +26,8 @@ impl Args<'_> {
         self.registers[self.args[index] as usize].share()
     }
 
-    /// An operand that is going to be changed. If the result takes its place, it is taken out of its
-    /// register, so that it can be changed in place.
+    /// An operand that is going to be changed. If the result takes its place, it is taken out of
+    /// its register, so that it can be changed in place.
     pub(super) fn take(&mut self, index: usize) -> Slot {
         let replaced = self.args[index] == self.dst;
         let once = self.args.iter().filter(|reg| **reg == self.dst).count() == 1;

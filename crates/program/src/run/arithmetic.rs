@@ -24,10 +24,11 @@ pub(super) fn unary(op: UnaryOp, value: &Value) -> Result<Slot, FailureKind> {
     Ok(Slot::scalar(result))
 }
 
-/// A float as a result. What is not a number has one form: processors differ in its sign, and the order
-/// of values would show it.
+/// A float as a result. What is not a number has one form: processors differ in its sign, and the
+/// order of values would show it.
 pub(crate) fn float(number: f64) -> Value {
-    // By bits: a choice between floats may be left out by the compiler, to which all such forms are one.
+    // By bits: a choice between floats may be left out by the compiler, to which all such forms are
+    // one.
     let bits = number.to_bits();
     let is_nan = bits & !(1 << 63) > f64::INFINITY.to_bits();
     Value::Float(f64::from_bits(if is_nan { f64::NAN.to_bits() } else { bits }))
@@ -92,7 +93,8 @@ fn compared(op: BinaryOp, order: Ordering) -> Result<bool, FailureKind> {
     })
 }
 
-/// After IEEE 754, comparisons, too. Within other values floats are compared by the order of [`Value`].
+/// After IEEE 754, comparisons, too. Within other values floats are compared by the order of
+/// [`Value`].
 #[allow(clippy::float_cmp)]
 fn floats(op: BinaryOp, a: f64, b: f64) -> Result<Value, FailureKind> {
     Ok(match op {
@@ -134,7 +136,8 @@ fn add(mut args: Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
             let by = args.weigh(1, meter)?;
             let mut list = args.take(0);
             list.list_mut(meter)?.extend(more.iter().cloned());
-            // Its elements are as deep in the sum as they were in the summand, which itself is not in it.
+            // Its elements are as deep in the sum as they were in the summand, which itself is not
+            // in it.
             let elements = Weight { size: by.size - NODE, depth: by.depth.saturating_sub(1) };
             meter.grow(&mut list, elements)?;
             Ok(list)

@@ -148,7 +148,8 @@ impl Caller<'_> {
         }
     }
 
-    /// An argument as its type says: stores rely on it, and keep handles without the names of their stores.
+    /// An argument as its type says: stores rely on it, and keep handles without the names of their
+    /// stores.
     fn argument(&mut self, reg: Reg, ty: &Type, meter: &mut Meter) -> Result<Value, FailureKind> {
         let slot = &mut self.registers[reg as usize];
         let weight = meter.weigh(slot)?;

@@ -9,7 +9,8 @@ use crate::nesting::MAX_NESTING;
 use crate::span::{Position, Span};
 use crate::value::{Handle, Value};
 
-/// A phase that failed. Unless it was the store's doing, or took too long, the same inputs make it fail again.
+/// A phase that failed. Unless it was the store's doing, or took too long, the same inputs make it
+/// fail again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// What went wrong.

@@ -16,9 +16,10 @@ pub struct Limits {
     pub depth: u32,
     /// The size of a value in bytes, with everything in it as often as it is in it.
     pub value_bytes: u64,
-    /// The size of all that variables and intermediate results hold at a time, in bytes: of each as much as its value has,
-    /// also where several hold the same. It is looked at each time so much fuel is used as can make a part of it, so
-    /// that what is there may be larger for a moment, by that part and one value.
+    /// The size of all that variables and intermediate results hold at a time, in bytes: of each as
+    /// much as its value has, also where several hold the same. It is looked at each time so much
+    /// fuel is used as can make a part of it, so that what is there may be larger for a moment, by
+    /// that part and one value.
     pub held_bytes: u64,
     /// The size of all that is kept for later phases, in bytes.
     pub tape_bytes: u64,

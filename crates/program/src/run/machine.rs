@@ -59,8 +59,8 @@ impl Machine {
         }
     }
 
-    /// Runs up to an instruction that it leaves to its caller, to the end of the code, or until what is held is to be
-    /// counted. `at` is where it came to, also when it fails.
+    /// Runs up to an instruction that it leaves to its caller, to the end of the code, or until
+    /// what is held is to be counted. `at` is where it came to, also when it fails.
     pub(super) fn run<'p>(
         &mut self,
         program: &'p Program,

@@ -10,7 +10,8 @@ use crate::value::Value;
 /// What a value weighs without what it holds, in bytes.
 pub(super) const NODE: u32 = 16;
 
-/// The size of a value in bytes, everything in it counted as often as it is in it, and how deep it is nested.
+/// The size of a value in bytes, everything in it counted as often as it is in it, and how deep it
+/// is nested.
 ///
 /// The depth of a value that was changed in place may be that of what it once held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +27,9 @@ impl Weight {
 
 /// A register.
 ///
-/// What a loop builds up must be changed in place, and whether a change copies must cost the same fuel
-/// everywhere. So the register knows whether its value was made here and is held by nobody else;
-/// the count of references may differ, as the host may hold some.
+/// What a loop builds up must be changed in place, and whether a change copies must cost the same
+/// fuel everywhere. So the register knows whether its value was made here and is held by nobody
+/// else; the count of references may differ, as the host may hold some.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) value: Value,
@@ -104,8 +105,8 @@ fn leaf(bytes: usize) -> u32 {
 /// How many bytes a unit of fuel can make, at most: as of [`Meter::bytes`].
 const MADE_PER_UNIT: u64 = 256;
 
-/// Into how many parts what may be held is divided: what is held is counted each time so much fuel is used as can make
-/// one of them.
+/// Into how many parts what may be held is divided: what is held is counted each time so much fuel
+/// is used as can make one of them.
 const PARTS: u64 = 16;
 
 /// How much fuel is used between two counts at least, however little may be held.
@@ -140,8 +141,9 @@ impl Meter {
 
     /// Whether all that registers hold is not too large together.
     ///
-    /// A sum that is kept up to date with each instruction would have to know what each value weighs, also of what is
-    /// only looked at within another. Fuel tells as well how much there can be new, and the same amount everywhere.
+    /// A sum that is kept up to date with each instruction would have to know what each value
+    /// weighs, also of what is only looked at within another. Fuel tells as well how much there can
+    /// be new, and the same amount everywhere.
     pub(super) fn count<'a>(
         &mut self,
         held: impl ExactSizeIterator<Item = &'a mut Slot>,

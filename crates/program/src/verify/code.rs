@@ -198,7 +198,8 @@ fn exists(what: &str, index: usize, count: usize) -> Result<(), String> {
     if index < count { Ok(()) } else { Err(format!("there is no {what} {index}")) }
 }
 
-/// Who runs the phase relies on it: what does not write needs no witness and may be endorsed (MixT §6.2).
+/// Who runs the phase relies on it: what does not write needs no witness and may be endorsed (MixT
+/// §6.2).
 fn check_mutates(mutates: bool, phase: &Phase) -> Result<(), String> {
     if mutates && !phase.mutates {
         return Err("it writes, but the phase says it does not".to_owned());

@@ -147,8 +147,8 @@ pub(crate) fn failed(step: Step) -> Failure {
     }
 }
 
-/// Runs instructions over constants, which are in the first registers, and gives what register 10 holds
-/// in the end.
+/// Runs instructions over constants, which are in the first registers, and gives what register 10
+/// holds in the end.
 pub(crate) fn eval(
     constants: Vec<Value>,
     ty: Type,

@@ -71,7 +71,8 @@ impl Server {
         }
     }
 
-    /// Whether it answers a PING. That a connection opens is not enough: one to a port where nobody listens can meet itself.
+    /// Whether it answers a PING. That a connection opens is not enough: one to a port where nobody
+    /// listens can meet itself.
     fn answers(&self) -> bool {
         let ask = || -> std::io::Result<[u8; 5]> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
@@ -109,7 +110,8 @@ impl Drop for Server {
     }
 }
 
-/// A port below those of outgoing connections: one of these could take the port while its server is away.
+/// A port below those of outgoing connections: one of these could take the port while its server is
+/// away.
 fn free_port() -> u16 {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) + u64::from(std::process::id()) * 50;

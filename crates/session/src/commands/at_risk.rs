@@ -7,8 +7,9 @@ use super::request::Request;
 use crate::context::{Context, Unreachable};
 use crate::session::Session;
 
-/// SOLERA.AT-RISK [COUNT n]: how many transactions of this site the loss of sites could still undo, the keys of
-/// the latest, and the sites of whose transactions in the session's durability past some could be undone.
+/// SOLERA.AT-RISK [COUNT n]: how many transactions of this site the loss of sites could still undo,
+/// the keys of the latest, and the sites of whose transactions in the session's durability past
+/// some could be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtRisk {
     /// How many keys are told at most; up to 10,000.

@@ -21,16 +21,17 @@ const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// By how much the clocks of a site's workers may differ.
 const SKEW: Duration = Duration::from_secs(1);
 
-/// SOLERA.ATTACH token: waits until this site holds the token's causal past (UniStore Alg. 1 l. 51). The token's
-/// durability past is added to the session's without waiting, so that barriers here cover it.
+/// SOLERA.ATTACH token: waits until this site holds the token's causal past (UniStore Alg. 1 l.
+/// 51). The token's durability past is added to the session's without waiting, so that barriers
+/// here cover it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
     /// The token.
     pub token: Token,
 }
 
-/// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until this site holds all that was committed until a
-/// time, at some sites or at all. Of a site that is cut off, it is not known.
+/// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until this site holds all that was
+/// committed until a time, at some sites or at all. Of a site that is cut off, it is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachUntil {
     /// The time.

@@ -10,7 +10,8 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::{Session, Wait};
 
-/// SOLERA.BARRIER [timeout-ms]: waits until the session's durability past is uniform (Alg. 1 l. 49).
+/// SOLERA.BARRIER [timeout-ms]: waits until the session's durability past is uniform (Alg. 1 l.
+/// 49).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Barrier {
     /// `None` waits for as long as it takes.

@@ -39,7 +39,8 @@ pub(crate) const BAD_NAME: &str =
 
 const SYNTAX: &str = "ERR syntax error";
 
-/// A subcommand: its name, as `CLIENT LIST` shows it, and how many arguments it takes, CLIENT included.
+/// A subcommand: its name, as `CLIENT LIST` shows it, and how many arguments it takes, CLIENT
+/// included.
 type Subcommand = (&'static str, &'static str, usize, usize);
 
 /// The subcommands.
@@ -103,8 +104,8 @@ enum Info {
     LibraryVersion,
 }
 
-/// Parses and runs CLIENT. Unlike other commands, it shows its subcommand as the client's last command even if the
-/// arguments of that make no sense, and it may close the connection.
+/// Parses and runs CLIENT. Unlike other commands, it shows its subcommand as the client's last
+/// command even if the arguments of that make no sense, and it may close the connection.
 pub(crate) fn serve<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) -> Next {
     let parsed = subcommand(arguments).and_then(|found| {
         session.last_command = found.1;

@@ -14,8 +14,8 @@ use crate::context::{Context, Unreachable};
 use crate::scan::{Ask, Cursor, Page};
 use crate::session::Session;
 
-/// How long a page is waited for: until the transactions that were prepared when the snapshot was taken
-/// are decided.
+/// How long a page is waited for: until the transactions that were prepared when the snapshot was
+/// taken are decided.
 const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(2);
 

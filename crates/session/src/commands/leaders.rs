@@ -149,8 +149,8 @@ async fn tell_partitions<W: Context>(session: &mut Session<W>) {
     }
 }
 
-/// Who leads each partition, as the worker of this site knows that holds it. Without an answer, appends the
-/// error.
+/// Who leads each partition, as the worker of this site knows that holds it. Without an answer,
+/// appends the error.
 async fn by_partition<W: Context>(session: &mut Session<W>) -> Option<Vec<Option<SiteId>>> {
     let worker = session.worker.clone();
     let topology = worker.spec().topology();

@@ -59,8 +59,8 @@ const PHASE: &[&str] = &[
     "    Print this help.",
 ];
 
-/// One of these commands. What carries it out parses its arguments, which name modules and transactions that are
-/// known there.
+/// One of these commands. What carries it out parses its arguments, which name modules and
+/// transactions that are known there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Modules {
     Help(&'static [&'static str]),

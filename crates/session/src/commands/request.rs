@@ -10,10 +10,11 @@ use crate::session::{Later, Session};
 
 /// A command that does not read or change keys, with its arguments.
 ///
-/// The table of commands has checked the number of arguments, and what the user may run; [`Request::admit`] comes before
-/// the arguments are parsed, [`Request::reply`] after.
+/// The table of commands has checked the number of arguments, and what the user may run;
+/// [`Request::admit`] comes before the arguments are parsed, [`Request::reply`] after.
 pub(crate) trait Request: Sized + 'static {
-    /// Checks what this command needs beyond what all commands do: a mode of the session, or another right.
+    /// Checks what this command needs beyond what all commands do: a mode of the session, or
+    /// another right.
     ///
     /// # Errors
     /// The error reply.
@@ -21,8 +22,8 @@ pub(crate) trait Request: Sized + 'static {
         Ok(())
     }
 
-    /// Parses the arguments, of which the name of the command is the first. Names of sites and numbers of partitions
-    /// are those of the cluster that `spec` describes.
+    /// Parses the arguments, of which the name of the command is the first. Names of sites and
+    /// numbers of partitions are those of the cluster that `spec` describes.
     ///
     /// # Errors
     /// The error reply.

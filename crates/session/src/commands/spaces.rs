@@ -8,8 +8,9 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
-/// SOLERA.SPACES: name, prefix and level of each space, and the protocol that runs it, by name and number; of level `por` also the strong commands and the
-/// pairs that conflict; of one that `primary` runs, when updates are answered.
+/// SOLERA.SPACES: name, prefix and level of each space, and the protocol that runs it, by name and
+/// number; of level `por` also the strong commands and the pairs that conflict; of one that
+/// `primary` runs, when updates are answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spaces;
 

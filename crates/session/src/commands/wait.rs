@@ -10,8 +10,9 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::{self, Session};
 
-/// WAIT sites timeout: as Redis does with replicas, the number of other sites that surely hold what the
-/// session has seen and written: f once that is uniform, and 0 if it is not in time or never can be.
+/// WAIT sites timeout: as Redis does with replicas, the number of other sites that surely hold what
+/// the session has seen and written: f once that is uniform, and 0 if it is not in time or never
+/// can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     /// Whether any other site is to hold it.

@@ -8,8 +8,8 @@ use solera_unistore::Claim;
 /// For how long commands that are known in full are run again after conflicts.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the session's last strong transaction leaves for its next attempt, whether that is the server's or
-/// the client's.
+/// What the session's last strong transaction leaves for its next attempt, whether that is the
+/// server's or the client's.
 #[derive(Debug)]
 pub(crate) struct Conflict {
     claim: Claim,

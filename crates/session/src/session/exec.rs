@@ -25,7 +25,8 @@ enum Executed {
 }
 
 impl<W: Context> Session<W> {
-    /// Queues a command for EXEC; without `work`, it is one that EXEC does not run. Appends the reply.
+    /// Queues a command for EXEC; without `work`, it is one that EXEC does not run. Appends the
+    /// reply.
     pub(crate) fn enqueue(
         &mut self,
         command: &'static Described,
@@ -64,8 +65,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// EXEC: all queued commands in one transaction, which is certified if a key is watched or a command
-    /// needs agreement, and causal else.
+    /// EXEC: all queued commands in one transaction, which is certified if a key is watched or a
+    /// command needs agreement, and causal else.
     pub(crate) async fn exec(&mut self) {
         let Some(queue) = self.mode.end_queue() else {
             self.fail("ERR EXEC without MULTI");
@@ -94,8 +95,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long as
-    /// nothing is watched: then the commands do not depend on what the client has read.
+    /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long
+    /// as nothing is watched: then the commands do not depend on what the client has read.
     async fn exec_strong(&mut self, queue: &Queue<W>) {
         let watched = std::mem::take(&mut self.watched);
         if !watched.is_empty() {
@@ -135,11 +136,12 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Runs the queued commands in the transaction that the session is executing, and finishes that. Returns their
-    /// replies.
+    /// Runs the queued commands in the transaction that the session is executing, and finishes
+    /// that. Returns their replies.
     ///
     /// # Errors
-    /// Why the transaction was aborted. If the worker has not said why, there is none: the commit's answer tells.
+    /// Why the transaction was aborted. If the worker has not said why, there is none: the commit's
+    /// answer tells.
     async fn run_queued(&mut self, queue: &Queue<W>) -> Result<Vec<u8>, String> {
         let before = std::mem::take(&mut self.out.bytes);
         self.out.array(queue.commands.len());
@@ -159,7 +161,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Runs one queued command and appends its reply. Returns why that has aborted the transaction, if it has.
+    /// Runs one queued command and appends its reply. Returns why that has aborted the transaction,
+    /// if it has.
     async fn run_one(&mut self, queued: &Queued<W>) -> Option<Dropped> {
         // Users may have changed since it was queued.
         if let Err(refused) = self.may_use(Unit::of(queued.command, None), queued.keys()) {

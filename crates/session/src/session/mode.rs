@@ -10,9 +10,10 @@ use super::queue::Queue;
 
 /// What the session's next command belongs to.
 ///
-/// MULTI leads from `Idle` to `Queueing`, and EXEC or DISCARD back; SOLERA.BEGIN leads to `Open`, and SOLERA.COMMIT or
-/// SOLERA.ABORT back. An error in `Open` leads to `GivenUp`. Commands that begin a transaction of their own are
-/// `Executing` while they run. RESET leads to `Idle` from anywhere.
+/// MULTI leads from `Idle` to `Queueing`, and EXEC or DISCARD back; SOLERA.BEGIN leads to `Open`,
+/// and SOLERA.COMMIT or SOLERA.ABORT back. An error in `Open` leads to `GivenUp`. Commands that
+/// begin a transaction of their own are `Executing` while they run. RESET leads to `Idle` from
+/// anywhere.
 #[derive(Default)]
 pub(crate) enum Mode<W> {
     /// Each command stands alone.
@@ -20,9 +21,9 @@ pub(crate) enum Mode<W> {
     Idle,
     /// MULTI has come, and commands are queued until EXEC or DISCARD.
     Queueing(Queue<W>),
-    /// The current command runs in a transaction that it has begun itself: EXEC, a command on several keys, or
-    /// SOLERA.BEGIN STRONG while it looks at the watched keys. If the connection ends meanwhile, the transaction is
-    /// aborted with it.
+    /// The current command runs in a transaction that it has begun itself: EXEC, a command on
+    /// several keys, or SOLERA.BEGIN STRONG while it looks at the watched keys. If the connection
+    /// ends meanwhile, the transaction is aborted with it.
     Executing(Transaction),
     /// SOLERA.BEGIN has opened a transaction.
     Open(Open),
@@ -46,13 +47,13 @@ pub(crate) struct Open {
     pub(crate) writes: bool,
     /// The user who sent SOLERA.BEGIN, with the rules that held then.
     pub(crate) began_as: Option<Arc<User>>,
-    /// The process of each worker of the site when the snapshot was first scanned; `None` for a worker of which
-    /// nothing was heard, and empty before the first scan.
+    /// The process of each worker of the site when the snapshot was first scanned; `None` for a
+    /// worker of which nothing was heard, and empty before the first scan.
     pub(crate) scanned: Vec<Option<u64>>,
 }
 
-/// The first error in an interactive transaction. Until the client ends the transaction, its commands must not run
-/// outside of it.
+/// The first error in an interactive transaction. Until the client ends the transaction, its
+/// commands must not run outside of it.
 #[derive(Debug)]
 pub(crate) struct GivenUp(String);
 
@@ -65,7 +66,8 @@ pub(crate) enum Ended {
 }
 
 impl<W> Mode<W> {
-    /// Whether the session is between MULTI and EXEC, or between the begin and the end of a transaction.
+    /// Whether the session is between MULTI and EXEC, or between the begin and the end of a
+    /// transaction.
     pub(crate) fn is_in_transaction(&self) -> bool {
         !matches!(self, Mode::Idle)
     }
@@ -135,7 +137,8 @@ impl<W> Mode<W> {
         }
     }
 
-    /// EXEC and DISCARD: ends queueing and returns the queue. `None` without MULTI, and then nothing changes.
+    /// EXEC and DISCARD: ends queueing and returns the queue. `None` without MULTI, and then
+    /// nothing changes.
     pub(crate) fn end_queue(&mut self) -> Option<Queue<W>> {
         match std::mem::take(self) {
             Mode::Queueing(queue) => Some(queue),
@@ -146,7 +149,8 @@ impl<W> Mode<W> {
         }
     }
 
-    /// The current command runs in a transaction of its own from now on, and until [`Mode::finish`].
+    /// The current command runs in a transaction of its own from now on, and until
+    /// [`Mode::finish`].
     ///
     /// # Panics
     /// If it does not stand alone.
@@ -174,8 +178,9 @@ impl<W> Mode<W> {
         *self = Mode::Open(Open { transaction, writes: false, began_as, scanned });
     }
 
-    /// Gives the open transaction up for an error, and returns it for its worker to abort; the session refuses its
-    /// commands until the client ends it. Changes nothing if no transaction is open.
+    /// Gives the open transaction up for an error, and returns it for its worker to abort; the
+    /// session refuses its commands until the client ends it. Changes nothing if no transaction is
+    /// open.
     pub(crate) fn give_up(&mut self, error: String) -> Option<TxId> {
         match self {
             Mode::Open(open) => {
@@ -187,8 +192,8 @@ impl<W> Mode<W> {
         }
     }
 
-    /// SOLERA.COMMIT and SOLERA.ABORT: ends the interactive transaction, also one that was given up. Nothing else
-    /// changes.
+    /// SOLERA.COMMIT and SOLERA.ABORT: ends the interactive transaction, also one that was given
+    /// up. Nothing else changes.
     pub(crate) fn end(&mut self) -> Ended {
         match std::mem::take(self) {
             Mode::Open(open) => Ended::Open(open),
@@ -200,7 +205,8 @@ impl<W> Mode<W> {
         }
     }
 
-    /// RESET, or the client is gone: leaves everything. Returns the transaction that its worker is to abort.
+    /// RESET, or the client is gone: leaves everything. Returns the transaction that its worker is
+    /// to abort.
     pub(crate) fn reset(&mut self) -> Option<TxId> {
         let transaction = self.transaction();
         *self = Mode::Idle;

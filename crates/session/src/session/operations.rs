@@ -54,8 +54,8 @@ impl From<String> for Stopped {
 }
 
 impl<W: Context> Session<W> {
-    /// Runs a command on keys: in the open transaction, which is given up if it is aborted by that, or as a
-    /// transaction of its own.
+    /// Runs a command on keys: in the open transaction, which is given up if it is aborted by that,
+    /// or as a transaction of its own.
     ///
     /// # Errors
     /// The error reply: nothing was done, or it is not known what.
@@ -109,8 +109,8 @@ impl<W: Context> Session<W> {
         Ok(results)
     }
 
-    /// Begins a transaction that sees the session's causal past. Unless the mode keeps it, nobody ends it when the
-    /// connection ends.
+    /// Begins a transaction that sees the session's causal past. Unless the mode keeps it, nobody
+    /// ends it when the connection ends.
     ///
     /// # Errors
     /// The error reply.

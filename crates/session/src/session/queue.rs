@@ -44,15 +44,16 @@ pub(crate) enum Work<W> {
     Wrong(String),
 }
 
-/// A command that is run after it was parsed. EXEC may run it several times, if other transactions are in the way.
+/// A command that is run after it was parsed. EXEC may run it several times, if other transactions
+/// are in the way.
 pub(crate) trait Later<W> {
     /// Runs the command and appends its reply.
     fn run<'a>(&'a self, session: &'a mut Session<W>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 }
 
 impl<W> Queue<W> {
-    /// Queues a command that came with these arguments. Returns whether there was room; if not, the queue is of no use
-    /// any more.
+    /// Queues a command that came with these arguments. Returns whether there was room; if not, the
+    /// queue is of no use any more.
     pub(super) fn push(&mut self, queued: Queued<W>, arguments: &Arguments<'_>) -> bool {
         let bytes = arguments.from(0).map(|argument| argument.len() + ARGUMENT_BYTES);
         self.bytes += ARGUMENT_BYTES + bytes.sum::<usize>();

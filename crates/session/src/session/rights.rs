@@ -47,7 +47,8 @@ impl<W: Context> Session<W> {
             return Ok(());
         }
         self.identity.may(unit, keys.clone())?;
-        // What transactions and modules keep is believed by those that complete them, with the rights of a server.
+        // What transactions and modules keep is believed by those that complete them, with the
+        // rights of a server.
         if keys.clone().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
             return Err(Refused::Denied(Denied::Key));
         }

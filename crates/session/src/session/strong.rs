@@ -1,4 +1,5 @@
-//! Strong transactions of a session: WATCH, SOLERA.BEGIN STRONG, and commands that are strong by themselves.
+//! Strong transactions of a session: WATCH, SOLERA.BEGIN STRONG, and commands that are strong by
+//! themselves.
 
 use std::time::Instant;
 
@@ -109,8 +110,9 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// WATCH key …: EXEC does nothing if one of them has changed by then, and SOLERA.BEGIN STRONG fails. In
-    /// a strong transaction, its commit does if another strong transaction changes one of them.
+    /// WATCH key …: EXEC does nothing if one of them has changed by then, and SOLERA.BEGIN STRONG
+    /// fails. In a strong transaction, its commit does if another strong transaction changes one of
+    /// them.
     ///
     /// # Errors
     /// The error reply.
@@ -122,7 +124,8 @@ impl<W: Context> Session<W> {
         if self.mode.queue().is_some() {
             return Err("ERR WATCH inside MULTI is not allowed".to_owned());
         }
-        // What a protocol for comparisons certifies nothing of may be watched: there, nothing is promised.
+        // What a protocol for comparisons certifies nothing of may be watched: there, nothing is
+        // promised.
         let transaction = self.mode.transaction();
         if transaction.is_some_and(|transaction| !transaction.strong)
             && self.worker.spec().protocol == Baseline::UniStore
@@ -186,8 +189,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// SOLERA.TXID: the name of the open strong transaction, to ask for its outcome if the answer to its
-    /// commit is lost.
+    /// SOLERA.TXID: the name of the open strong transaction, to ask for its outcome if the answer
+    /// to its commit is lost.
     ///
     /// # Errors
     /// The error reply.
@@ -204,7 +207,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Begins a strong transaction that depends on what was watched. The session is executing it from then on.
+    /// Begins a strong transaction that depends on what was watched. The session is executing it
+    /// from then on.
     ///
     /// # Errors
     /// Why there is none.
@@ -212,7 +216,8 @@ impl<W: Context> Session<W> {
         &mut self,
         watched: &[Watched],
     ) -> Result<Transaction, NotBegun> {
-        // Where the keys are, so that the snapshot has what others of this site have written to them.
+        // Where the keys are, so that the snapshot has what others of this site have written to
+        // them.
         for Watched { key, digest } in watched {
             let op = KeyOp::new(key.as_bytes(), Op::Digest);
             match self.execute_causal(&op, Level::Causal).await {
@@ -236,8 +241,8 @@ impl<W: Context> Session<W> {
         Ok(transaction)
     }
 
-    /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction, again
-    /// after conflicts.
+    /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction,
+    /// again after conflicts.
     ///
     /// # Errors
     /// The error reply.

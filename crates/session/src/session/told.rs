@@ -53,8 +53,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// A barrier or attach that did not succeed in time, because this site misses so much of another one's writes, or others
-    /// of its own.
+    /// A barrier or attach that did not succeed in time, because this site misses so much of
+    /// another one's writes, or others of its own.
     fn told_late(&self, origin: Origin, behind: Option<Duration>) -> String {
         let worker = &self.worker;
         let far = match behind {

@@ -83,7 +83,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// SOLERA.ABORT CERTIFY: drops the open strong transaction after certification of what it has read.
+    /// SOLERA.ABORT CERTIFY: drops the open strong transaction after certification of what it has
+    /// read.
     ///
     /// # Errors
     /// The error reply: what it has read is not certified, or there is nothing to certify.
@@ -94,7 +95,8 @@ impl<W: Context> Session<W> {
             Ended::Nothing => return Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
         };
         let tx = transaction.id;
-        // A protocol for comparisons may certify no transaction at all: its commits are certain without.
+        // A protocol for comparisons may certify no transaction at all: its commits are certain
+        // without.
         if !transaction.strong && self.worker.spec().protocol == Baseline::UniStore {
             self.worker.tell(Command::Abort { tx });
             return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it is \
@@ -106,8 +108,8 @@ impl<W: Context> Session<W> {
         certified.map_err(|error| self.told_commit(error))
     }
 
-    /// A command has failed with an error: an open transaction has no effect. SOLERA.COMMIT and SOLERA.ABORT have
-    /// ended it all the same; after any other command it is given up.
+    /// A command has failed with an error: an open transaction has no effect. SOLERA.COMMIT and
+    /// SOLERA.ABORT have ended it all the same; after any other command it is given up.
     pub(crate) fn fail_transaction(&mut self, command: Option<CommandId>, error: String) {
         match command {
             Some(CommandId::SoleraCommit | CommandId::SoleraAbort) => {
@@ -189,8 +191,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Checks that what a transaction has buffered is still allowed: each command was when it came, to the user
-    /// who the client was then.
+    /// Checks that what a transaction has buffered is still allowed: each command was when it came,
+    /// to the user who the client was then.
     ///
     /// # Errors
     /// What has changed since.

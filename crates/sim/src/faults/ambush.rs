@@ -47,8 +47,8 @@ pub(crate) enum Blow {
     Destroy,
     /// The groups are to be led from another site.
     MoveLeaders(usize),
-    /// The groups are to be led from the victim, which is cut off for so many nanoseconds from the site that
-    /// it was about to hear.
+    /// The groups are to be led from the victim, which is cut off for so many nanoseconds from the
+    /// site that it was about to hear.
     Overtake(u64),
 }
 
@@ -104,7 +104,8 @@ impl Ambush {
     }
 }
 
-/// The phase that a message belongs to, and the sites of its coordinator and leader, as far as it tells.
+/// The phase that a message belongs to, and the sites of its coordinator and leader, as far as it
+/// tells.
 fn place(
     from: Address,
     to: Address,
@@ -136,7 +137,8 @@ fn place(
     })
 }
 
-/// Draws ambushes, and moves of leaders at any time, all before `end`; at most `losses` sites are lost.
+/// Draws ambushes, and moves of leaders at any time, all before `end`; at most `losses` sites are
+/// lost.
 pub(crate) fn ambushes(
     random: &mut Random,
     sites: usize,
@@ -178,8 +180,8 @@ pub(crate) fn ambushes(
         let ambush = Ambush { phase, victim, blow, before: random.chance(50) };
         faults.push((random.within(20 * MS, end), Fault::Ambush(ambush)));
     }
-    // Who could not hear the leader for a while and is to lead then; of few seeds, so that elections of
-    // members that have everything stay as frequent.
+    // Who could not hear the leader for a while and is to lead then; of few seeds, so that
+    // elections of members that have everything stay as frequent.
     if random.chance(30) {
         let (phase, victim) = (Phase::Missing, Victim::Leader);
         let blow = Blow::Overtake(random.within(300, 1200) * MS);

@@ -9,7 +9,8 @@ use crate::random::Random;
 /// Something that happens to one worker of a site with journals, or to its disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DiskFault {
-    /// The worker's process dies, the others of its site go on. Its machine loses power, or does not.
+    /// The worker's process dies, the others of its site go on. Its machine loses power, or does
+    /// not.
     Crash { power: bool },
     /// The worker starts from its disk, if it does not run, or if its disk has failed.
     Start,
@@ -31,8 +32,8 @@ pub(crate) enum DiskFault {
     Checkpoint,
 }
 
-/// Draws what happens to workers and disks before `end`. Only those of `spoilt` sites rot: who finds its
-/// data damaged may never come back.
+/// Draws what happens to workers and disks before `end`. Only those of `spoilt` sites rot: who
+/// finds its data damaged may never come back.
 pub(crate) fn disk_faults(
     random: &mut Random,
     workers: &[u8],

@@ -1,7 +1,8 @@
 //! What must hold of guarded transactions in the end.
 //!
 //! At each site that is up, of its present life:
-//! - What was answered as committed is there, and nothing that was answered as refused or given up is.
+//! - What was answered as committed is there, and nothing that was answered as refused or given up
+//!   is.
 //! - Nothing is there for which a guard had to refuse: of no units, or beyond the limit.
 //! - Each guard has spent exactly what is there, and no promise is open.
 

@@ -13,7 +13,8 @@ use solera_unistore::{Command, Response};
 use crate::queue::MS;
 use crate::random::Random;
 
-/// How long a session waits for an answer before it takes its connection for broken, in nanoseconds.
+/// How long a session waits for an answer before it takes its connection for broken, in
+/// nanoseconds.
 const PATIENCE: u64 = 1_500 * MS;
 
 /// What the world and the futures of all hosts share. Copies are the same desk.

@@ -1,4 +1,5 @@
-//! What hosts do: clients call transactions that write or read in all stores, and one cleaner completes and collects.
+//! What hosts do: clients call transactions that write or read in all stores, and one cleaner
+//! completes and collects.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,8 @@ use super::probe::{self, Probes};
 use super::store::{Rule, Spaces};
 use super::users::{DATABASES, USERS, Users};
 
-/// Every transaction that writes puts its number into sets of its stores, and counts itself in each.
+/// Every transaction that writes puts its number into sets of its stores, and counts itself in
+/// each.
 const SOURCE: &str = "
 store directory : linearizable;
 store mail : causal;
@@ -67,8 +69,8 @@ const CLIENTS: usize = 2;
 /// How many objects of each kind there are.
 pub(super) const OBJECTS: usize = 3;
 
-/// The times fit one another as [`Limits`] says. After `finish_ms` a command runs for one second and a half at most, and clocks
-/// differ by less than what is left until `orphan_ms`.
+/// The times fit one another as [`Limits`] says. After `finish_ms` a command runs for one second
+/// and a half at most, and clocks differ by less than what is left until `orphan_ms`.
 pub(super) fn limits() -> Limits {
     Limits {
         run_ms: 20_000,

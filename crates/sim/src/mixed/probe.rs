@@ -1,8 +1,9 @@
-//! Transactions that always fail, and say what they have read of a strong store; and a judge of what they say.
+//! Transactions that always fail, and say what they have read of a strong store; and a judge of
+//! what they say.
 //!
-//! Nothing is ever removed from the sets. So what a call is told as certain was so at one point of the order of commits, after
-//! all that had committed before the call began, only if each number is there that a client was told was written, or that
-//! another such call was told was there.
+//! Nothing is ever removed from the sets. So what a call is told as certain was so at one point of
+//! the order of commits, after all that had committed before the call began, only if each number is
+//! there that a client was told was written, or that another such call was told was there.
 
 use std::collections::BTreeSet;
 

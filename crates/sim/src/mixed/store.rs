@@ -1,4 +1,5 @@
-//! Replicas as stores of mixed transactions: what `solera::mixed` does over sockets, with commands of replicas.
+//! Replicas as stores of mixed transactions: what `solera::mixed` does over sockets, with commands
+//! of replicas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,8 @@ use crate::queue::MS;
 
 /// How many sites there are.
 pub(super) const SITES: usize = 3;
-/// How long a commit may still take effect whose connection broke, in nanoseconds: longer than any command runs.
+/// How long a commit may still take effect whose connection broke, in nanoseconds: longer than any
+/// command runs.
 const IN_DOUBT: u64 = 1_500 * MS;
 /// How long a site is given to get what was committed elsewhere.
 const PATIENCE: Duration = Duration::from_millis(1_000);
@@ -211,7 +213,8 @@ impl Session {
         self.key(&format!("!{}", name.key))
     }
 
-    /// The set of the names of all records. It is causal, so that records do not conflict with one another.
+    /// The set of the names of all records. It is causal, so that records do not conflict with one
+    /// another.
     fn index(&self) -> Key {
         Key::from(format!("records:{}", self.of.name).as_str())
     }
@@ -271,8 +274,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the open transaction sees the last commit, if that is known to have taken effect: the site may know so before
-    /// its snapshots contain it.
+    /// Whether the open transaction sees the last commit, if that is known to have taken effect:
+    /// the site may know so before its snapshots contain it.
     async fn see_own(&mut self) -> Result<(), StoreError> {
         let created = self.doubt.as_ref().and_then(|doubt| doubt.created.clone());
         let Some((name, field)) = created else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! A run through an outage: while it lasts, every whole site commits strongly on every group in bounded time.
+//! A run through an outage: while it lasts, every whole site commits strongly on every group in
+//! bounded time.
 
 use super::{Run, Violation};
 use crate::outage::{BOUND, Outage, ROUNDS};

@@ -1,7 +1,9 @@
-//! Older copies of disks: whether a worker that has just started lets nobody in who lacks what it was told.
+//! Older copies of disks: whether a worker that has just started lets nobody in who lacks what it
+//! was told.
 //!
-//! A copy that was made when a process began lacks nothing that the process remembered then. So each start of a worker leaves
-//! such a copy, and each later start of another worker, which knows no more than its own disk holds, is shown all of them.
+//! A copy that was made when a process began lacks nothing that the process remembered then. So
+//! each start of a worker leaves such a copy, and each later start of another worker, which knows
+//! no more than its own disk holds, is shown all of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,8 +24,8 @@ type Pair = (Address, Address);
 /// What workers were told, and what copies there are.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// Up to when the disk of each worker's copies goes: how far the clock of each of its processes was when it began, by
-    /// the life of its site.
+    /// Up to when the disk of each worker's copies goes: how far the clock of each of its processes
+    /// was when it began, by the life of its site.
     remembered: BTreeMap<(Address, u32), Vec<Timestamp>>,
     told: BTreeMap<Pair, Told>,
     /// When the sync of each worker's journal began.

@@ -1,7 +1,7 @@
 //! Who lets whom in: each worker is a node that remembers whose data the others had, as servers do.
 //!
-//! No worker of this world ever runs with less than it has told others, so nobody who runs may be refused for that. Copies of
-//! disks that lack something are only shown ([`super::copies`]).
+//! No worker of this world ever runs with less than it has told others, so nobody who runs may be
+//! refused for that. Copies of disks that lack something are only shown ([`super::copies`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -148,7 +148,8 @@ impl World {
         links.doors.doors.insert(worker, Door { card, identity, admission });
     }
 
-    /// What a worker shows to another now. `received` is the last frame that has arrived from that one.
+    /// What a worker shows to another now. `received` is the last frame that has arrived from that
+    /// one.
     pub(super) fn card(&self, worker: Address, to: Address, received: u64) -> Option<Card> {
         let door = self.links.as_ref()?.doors.doors.get(&worker)?;
         let clock_us = self.now_at(worker).physical.0;
@@ -156,7 +157,8 @@ impl World {
         Some(Card { to: node(to), clock_us, hybrid_us, received, ..door.card.clone() })
     }
 
-    /// What a copy of a worker's data would say that has begun so, started once more than the worker ever was.
+    /// What a copy of a worker's data would say that has begun so, started once more than the
+    /// worker ever was.
     pub(super) fn card_of_copy(&self, worker: Address, life: u32, run: Run) -> Option<Card> {
         let card = self.card(worker, worker, 0).or_else(|| {
             let identity = identity(&self.configs[&worker], self.speaks());

@@ -1,5 +1,6 @@
-//! What frames must be delivered, in which order: all that a worker queues for another of its site arrives there once, and in
-//! order within its protocol and lane, as long as both processes live. Between sites frames may be lost.
+//! What frames must be delivered, in which order: all that a worker queues for another of its site
+//! arrives there once, and in order within its protocol and lane, as long as both processes live.
+//! Between sites frames may be lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

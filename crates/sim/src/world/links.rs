@@ -1,8 +1,8 @@
 //! Links between workers, each of which is a process of its own, over connections in virtual time.
 //!
-//! [`solera_links::Link`] decides what is queued, sent again, and delivered, as in servers. This module is its host: it
-//! makes connections, lets them break for one end before the other, and carries frames in the time that their bytes
-//! take.
+//! [`solera_links::Link`] decides what is queued, sent again, and delivered, as in servers. This
+//! module is its host: it makes connections, lets them break for one end before the other, and
+//! carries frames in the time that their bytes take.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -179,7 +179,8 @@ impl Links {
         }
     }
 
-    /// The connections of which one side is a worker that `is_one` and the other one that `is_other`.
+    /// The connections of which one side is a worker that `is_one` and the other one that
+    /// `is_other`.
     fn between(
         &self,
         is_one: impl Fn(Address) -> bool,
@@ -656,8 +657,8 @@ impl World {
         self.forget_if_over(number);
     }
 
-    /// Whether a worker would have to wait for one of its site that cannot be reached, as sessions find out before they
-    /// give a command.
+    /// Whether a worker would have to wait for one of its site that cannot be reached, as sessions
+    /// find out before they give a command.
     pub(super) fn is_out_of_reach(&self, worker: Address, command: &Command) -> bool {
         let (Command::Execute { key, .. } | Command::Operate { key, .. }) = command else {
             return false;

@@ -103,8 +103,9 @@ impl World {
         }
     }
 
-    /// Whether all other sites that are not lost have it on their disks that a site leaves or is gone, as
-    /// `solera site remove` waits for: a site that was asked may crash, or be lost, before it informs another one.
+    /// Whether all other sites that are not lost have it on their disks that a site leaves or is
+    /// gone, as `solera site remove` waits for: a site that was asked may crash, or be lost, before
+    /// it informs another one.
     fn is_removal_known(&self, site: usize) -> bool {
         let id = SiteId(site as u8);
         let stays = |other: &usize| {
@@ -149,7 +150,8 @@ impl World {
         let mut gaps = self.removed().filter(|(other, _)| *other == site);
         let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
         drop(gaps);
-        // An operator adds a site again once its removal is known, as `solera site remove` shows it.
+        // An operator adds a site again once its removal is known, as `solera site remove` shows
+        // it.
         let can_be_added =
             self.states[site] == SiteState::Destroyed && self.is_removal_known(site) && is_known;
         if !can_be_added || !self.ask_for_change(site, Change::Add) {
@@ -166,7 +168,8 @@ impl World {
         let gap = gap.expect("a site that can be added was removed");
         self.happenings.push(Happening::Replaced(site, gap.cut));
         self.states[site] = SiteState::Joining;
-        // If an earlier life was destroyed before anybody else heard that it was added, this one has its number.
+        // If an earlier life was destroyed before anybody else heard that it was added, this one
+        // has its number.
         self.lives[site] = former + 1;
         self.served.remove(&site);
         let lives = u64::from(self.lives[site]);
@@ -197,7 +200,8 @@ impl World {
         }
     }
 
-    /// A site that has joined serves clients once some of its workers say so; see [`Self::answers`].
+    /// A site that has joined serves clients once some of its workers say so; see
+    /// [`Self::answers`].
     pub(super) fn note_serving(&mut self, site: usize) {
         if self.states[site] != SiteState::Joining {
             return;
@@ -213,7 +217,8 @@ impl World {
         }
     }
 
-    /// Reports lives of sites of which a worker that runs `trial` is the first to know that they are gone.
+    /// Reports lives of sites of which a worker that runs `trial` is the first to know that they
+    /// are gone.
     pub(super) fn note_gone(&mut self, address: Address) {
         let Some(worker) = self.workers.get(&address) else { return };
         let machine = worker.machine();

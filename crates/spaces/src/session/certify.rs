@@ -7,11 +7,12 @@ use crate::failure;
 use crate::port::{Command, Port};
 
 impl<P: Port> Session<P> {
-    /// Gives the transaction up, after the server has certified what it has read if it is a strong one.
+    /// Gives the transaction up, after the server has certified what it has read if it is a strong
+    /// one.
     ///
     /// # Errors
-    /// As of [`Connection::certify`](solera_mixt::store::Connection::certify). What the server itself has given up, because
-    /// it refused a command, it does not certify any more.
+    /// As of [`Connection::certify`](solera_mixt::store::Connection::certify). What the server
+    /// itself has given up, because it refused a command, it does not certify any more.
     pub(super) async fn certify(&mut self) -> Result<(), StoreError> {
         match &self.state {
             State::Open(open) if open.strong => {}
@@ -21,7 +22,8 @@ impl<P: Port> Session<P> {
                 let text = "the transaction has ended with the operation that was refused";
                 return Err(StoreError::Refused(text.to_owned()));
             }
-            // What is causal has no order to be certified, what is due has read nothing, and what is over has committed.
+            // What is causal has no order to be certified, what is due has read nothing, and what
+            // is over has committed.
             State::Open(_) | State::Due { .. } | State::Over => {
                 self.close().await;
                 return Ok(());

@@ -58,7 +58,8 @@ impl<P: Port> Session<P> {
         self.doubt = Some(Doubt { of, since: Instant::now(), site: self.port.site() });
     }
 
-    /// Returns once the last commit, if its outcome was not known, is seen by what follows, or is known never to take effect.
+    /// Returns once the last commit, if its outcome was not known, is seen by what follows, or is
+    /// known never to take effect.
     ///
     /// # Errors
     /// It is not known yet.
@@ -119,7 +120,8 @@ impl<P: Port> Session<P> {
                 self.pass(object, [read]).await
             }
             (None, Some(object)) if is_over && object.linearizable => {
-                // It conflicts with this, so that it comes before it or never. Perhaps nobody knows of it any more.
+                // It conflicts with this, so that it comes before it or never. Perhaps nobody knows
+                // of it any more.
                 let on_key = |op| Command::OnKey { key: object.key.clone(), op };
                 let field = number(u64::MAX);
                 let add = on_key(Op::HashSet(vec![(field.clone(), b""[..].into())]));
@@ -132,7 +134,8 @@ impl<P: Port> Session<P> {
         }
     }
 
-    /// Commits a strong transaction on an object, of which no other one that conflicts is unseen then.
+    /// Commits a strong transaction on an object, of which no other one that conflicts is unseen
+    /// then.
     async fn pass(
         &mut self,
         object: Object,

@@ -51,8 +51,9 @@ impl Replica {
         self.wait(now, request, Kind::Barrier, pasts, timeout);
     }
 
-    /// ATTACH (UniStore Alg. 1 l. 51–52), on the causal past. Eventual writes are not waited for; but a session
-    /// must not go on with some that are known to be gone, because later ones of the same site would hide them.
+    /// ATTACH (UniStore Alg. 1 l. 51–52), on the causal past. Eventual writes are not waited for;
+    /// but a session must not go on with some that are known to be gone, because later ones of the
+    /// same site would hide them.
     pub(crate) fn attach(
         &mut self,
         now: Now,
@@ -80,7 +81,8 @@ impl Replica {
             let past = self.with_snapshots(kind, &waiting.pasts);
             match kind {
                 Kind::Barrier => self.wait_for(&past),
-                // It comes from outside: what this site has done itself is here, or a time yet to come.
+                // It comes from outside: what this site has done itself is here, or a time yet to
+                // come.
                 Kind::Attach => self.wait_for_past(&past.with(self.worker.me, Timestamp::ZERO)),
             }
             self.barriers.waiting.push(waiting);
@@ -138,8 +140,8 @@ impl Replica {
         None
     }
 
-    /// The sites of whose transactions in a session's durability past a barrier here would wait for some, or report
-    /// some as lost.
+    /// The sites of whose transactions in a session's durability past a barrier here would wait for
+    /// some, or report some as lost.
     pub(crate) fn not_uniform(&self, pasts: &Pasts) -> Vec<SiteId> {
         let pasts = self.weakened(*pasts);
         let awaited = self.awaited(Kind::Barrier, &pasts);
@@ -176,9 +178,9 @@ impl Replica {
         }
     }
 
-    /// What is awaited, and for a barrier the snapshots of eventual writes as well: other sites show these writes once
-    /// they store what is in the snapshots. What is lost of a snapshot with its site does not make the write lost, which
-    /// shows when the site is removed.
+    /// What is awaited, and for a barrier the snapshots of eventual writes as well: other sites
+    /// show these writes once they store what is in the snapshots. What is lost of a snapshot with
+    /// its site does not make the write lost, which shows when the site is removed.
     fn with_snapshots(&self, kind: Kind, pasts: &Pasts) -> Vector {
         let mut whole = self.awaited(kind, pasts);
         if kind == Kind::Barrier {

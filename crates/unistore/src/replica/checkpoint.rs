@@ -1,7 +1,7 @@
 //! Writing down all of a replica while it goes on, part by part.
 //!
-//! Each part is as of the last record before it. A partition's keys are listed when its turn comes; a
-//! key that is new since then is in the records since the beginning of the checkpoint.
+//! Each part is as of the last record before it. A partition's keys are listed when its turn comes;
+//! a key that is new since then is in the records since the beginning of the checkpoint.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::replica::Replica;
 
 /// How many updates are in one part.
 const UPDATES: usize = 256;
-/// A part of about so many bytes takes no more. A journal cannot keep one of 2^30 bytes, and clients
-/// wait while one is written.
+/// A part of about so many bytes takes no more. A journal cannot keep one of 2^30 bytes, and
+/// clients wait while one is written.
 const PART_BYTES: usize = 1 << 20;
 
 /// How far a checkpoint has come.
@@ -44,7 +44,8 @@ impl Checkpoint {
 }
 
 impl Replica {
-    /// See [`Machine::next_part`](solera_machine::Machine::next_part). At a joining site there is none before it serves.
+    /// See [`Machine::next_part`](solera_machine::Machine::next_part). At a joining site there is
+    /// none before it serves.
     pub(crate) fn part_of(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
         assert!(
             self.has_no_outputs(),
@@ -63,8 +64,8 @@ impl Replica {
             let size = |(_, prepared): &(TxId, Prepared)| prepared.size();
             let prepared = take(&mut checkpoint.prepared, usize::MAX, size);
             let decided = if first { self.coordinator.to_save() } else { Vec::new() };
-            // What is folded no longer tells on which snapshots it was executed, and the last promise
-            // may be older: all that has been seen is within what is uniform now.
+            // What is folded no longer tells on which snapshots it was executed, and the last
+            // promise may be older: all that has been seen is within what is uniform now.
             let mut promise = self.promised;
             promise.uniform_vec.join(&self.worker.dissemination.view.uniform_vec);
             let members = self.worker.dissemination.members.clone();
@@ -99,7 +100,8 @@ impl Replica {
         }
         let Some(partition) = self.worker.partitions.get(checkpoint.partition) else {
             if !std::mem::replace(&mut checkpoint.heard, true) {
-                // After the partitions: they have forgotten updates because of what was heard before.
+                // After the partitions: they have forgotten updates because of what was heard
+                // before.
                 return Some(Part::Heard(self.heard_of.to_save()));
             }
             checkpoint.complete = true;

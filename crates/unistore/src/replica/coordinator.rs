@@ -25,8 +25,8 @@ use crate::record::{Decision, Record};
 use crate::replica::Replica;
 use guarded::Singles;
 
-/// How long a transaction may be open that has a name: so long the groups forget nothing that is submitted
-/// here.
+/// How long a transaction may be open that has a name: so long the groups forget nothing that is
+/// submitted here.
 const NAMED: Duration = Duration::from_secs(60);
 
 /// So many bytes per second participants can at least receive and keep.
@@ -38,8 +38,8 @@ pub(crate) struct Coordinator {
     worker: u8,
     started: u64,
     open: BTreeMap<TxId, Transaction>,
-    /// Commits that some participant has not confirmed yet. Nothing is known of a transaction that was
-    /// given up, which tells participants enough.
+    /// Commits that some participant has not confirmed yet. Nothing is known of a transaction that
+    /// was given up, which tells participants enough.
     decided: BTreeMap<TxId, Told>,
     singles: Singles,
 }
@@ -58,7 +58,8 @@ pub(crate) struct Transaction {
     eventual_writes: BTreeMap<Key, Effect>,
     /// What other protocols must promise before it commits.
     guards: Guarded,
-    /// What it will write, in bytes; if it is to be certified, with the keys of all that it accesses.
+    /// What it will write, in bytes; if it is to be certified, with the keys of all that it
+    /// accesses.
     held: usize,
     /// How many operations it has been given.
     operations: usize,
@@ -117,8 +118,9 @@ struct Told {
     answer: Option<Answer>,
 }
 
-/// The answer to the commit of a transaction that writes to eventual spaces. The participants execute these
-/// operations after the decision, each at a time of its own, which the client's durability past must contain.
+/// The answer to the commit of a transaction that writes to eventual spaces. The participants
+/// execute these operations after the decision, each at a time of its own, which the client's
+/// durability past must contain.
 #[derive(Debug)]
 struct Answer {
     request: RequestId,
@@ -152,8 +154,8 @@ impl Coordinator {
         self.decided.remove(&tx);
     }
 
-    /// Names the transactions of this run apart from those before; where there is a journal, this counts
-    /// and not [`Config::first_transaction`](crate::Config::first_transaction).
+    /// Names the transactions of this run apart from those before; where there is a journal, this
+    /// counts and not [`Config::first_transaction`](crate::Config::first_transaction).
     pub(crate) fn number_run(&mut self, starts: u64) {
         self.started = starts << 40;
     }
@@ -212,7 +214,8 @@ impl Transaction {
         self.local_dependency = self.snap_vec[local];
     }
 
-    /// What of a strong transaction's limits it exceeds, or an operation of so many bytes alone would.
+    /// What of a strong transaction's limits it exceeds, or an operation of so many bytes alone
+    /// would.
     fn exceeds(&self, limits: &StrongLimits, operation: usize) -> Option<StrongLimit> {
         self.accesses.as_ref()?;
         if self.operations > limits.operations {
@@ -391,8 +394,8 @@ impl Replica {
         Response::Failed(error)
     }
 
-    /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3) with an empty write buffer. A client that asks for the outcome by the
-    /// transaction's name hears that it aborted.
+    /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3) with an empty write buffer. A client that asks for
+    /// the outcome by the transaction's name hears that it aborted.
     pub(crate) fn certify(&mut self, now: Now, request: RequestId, tx: TxId, claim: Option<Claim>) {
         let transaction = self.open_transaction(tx).filter(|open| open.outstanding == 0);
         if let Some(tid) = transaction.and_then(Transaction::drop_writes) {
@@ -445,8 +448,8 @@ impl Replica {
         }
     }
 
-    /// Prepares and commits in one step a transaction that wrote to this worker only, or nothing at all
-    /// (UniStore Alg. 1 l. 28).
+    /// Prepares and commits in one step a transaction that wrote to this worker only, or nothing at
+    /// all (UniStore Alg. 1 l. 28).
     fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: Share) {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
         let Share { writes, eventual, .. } = share;
@@ -568,7 +571,8 @@ impl Replica {
         }
     }
 
-    /// What the client of a committed transaction has observed and committed, but for eventual writes.
+    /// What the client of a committed transaction has observed and committed, but for eventual
+    /// writes.
     fn pasts_after(&self, transaction: &Transaction, committed: Option<Timestamp>) -> Pasts {
         let mut past = transaction.snap_vec;
         past[self.worker.me] =
@@ -607,7 +611,8 @@ impl Replica {
         self.worker.reply(request, Response::Named(tid));
     }
 
-    /// A participant applied or dropped its share, with eventual writes whose commit vectors this covers.
+    /// A participant applied or dropped its share, with eventual writes whose commit vectors this
+    /// covers.
     pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId, until: &Vector) {
         let Some(Told { decision, answer, .. }) = self.coordinator.decided.get_mut(&tx) else {
             return;
@@ -627,8 +632,8 @@ impl Replica {
         }
     }
 
-    /// Does not let clients wait for longer than it takes to repeat a decision, for participants that do not
-    /// confirm it.
+    /// Does not let clients wait for longer than it takes to repeat a decision, for participants
+    /// that do not confirm it.
     pub(crate) fn give_up_confirmations(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 4;
         let mut overdue = Vec::new();
@@ -660,8 +665,8 @@ impl Replica {
         }
     }
 
-    /// A participant waits for a decision. A transaction that is neither open nor decided here never
-    /// committed, because decisions are kept until every participant has confirmed them.
+    /// A participant waits for a decision. A transaction that is neither open nor decided here
+    /// never committed, because decisions are kept until every participant has confirmed them.
     pub(crate) fn on_undecided(&mut self, from: Address, tx: TxId) {
         if self.coordinator.open.contains_key(&tx) {
             return;
@@ -673,8 +678,8 @@ impl Replica {
         self.worker.send(from, message);
     }
 
-    /// Gives up commits whose participants do not prepare, and transactions whose clients are idle or
-    /// do not come to an end: an open snapshot keeps versions at every site.
+    /// Gives up commits whose participants do not prepare, and transactions whose clients are idle
+    /// or do not come to an end: an open snapshot keeps versions at every site.
     pub(crate) fn expire_transactions(&mut self, now: Now) {
         let timing = &self.worker.config.timing;
         let overdue: Vec<TxId> = self

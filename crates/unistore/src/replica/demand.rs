@@ -1,11 +1,11 @@
 //! Progress on demand: whoever waits for a worker that has nothing to do asks it for its progress.
 //!
-//! A vector is wanted as long as `uniformVec` does not cover it: the commit vector of every update that is
-//! stored here, the snapshot of a strong transaction, the past that a client waits for. The entries of a
-//! site's vectors are those of its slowest worker, so the other workers of the site are asked as soon as
-//! something is wanted ([`Message::Wanted`]). They answer at once, each by a tick of its own: it records a
-//! promise, sends heartbeats to its siblings, and its `knownVec` up the tree. Workers of another site are asked
-//! where what they should have sent does not come.
+//! A vector is wanted as long as `uniformVec` does not cover it: the commit vector of every update
+//! that is stored here, the snapshot of a strong transaction, the past that a client waits for. The
+//! entries of a site's vectors are those of its slowest worker, so the other workers of the site
+//! are asked as soon as something is wanted ([`Message::Wanted`]). They answer at once, each by a
+//! tick of its own: it records a promise, sends heartbeats to its siblings, and its `knownVec` up
+//! the tree. Workers of another site are asked where what they should have sent does not come.
 //!
 //! `docs/decisions/0024-progress-on-demand.md`.
 
@@ -19,15 +19,16 @@ use crate::config::Rule;
 use crate::message::Message;
 use crate::replica::Replica;
 
-/// So many ticks happen at once in each interval of regular ones; further ones wait until the next. It bounds what
-/// messages that come one by one may cost.
+/// So many ticks happen at once in each interval of regular ones; further ones wait until the next.
+/// It bounds what messages that come one by one may cost.
 const AT_ONCE: u8 = 4;
 
-/// A worker that has stored more updates than this since its last tick has enough to do: it waits for the
-/// regular tick, which serves them all.
+/// A worker that has stored more updates than this since its last tick has enough to do: it waits
+/// for the regular tick, which serves them all.
 const FEW: u32 = 4;
 
-/// What is wanted lies no further ahead of a worker's clock than this: the clocks of other sites may be ahead.
+/// What is wanted lies no further ahead of a worker's clock than this: the clocks of other sites
+/// may be ahead.
 const MOST_AHEAD: Duration = Duration::from_secs(1);
 
 /// What is waited for at one worker, and what it has asked of others.
@@ -84,8 +85,8 @@ impl Demand {
         news
     }
 
-    /// Bounds what is wanted by a time: nobody can be asked for what is to come, and a token may name any time. Those
-    /// who wait for more do so with regular ticks.
+    /// Bounds what is wanted by a time: nobody can be asked for what is to come, and a token may
+    /// name any time. Those who wait for more do so with regular ticks.
     pub(crate) fn bound(&mut self, latest: Timestamp) {
         for vec in [&mut self.wanted, &mut self.asked] {
             for origin in Origin::all(vec.entries().len()) {
@@ -146,7 +147,8 @@ impl Demand {
 }
 
 impl Replica {
-    /// Somebody waits until snapshots of this site cover `vec`: asks the others of the site at once.
+    /// Somebody waits until snapshots of this site cover `vec`: asks the others of the site at
+    /// once.
     pub(crate) fn wait_for(&mut self, vec: &Vector) {
         if self.demand.want(vec) && !self.worker.dissemination.view.uniform_vec.covers(vec) {
             self.demand.hurry();
@@ -172,14 +174,15 @@ impl Replica {
         }
     }
 
-    /// As [`Self::wait_for`], for a past from elsewhere, which other sites may not know to be waited for.
+    /// As [`Self::wait_for`], for a past from elsewhere, which other sites may not know to be
+    /// waited for.
     pub(crate) fn wait_for_past(&mut self, past: &Vector) {
         self.wait_for(past);
         self.demand.afar = true;
     }
 
-    /// Asks for what is wanted and was not asked for: the other workers of this site, which are told of this
-    /// one's clocks, so that theirs do not hold it back.
+    /// Asks for what is wanted and was not asked for: the other workers of this site, which are
+    /// told of this one's clocks, so that theirs do not hold it back.
     pub(crate) fn ask_for_progress(&mut self, now: Now) {
         if !self.worker.config.keeps(Rule::AskForProgress) {
             return;
@@ -207,8 +210,8 @@ impl Replica {
         self.demand.afar = false;
     }
 
-    /// Asks the siblings at other sites whose part of what is wanted has not come: it may be lost, or they do not
-    /// know that it is wanted.
+    /// Asks the siblings at other sites whose part of what is wanted has not come: it may be lost,
+    /// or they do not know that it is wanted.
     fn ask_afar(&mut self, now: Now) {
         let interval = self.worker.config.timing.known_vec_interval;
         let again = self.demand.afar_at.is_none_or(|at| now.monotonic.since(at) >= interval);
@@ -223,7 +226,8 @@ impl Replica {
                     asked.insert(self.worker.config.topology.owner(site, partition.id));
                 }
             }
-            // Of strong history a leader tells as soon as anything was decided, which takes a round trip.
+            // Of strong history a leader tells as soon as anything was decided, which takes a round
+            // trip.
             if self.demand.afar
                 && let Some(leader) = self.strong_leader(partition.id)
                 && self.demand.lacks(Origin::Strong, partition.known_vec.strong)
@@ -274,7 +278,8 @@ impl Replica {
         self.demand.asked_at.is_some_and(recent)
     }
 
-    /// At a leader: shows strong history as complete up to what is wanted, if nothing can come before.
+    /// At a leader: shows strong history as complete up to what is wanted, if nothing can come
+    /// before.
     pub(crate) fn complete_on_demand(&mut self, now: Now) {
         let lacks = |strong: Timestamp| self.demand.lacks(Origin::Strong, strong);
         if self.worker.partitions.iter().any(|partition| lacks(partition.known_vec.strong)) {

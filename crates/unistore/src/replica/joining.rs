@@ -1,8 +1,9 @@
 //! A site that joins: how its workers get their partitions from the members.
 //!
-//! A worker gets several partitions at a time, because each waits for a snapshot of its donor; and of each
-//! several pieces are under way. How much that is follows from how fast it comes, so that a fast link is
-//! busy and a slow one is not blocked. What was got is never asked for again while its donor lives.
+//! A worker gets several partitions at a time, because each waits for a snapshot of its donor; and
+//! of each several pieces are under way. How much that is follows from how fast it comes, so that a
+//! fast link is busy and a slow one is not blocked. What was got is never asked for again while its
+//! donor lives.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ const AT_ONCE: usize = 4;
 const FIRST_WINDOW: usize = 256 << 10;
 const LEAST_WINDOW: usize = 64 << 10;
 const MOST_WINDOW: usize = 8 << 20;
-/// What is under way should arrive within these times; otherwise there may be more, or should be less.
+/// What is under way should arrive within these times; otherwise there may be more, or should be
+/// less.
 const SHORT_ROUND: Duration = Duration::from_millis(500);
 const LONG_ROUND: Duration = Duration::from_secs(2);
 /// What does not come is asked for again after this long at least, and at most.
@@ -137,8 +139,8 @@ impl Joining {
 }
 
 impl Attempt {
-    /// How long it waits until it asks for the same again. On a slow link what was asked for is still
-    /// under way.
+    /// How long it waits until it asks for the same again. On a slow link what was asked for is
+    /// still under way.
     fn patience(&self, pace: &Pace) -> Duration {
         let patience = ASK_AGAIN.max(pace.round * 4) * (1 << self.repeated.min(4));
         patience.min(ASK_AGAIN_AT_LAST)
@@ -207,8 +209,9 @@ impl Joining {
         }
     }
 
-    /// Begins anew with other donors where one has said nothing for long. Who waits longer until something
-    /// comes succeeds at last, also on slow links; and where there is no other donor, nothing is gained.
+    /// Begins anew with other donors where one has said nothing for long. Who waits longer until
+    /// something comes succeeds at last, also on slow links; and where there is no other donor,
+    /// nothing is gained.
     fn give_up_the_silent(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
         let Joining { attempts, failed, patience, pace, .. } = self;
@@ -269,7 +272,8 @@ impl Joining {
         worker.send(donor, Message::Fetch(fetch));
     }
 
-    /// Takes note of a piece that has come. Returns what it belongs to, if it is the next one of what is being got.
+    /// Takes note of a piece that has come. Returns what it belongs to, if it is the next one of
+    /// what is being got.
     fn accept(
         &mut self,
         worker: &Worker,

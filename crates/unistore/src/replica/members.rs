@@ -19,8 +19,8 @@ pub(crate) struct OtherProtocols {
 }
 
 impl Replica {
-    /// Changes how a site stands, for an operator. To be asked of the root of a site's workers (worker
-    /// 0), which is the first to hear what other sites confirm.
+    /// Changes how a site stands, for an operator. To be asked of the root of a site's workers
+    /// (worker 0), which is the first to hear what other sites confirm.
     ///
     /// # Errors
     /// It cannot be changed now.
@@ -46,8 +46,9 @@ impl Replica {
         &self.worker.dissemination.members
     }
 
-    /// Notes how far the worker's other protocols are with changes of the list of sites: whether they have the data that they need to serve, and whether they have
-    /// settled what the present list asks of them. See [`Participant`](solera_membership::Participant).
+    /// Notes how far the worker's other protocols are with changes of the list of sites: whether
+    /// they have the data that they need to serve, and whether they have settled what the present
+    /// list asks of them. See [`Participant`](solera_membership::Participant).
     pub fn note_others(&mut self, filled: bool, settled: bool) {
         let config = &self.worker.config;
         let others = self.others.get_or_insert_with(|| OtherProtocols {
@@ -61,7 +62,8 @@ impl Replica {
         }
     }
 
-    /// Returns the latest list of sites for which the worker's protocols have done what it asks of them.
+    /// Returns the latest list of sites for which the worker's protocols have done what it asks of
+    /// them.
     pub(crate) fn settled_members(&self) -> &Members {
         let members = &self.worker.dissemination.members;
         let waits = self.worker.config.keeps(Rule::GoneWhenSettled);
@@ -83,8 +85,9 @@ impl Replica {
         }
     }
 
-    /// What follows from new standings. `knows` tells of a partition, by its place, whether it comes from a checkpoint that knows of
-    /// this change already: what it holds after the end of a life is of the next one.
+    /// What follows from new standings. `knows` tells of a partition, by its place, whether it
+    /// comes from a checkpoint that knows of this change already: what it holds after the end of a
+    /// life is of the next one.
     pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
         let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
         // All workers of a site that has joined begin after its former lives.
@@ -129,8 +132,8 @@ impl Replica {
         self.set_groups();
     }
 
-    /// Whether a message of another site's replica may count: it must belong to the life of its site
-    /// that takes part now. What is known of the sites' standings is taken from anybody.
+    /// Whether a message of another site's replica may count: it must belong to the life of its
+    /// site that takes part now. What is known of the sites' standings is taken from anybody.
     pub(super) fn admits(&mut self, now: Now, from: Address, life: u32, message: &Message) -> bool {
         if let Message::StableVec { members, .. } | Message::KnownVecGlobal { members, .. } =
             message

@@ -29,7 +29,8 @@ pub(crate) struct Participant {
     prepared: BTreeMap<TxId, Waiting>,
     parked: Vec<Parked>,
     pub(crate) guarding: Guarding,
-    /// Covers the commit vectors of all operations on eventual spaces that transactions executed here.
+    /// Covers the commit vectors of all operations on eventual spaces that transactions executed
+    /// here.
     pub(crate) executed: Vector,
 }
 
@@ -123,8 +124,8 @@ impl Replica {
     /// Whether a prepared transaction on `key` may commit within a snapshot with this local entry.
     ///
     /// UniStore Alg. 1 l. 21 waits until `knownVec[d]` covers the snapshot: until no prepared
-    /// transaction of the partition can. The clock has already passed the snapshot, so only prepared
-    /// transactions on the key itself can still add something to what the read must see.
+    /// transaction of the partition can. The clock has already passed the snapshot, so only
+    /// prepared transactions on the key itself can still add something to what the read must see.
     ///
     /// The strong entry is waited for as the paper does.
     pub(crate) fn is_blocked(&self, partition: usize, key: &[u8], snap_vec: &Vector) -> bool {
@@ -300,8 +301,9 @@ impl Replica {
         self.resolve(coordinator, tx);
     }
 
-    /// Whether a prepared transaction may commit at this time: not below its prepare time, and not at that of another
-    /// one, and not before its guards have promised. One that is not prepared any more has committed before.
+    /// Whether a prepared transaction may commit at this time: not below its prepare time, and not
+    /// at that of another one, and not before its guards have promised. One that is not prepared
+    /// any more has committed before.
     fn can_commit(&self, tx: TxId, ts: Timestamp) -> bool {
         let Some(Waiting { prepared, .. }) = self.participant.prepared.get(&tx) else {
             return true;
@@ -316,15 +318,17 @@ impl Replica {
             && self.participant.guarding.may_commit(tx)
     }
 
-    /// Confirms that the transaction is applied or dropped here, and how far its operations on eventual spaces went.
+    /// Confirms that the transaction is applied or dropped here, and how far its operations on
+    /// eventual spaces went.
     fn resolve(&mut self, coordinator: Address, tx: TxId) {
         let until = self.participant.executed;
         self.worker.send(coordinator, Message::Resolved { tx, until });
     }
 
-    /// Repeats an operation of a transaction that commits on the latest state of an eventual space, as a
-    /// transaction of its own. Returns its update, if there is one, to be recorded and then traced. Failures
-    /// are not reported: the client has got the answers on the transaction's snapshot.
+    /// Repeats an operation of a transaction that commits on the latest state of an eventual space,
+    /// as a transaction of its own. Returns its update, if there is one, to be recorded and then
+    /// traced. Failures are not reported: the client has got the answers on the transaction's
+    /// snapshot.
     pub(crate) fn execute_eventual(
         &mut self,
         now: Now,
@@ -402,8 +406,8 @@ impl Replica {
         groups.into_iter().map(|(id, writes)| (id, update(writes))).collect()
     }
 
-    /// A decision that does not come is asked for, so that nothing stays prepared for ever even if a
-    /// message of the coordinator was lost with its process.
+    /// A decision that does not come is asked for, so that nothing stays prepared for ever even if
+    /// a message of the coordinator was lost with its process.
     pub(crate) fn ask_for_decisions(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
@@ -434,8 +438,8 @@ impl Replica {
         }
     }
 
-    /// What a client has seen at another site, or was told of a strong transaction, may not come: this
-    /// site may be cut off.
+    /// What a client has seen at another site, or was told of a strong transaction, may not come:
+    /// this site may be cut off.
     pub(crate) fn give_up_parked(&mut self, now: Now) {
         // Before others take this worker for silent.
         let patience = self.worker.config.timing.strong_timeout * 4 / 5;

@@ -113,8 +113,8 @@ impl Replica {
         *sent = (*sent).max(reached).max(partition.committed[origin].forgotten());
         let prev = *sent;
         let known = partition.known_vec[origin];
-        // Own heartbeats go out even when the clock stands still, having run ahead of the wall clock:
-        // without them a receiver would not notice what it missed.
+        // Own heartbeats go out even when the clock stands still, having run ahead of the wall
+        // clock: without them a receiver would not notice what it missed.
         let own = match origin {
             Origin::Site(site) => site == self.worker.me,
             Origin::Strong => true,
@@ -277,7 +277,8 @@ impl Replica {
             && self.worker.is_origin(origin)
         {
             if known < self.worker.partitions[index].committed[origin].forgotten() {
-                // Every site stored it, or it would not be forgotten here. Nobody can send it again.
+                // Every site stored it, or it would not be forgotten here. Nobody can send it
+                // again.
                 self.lacking.note(now, from);
                 self.worker.trace(|| Event::Lacks { worker: from, partition, origin, known });
             }
@@ -306,7 +307,8 @@ impl Replica {
             }
             for (owner, known_vecs) in by_worker {
                 let suspects = suspects.clone();
-                // A member agrees to a change when all of its protocols have done what the change asks of them.
+                // A member agrees to a change when all of its protocols have done what the change
+                // asks of them.
                 let members = self.settled_members().clone();
                 let voted = self.strong.service.clock();
                 let told = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
@@ -380,8 +382,8 @@ impl Replica {
                 Standing::Leaving if agreed && !gone => {
                     members.closed(*site, Gap { cut: *least, end: *most })
                 }
-                // Another site that is gone has known more, which is gone with it. Who joins must have
-                // heard the end before.
+                // Another site that is gone has known more, which is gone with it. Who joins must
+                // have heard the end before.
                 Standing::Gone if *gone => members.ended_at(*site, *most),
                 _ => continue,
             };
@@ -443,8 +445,9 @@ impl Replica {
         if members.is_member(self.worker.me) { converged.collect() } else { Vec::new() }
     }
 
-    /// Covers the strong timestamps that members may have voted for, for coordinators that none of them
-    /// listens to any more; nothing before all have told so, as of the members that there are now.
+    /// Covers the strong timestamps that members may have voted for, for coordinators that none of
+    /// them listens to any more; nothing before all have told so, as of the members that there are
+    /// now.
     fn latest_voted(&self, others: &[SiteId]) -> Option<Timestamp> {
         let mut voted = self.strong.service.clock();
         for partition in &self.worker.partitions {
@@ -458,7 +461,8 @@ impl Replica {
         Some(voted)
     }
 
-    /// This site takes part in a further life: what it had submitted in those before may still commit.
+    /// This site takes part in a further life: what it had submitted in those before may still
+    /// commit.
     fn cover_former_lives(&mut self) {
         if self.former_lives_covered || !self.worker.dissemination.members.is_member(self.worker.me)
         {
@@ -523,7 +527,8 @@ impl Replica {
     }
 
     /// With a journal, what others are told of this worker's knowledge, floor and clock must still
-    /// hold after a restart, so it is recorded first: at once where somebody waits for it, else now and then.
+    /// hold after a restart, so it is recorded first: at once where somebody waits for it, else now
+    /// and then.
     pub(crate) fn keep_promises(&mut self, now: Now) {
         if !self.worker.config.journal {
             return;

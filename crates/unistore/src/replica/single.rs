@@ -19,8 +19,9 @@ use crate::worker::{ReplyTo, push_record};
 impl Replica {
     /// A single-operation transaction on a key, for the worker's own clients.
     ///
-    /// Answers at once if this worker owns the key and nothing blocks the read; `pasts` then contain the
-    /// transaction. Otherwise answers `None`, and later yields [`Output::Reply`] for `request`.
+    /// Answers at once if this worker owns the key and nothing blocks the read; `pasts` then
+    /// contain the transaction. Otherwise answers `None`, and later yields [`Output::Reply`] for
+    /// `request`.
     #[expect(
         clippy::too_many_arguments,
         reason = "one per field of the command, which is borrowed here"
@@ -140,8 +141,8 @@ impl Replica {
         Some(result)
     }
 
-    /// Whether every live and future snapshot of the site contains all that was committed here, and what
-    /// commits on this snapshot: this worker is alone at its site and has no open transaction.
+    /// Whether every live and future snapshot of the site contains all that was committed here, and
+    /// what commits on this snapshot: this worker is alone at its site and has no open transaction.
     pub(crate) fn snapshots_are_fresh(&self, snap_vec: &Vector) -> bool {
         let uniform_vec = &self.worker.dissemination.view.uniform_vec;
         snap_vec.strong <= uniform_vec.strong

@@ -49,9 +49,9 @@ impl<'a> Status<'a> {
         self.replica.worker.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
-    /// Times of their own that the workers of another site have told: the greatest that each has told this worker, and that of
-    /// the last update in each partition, whoever sent it. `knownVec` may hold times that a worker never told:
-    /// other workers of its site told them.
+    /// Times of their own that the workers of another site have told: the greatest that each has
+    /// told this worker, and that of the last update in each partition, whoever sent it. `knownVec`
+    /// may hold times that a worker never told: other workers of its site told them.
     pub fn heard_of(&self, site: SiteId) -> impl Iterator<Item = (Address, Timestamp)> + '_ {
         let topology = &self.replica.worker.config.topology;
         let stored =
@@ -66,8 +66,8 @@ impl<'a> Status<'a> {
         self.replica.strong.counts()
     }
 
-    /// Who leads the certification of each owned partition, as far as this worker knows of somebody, and whether
-    /// it does so itself.
+    /// Who leads the certification of each owned partition, as far as this worker knows of
+    /// somebody, and whether it does so itself.
     pub fn leaders(&self) -> impl Iterator<Item = (PartitionId, SiteId, bool)> + '_ {
         let service = &self.replica.strong.service;
         self.replica.worker.partitions.iter().filter_map(|partition| {
@@ -76,13 +76,14 @@ impl<'a> Status<'a> {
         })
     }
 
-    /// Whether a strong transaction whose client knows its name committed, as far as this worker knows.
+    /// Whether a strong transaction whose client knows its name committed, as far as this worker
+    /// knows.
     pub fn outcome(&self, tid: TransactionId) -> Option<bool> {
         self.replica.outcome(tid)
     }
 
-    /// Messages that were dropped since the start: they came again, or too late to count, or no correct replica sends
-    /// them. Those of certification are counted apart.
+    /// Messages that were dropped since the start: they came again, or too late to count, or no
+    /// correct replica sends them. Those of certification are counted apart.
     pub fn ignored(&self) -> u64 {
         self.replica.worker.ignored
     }
@@ -103,8 +104,8 @@ impl<'a> Status<'a> {
         &self.replica.worker.dissemination.members
     }
 
-    /// Whether anything can survive the loss of `f` sites. While too few take part, what all of them have
-    /// counts as uniform, so that they can go on.
+    /// Whether anything can survive the loss of `f` sites. While too few take part, what all of
+    /// them have counts as uniform, so that they can go on.
     ///
     /// # Errors
     /// Nothing can.
@@ -114,7 +115,8 @@ impl<'a> Status<'a> {
         if others < f { Err(CommandError::TooFewSites { others, f }) } else { Ok(()) }
     }
 
-    /// A member or joining site that has not confirmed to know the same standings; only known at the root.
+    /// A member or joining site that has not confirmed to know the same standings; only known at
+    /// the root.
     pub fn not_agreed(&self) -> Option<SiteId> {
         self.replica.worker.dissemination.not_agreed()
     }
@@ -141,7 +143,8 @@ impl<'a> Status<'a> {
         self.replica.participant.prepared()
     }
 
-    /// Transactions that were prepared at this worker with guards, until all guards know how they ended.
+    /// Transactions that were prepared at this worker with guards, until all guards know how they
+    /// ended.
     pub fn guarded_transactions(&self) -> usize {
         self.replica.participant.guarding.open()
     }
@@ -156,22 +159,22 @@ impl<'a> Status<'a> {
         self.replica.coordinator.unconfirmed()
     }
 
-    /// Strong transactions that were submitted or are finished here and not decided, or that wait to be
-    /// executed again.
+    /// Strong transactions that were submitted or are finished here and not decided, or that wait
+    /// to be executed again.
     pub fn undecided_transactions(&self) -> usize {
         self.replica.strong.undecided()
     }
 
-    /// The sites of whose transactions some in a session's durability past could still be undone by the loss
-    /// of sites, as far as this worker knows: a barrier here would wait for them.
+    /// The sites of whose transactions some in a session's durability past could still be undone by
+    /// the loss of sites, as far as this worker knows: a barrier here would wait for them.
     pub fn not_uniform(&self, pasts: &Pasts) -> Vec<SiteId> {
         self.replica.not_uniform(pasts)
     }
 
     /// The transactions of this site, as far as they wrote here, that the loss of sites could still
-    /// undo: they are not uniform as far as this worker knows. Those that are prepared here are among them,
-    /// as their clients may know already that they committed. And the keys of the latest of them, but
-    /// no more than can be told in a few megabytes.
+    /// undo: they are not uniform as far as this worker knows. Those that are prepared here are
+    /// among them, as their clients may know already that they committed. And the keys of the
+    /// latest of them, but no more than can be told in a few megabytes.
     pub fn at_risk(&self, keys: usize) -> AtRisk {
         let me = self.replica.worker.me;
         let uniform_vec = self.replica.worker.dissemination.view.uniform_vec;

@@ -4,8 +4,8 @@
 //! brings it to the siblings as the history of one more origin, [`Origin::Strong`]: the leader of a
 //! partition's group tells the others, and whoever is asked tells what it has.
 //!
-//! UNIFORM_BARRIER (Alg. 3 l. 2) is no step of its own: members acknowledge a vote when their site stores
-//! what the transaction has seen, so that a quorum of acknowledgements makes it uniform.
+//! UNIFORM_BARRIER (Alg. 3 l. 2) is no step of its own: members acknowledge a vote when their site
+//! stores what the transaction has seen, so that a quorum of acknowledgements makes it uniform.
 
 mod delivery;
 
@@ -33,13 +33,15 @@ use crate::record::Record;
 use crate::replica::Replica;
 use crate::replica::coordinator::Transaction;
 
-/// The pause before what was aborted is executed again, if it is not known what was in its way: 10 ms.
+/// The pause before what was aborted is executed again, if it is not known what was in its way: 10
+/// ms.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// How long the next attempt waits at most until the site has what was in the way of the one before: 500 ms.
+/// How long the next attempt waits at most until the site has what was in the way of the one
+/// before: 500 ms.
 pub const LONGEST_RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// What became of a transaction that is not decided after so long is not waited for any more: only those who
-/// took part in it find out.
+/// What became of a transaction that is not decided after so long is not waited for any more: only
+/// those who took part in it find out.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// How often conflicts are forgotten.
@@ -59,7 +61,8 @@ pub(crate) struct Strong {
     /// Those of one operation that are open, with the transaction of their last attempt.
     singles: BTreeMap<RequestId, (TxId, Single)>,
     again: Vec<Again>,
-    /// Covers the strong timestamps of those that this worker submitted and does not wait for any more.
+    /// Covers the strong timestamps of those that this worker submitted and does not wait for any
+    /// more.
     ceiling: Timestamp,
     /// Sites that asked for the history of a partition from whoever has it.
     asked: BTreeSet<(usize, SiteId)>,
@@ -81,9 +84,11 @@ pub struct StrongCounts {
     pub aborted: u64,
     /// Not decided in time.
     pub unavailable: u64,
-    /// Messages of the certification service that came again, too late to count, or from the future.
+    /// Messages of the certification service that came again, too late to count, or from the
+    /// future.
     pub ignored: u64,
-    /// Votes for which this worker, as a leader, kept keys free, because the transaction had been aborted before.
+    /// Votes for which this worker, as a leader, kept keys free, because the transaction had been
+    /// aborted before.
     pub reserved: u64,
     /// Transactions that waited, at this worker as a leader, for one that had been aborted before.
     pub waited: u64,
@@ -186,8 +191,8 @@ impl Strong {
         self.submitted.is_empty() && self.ceiling <= uniform_vec.strong
     }
 
-    /// The meet of the snapshots of transactions that are waited for with `floor`. Others are within the
-    /// ceiling.
+    /// The meet of the snapshots of transactions that are waited for with `floor`. Others are
+    /// within the ceiling.
     pub(crate) fn floor(&self, mut floor: Vector) -> Vector {
         for submitted in self.submitted.values().filter(|submitted| submitted.request.is_some()) {
             floor.meet(&submitted.snap_vec);
@@ -195,7 +200,8 @@ impl Strong {
         floor
     }
 
-    /// No transaction that was submitted here and is not waited for any more has a greater strong timestamp.
+    /// No transaction that was submitted here and is not waited for any more has a greater strong
+    /// timestamp.
     pub(crate) fn ceiling(&self) -> Timestamp {
         self.ceiling
     }
@@ -233,9 +239,9 @@ impl Replica {
         self.strong.service.begin(now, first);
     }
 
-    /// Does something that may make the certification service say something, and carries out what it says: so nothing
-    /// of it is left over when this returns. What the service says when it begins, or when a partition has been filled, is
-    /// carried out with what comes next.
+    /// Does something that may make the certification service say something, and carries out what
+    /// it says: so nothing of it is left over when this returns. What the service says when it
+    /// begins, or when a partition has been filled, is carried out with what comes next.
     pub(crate) fn certifying(&mut self, now: Now, act: impl FnOnce(&mut Self)) {
         act(self);
         while let Some(output) = self.strong.service.poll_output() {
@@ -243,8 +249,8 @@ impl Replica {
         }
     }
 
-    /// Tells the service what of a partition's strong transactions is here after a restart, or came from
-    /// a donor.
+    /// Tells the service what of a partition's strong transactions is here after a restart, or came
+    /// from a donor.
     pub(crate) fn tell_stored(&mut self, now: Now, index: usize) {
         let partition = &self.worker.partitions[index];
         let group = group_of(partition.id);
@@ -294,8 +300,8 @@ impl Replica {
         }
     }
 
-    /// The answer to an operation of a strong transaction: to its client, or, if that is all it does, its
-    /// commit comes next.
+    /// The answer to an operation of a strong transaction: to its client, or, if that is all it
+    /// does, its commit comes next.
     pub(crate) fn operated_strong(
         &mut self,
         now: Now,
@@ -332,8 +338,8 @@ impl Replica {
         }
     }
 
-    /// Answers what became of a strong transaction as soon as its coordinator or a member of its groups at
-    /// this site has told.
+    /// Answers what became of a strong transaction as soon as its coordinator or a member of its
+    /// groups at this site has told.
     pub(crate) fn find_outcome(&mut self, now: Now, request: RequestId, tid: TransactionId) {
         let until = now.monotonic.after(ASKING);
         let site = self.worker.me;
@@ -443,7 +449,8 @@ impl Replica {
             None => Cause::Transaction(self.worker.me, tx),
         };
         let submitted = Submitted {
-            // Each attempt has its time: one that is late says nothing of whether sites can be reached.
+            // Each attempt has its time: one that is late says nothing of whether sites can be
+            // reached.
             since: now.monotonic,
             request: Some(request),
             snap_vec,
@@ -461,8 +468,8 @@ impl Replica {
         });
     }
 
-    /// Whether as many sites have been heard of late as it takes to decide. If not, nothing need be tried, and
-    /// no client need wait, nor wonder what became of it.
+    /// Whether as many sites have been heard of late as it takes to decide. If not, nothing need be
+    /// tried, and no client need wait, nor wonder what became of it.
     fn reaches_enough(&self, now: Now) -> bool {
         let patience = self.worker.config.timing.strong_timeout;
         let is_gone = |site: &SiteId| {
@@ -473,9 +480,9 @@ impl Replica {
         self.strong.service.is_enough(members.filter(|site| !is_gone(site)).count())
     }
 
-    /// Up to when groups may vote on a transaction that is about to be submitted: as long as its client
-    /// waits. The journal knows a time of which that is as much ahead, so that after a restart it is known
-    /// up to where something of this run can still be committed by others.
+    /// Up to when groups may vote on a transaction that is about to be submitted: as long as its
+    /// client waits. The journal knows a time of which that is as much ahead, so that after a
+    /// restart it is known up to where something of this run can still be committed by others.
     pub(crate) fn latest_vote(&mut self, now: Now, snap_vec: &Vector) -> Timestamp {
         let clock =
             self.worker.clock.read(now.physical).max(self.worker.dissemination.view.strong_clock);
@@ -628,8 +635,8 @@ impl Replica {
         match output {
             Certified::Send { to, message } => {
                 if let solera_certification::Body::Accept { entry, .. } = &message.body {
-                    // A vote of a leader here. By the time that it is decided, the other groups should
-                    // have shown that nothing of theirs comes before.
+                    // A vote of a leader here. By the time that it is decided, the other groups
+                    // should have shown that nothing of theirs comes before.
                     self.wait_for_strong(entry.ts);
                 }
                 self.worker.send(to, Message::Certification(Box::new(message)));
@@ -678,7 +685,8 @@ impl Replica {
                 replica.worker.be_active(now);
             }
             if let Some(snap_vec) = seen {
-                // The vote, or its acknowledgement, waits until this site stores what the transaction has seen.
+                // The vote, or its acknowledgement, waits until this site stores what the
+                // transaction has seen.
                 replica.wait_for(&snap_vec);
             }
         });

@@ -77,8 +77,8 @@ fn blocks(lines: &[Line]) -> Vec<Block> {
 }
 
 impl Block {
-    /// `Alg. 1 l. 2–3, 19–20` cites two ranges; so does a later `l. 19–22` in the same paragraph, and
-    /// the paper holds until another one is named.
+    /// `Alg. 1 l. 2–3, 19–20` cites two ranges; so does a later `l. 19–22` in the same paragraph,
+    /// and the paper holds until another one is named.
     fn citations(&self) -> Vec<(usize, Option<String>, Place)> {
         let mut found = Vec::new();
         let (mut paper, mut algorithm) = (None, None);

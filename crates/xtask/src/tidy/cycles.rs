@@ -1,8 +1,8 @@
-//! Modules import one another in one direction only: between modules with the same parent there is no
-//! cycle.
+//! Modules import one another in one direction only: between modules with the same parent there is
+//! no cycle.
 //!
-//! Parent and child may use each other, so `lib.rs` is never part of a cycle; neither are tests. What a
-//! module re-exports counts as what it is re-exported from.
+//! Parent and child may use each other, so `lib.rs` is never part of a cycle; neither are tests.
+//! What a module re-exports counts as what it is re-exported from.
 
 mod modules;
 

@@ -371,8 +371,8 @@ const fn room(
 /// The client of servers, which is compiled into programs of others.
 const CLIENT: &str = "solera";
 
-/// Crates of ours that [`CLIENT`] may reach, directly or through others: no server, session, host, journal, configuration or
-/// protocol is among them.
+/// Crates of ours that [`CLIENT`] may reach, directly or through others: no server, session, host,
+/// journal, configuration or protocol is among them.
 const CLIENT_MAY_REACH: &[&str] = &[
     "solera-data",
     "solera-language",
@@ -539,8 +539,8 @@ fn reached_by_client(packages: &[Package]) -> Vec<Finding> {
 
 /// What is wrong with a dependency, and how to mend it.
 ///
-/// A pure crate reaches pure crates alone, so looking at each one's own dependencies is enough to keep
-/// the world out of all that they use within the workspace; a test holds the plan to that.
+/// A pure crate reaches pure crates alone, so looking at each one's own dependencies is enough to
+/// keep the world out of all that they use within the workspace; a test holds the plan to that.
 fn objection(room: &Room, dependency: &Dependency) -> Option<(String, String)> {
     let used = dependency.name.as_str();
     if HOUSE.iter().any(|other| other.package == used) {

@@ -53,7 +53,8 @@ fn fault(
         .then_some((what, "mend the part after the #"))
 }
 
-/// The path that `target` means in a document in `folder`; nothing if it climbs out of the repository.
+/// The path that `target` means in a document in `folder`; nothing if it climbs out of the
+/// repository.
 fn resolve(folder: &Path, target: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for component in folder.join(target).components() {

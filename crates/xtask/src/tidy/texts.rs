@@ -1,4 +1,4 @@
-//! Rules for single files: finished, ended, introduced.
+//! Rules for single files: finished, ended, introduced, in lines that fit.
 
 use crate::finding::Finding;
 use crate::source::{lines, mentions};
@@ -12,6 +12,12 @@ const MARKS: [&str; 4] = [
     concat!("unimple", "mented!"),
 ];
 
+/// The widest line of prose, in columns (`docs/style.md`).
+const WIDTH: usize = 100;
+
+/// Phrases that are never right in this project's texts (`docs/style.md`).
+const PHRASES: [&str; 2] = ["Of so many", "ordering about"];
+
 /// Findings in one file.
 pub(crate) fn check(file: &Text) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -23,6 +29,7 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
         let mend = "end the file with a line break";
         findings.push(Finding::new(&file.path, last, "the last line has no end", mend));
     }
+    findings.extend(prose(file));
     if file.path.starts_with("crates") {
         findings.extend(unintroduced(file));
         findings.extend(unwraps(file));
@@ -44,6 +51,41 @@ fn unfinished(file: &Text) -> Vec<Finding> {
     found
         .map(|(number, mark)| Finding::new(&file.path, number, format!("unfinished: {mark}"), mend))
         .collect()
+}
+
+/// Comments and documents keep to the width and avoid some phrases. Tables and code may be wider,
+/// and so may what has no blank to break at.
+fn prose(file: &Text) -> Vec<Finding> {
+    let (is_source, is_document) = (file.has_extension("rs"), file.has_extension("md"));
+    if !(is_source || is_document) || file.path.ends_with("docs/style.md") {
+        return Vec::new();
+    }
+    let mut in_code = false;
+    let mut findings = Vec::new();
+    for (number, line) in (1..).zip(file.content.lines()) {
+        let comment =
+            line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']));
+        let Some(text) = (if is_source { comment } else { Some(line) }) else {
+            in_code &= !is_source;
+            continue;
+        };
+        let text = text.trim();
+        if text.starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code || text.starts_with("```") {
+            continue;
+        }
+        if line.chars().count() > WIDTH && !text.starts_with('|') && text.contains(' ') {
+            let what = format!("the line is wider than {WIDTH} columns");
+            findings.push(Finding::new(&file.path, number, what, "break it"));
+        }
+        for phrase in PHRASES.into_iter().filter(|phrase| text.contains(phrase)) {
+            let what = format!("the phrase \"{phrase}\"");
+            findings.push(Finding::new(&file.path, number, what, "see docs/style.md"));
+        }
+    }
+    findings
 }
 
 /// A crate begins with what it is for.
@@ -88,6 +130,30 @@ mod tests {
             assert_eq!(found("docs/a.md", &format!("{mark}\n")), [0; 0], "{mark}");
         }
         assert_eq!(found("a.rs", "fn mastodon() {}\n"), [0; 0]);
+    }
+
+    #[test]
+    fn prose_keeps_to_the_width_and_tables_and_code_need_not() {
+        let wide = format!("wide {}", "w".repeat(WIDTH));
+        for (path, content, expected) in [
+            ("docs/a.md", format!("a\n{wide}\n"), &[2][..]),
+            ("docs/a.md", format!("| {wide} |\n```\n{wide}\n```\n{wide}\n"), &[5]),
+            ("a.rs", format!("/// {wide}\nfn a() {{}} {wide}\n    // {wide}\n"), &[1, 3]),
+            ("a.rs", format!("/// ```\n/// {wide}\n/// ```\n//! | {wide} |\n"), &[]),
+            ("a.rs", format!("/// {}\n", "w".repeat(WIDTH)), &[]),
+            ("a.toml", format!("# {wide}\n"), &[]),
+        ] {
+            assert_eq!(found(path, &content), expected, "{content}");
+        }
+    }
+
+    #[test]
+    fn phrases_that_are_never_right_are_found() {
+        for phrase in PHRASES {
+            assert_eq!(found("a.rs", &format!("/// {phrase} workers.\n")), [1]);
+            assert_eq!(found("docs/a.md", &format!("{phrase}\n")), [1]);
+            assert_eq!(found("docs/style.md", &format!("{phrase}\n")), [0; 0]);
+        }
     }
 
     #[test]

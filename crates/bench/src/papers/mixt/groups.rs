@@ -1,4 +1,5 @@
-//! Message Groups (§8.4): Figure 17, and the mix of transactions beside the same in the linearizable store alone.
+//! Message Groups (§8.4): Figure 17, and the mix of transactions beside the same in the
+//! linearizable store alone.
 
 use std::sync::Arc;
 
@@ -46,7 +47,8 @@ impl Groups {
         Ok(Groups { users: users.into(), groups: groups.into() })
     }
 
-    /// Clients that call only one transaction, or all by these weights. Each has users and groups of its own.
+    /// Clients that call only one transaction, or all by these weights. Each has users and groups
+    /// of its own.
     pub(super) fn clients(
         &self,
         count: usize,

@@ -90,9 +90,9 @@ impl Ran {
     }
 }
 
-/// What is not needed of witnesses and records is removed as soon as it may be: a client tries for two seconds to complete
-/// what it has begun, what it asked for at last may take effect [`IN_DOUBT_MS`] later, and only then nobody waits for it
-/// any more.
+/// What is not needed of witnesses and records is removed as soon as it may be: a client tries for
+/// two seconds to complete what it has begun, what it asked for at last may take effect
+/// [`IN_DOUBT_MS`] later, and only then nobody waits for it any more.
 fn limits() -> Limits {
     let finish_ms = 2_000;
     let orphan_ms = finish_ms + IN_DOUBT_MS + 100;
@@ -156,7 +156,8 @@ impl Bound {
     /// Runs clients side by side, each with sessions of its own, and watches them for a while.
     ///
     /// # Errors
-    /// A transaction failed for another reason than that others were in its way or a store did not answer.
+    /// A transaction failed for another reason than that others were in its way or a store did not
+    /// answer.
     pub(super) fn load<S: Script>(
         &self,
         scripts: impl IntoIterator<Item = S>,
@@ -201,7 +202,8 @@ impl Bound {
         })
     }
 
-    /// Runs transactions of which all must succeed, some at a time, and returns what they return, in order.
+    /// Runs transactions of which all must succeed, some at a time, and returns what they return,
+    /// in order.
     ///
     /// # Errors
     /// One did not.
@@ -255,7 +257,8 @@ struct Ended {
 }
 
 impl<S: Script> Client<S> {
-    /// Runs transactions until then, and one at least: its connections are open afterwards, and statements prepared.
+    /// Runs transactions until then, and one at least: its connections are open afterwards, and
+    /// statements prepared.
     async fn warm_up(mut self, until: Instant) -> Result<Self, BenchError> {
         loop {
             self.next().await?;

@@ -1,5 +1,5 @@
-//! Figure 17: Message Groups, transaction by transaction, and all together beside the same in the linearizable
-//! store alone.
+//! Figure 17: Message Groups, transaction by transaction, and all together beside the same in the
+//! linearizable store alone.
 
 use super::groups::{CREATE, Groups, INBOX, JOIN, MIX, POST, SOURCE};
 use super::load::Pace;

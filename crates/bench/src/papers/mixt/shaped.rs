@@ -1,4 +1,5 @@
-//! A database as an experiment needs it: without witnesses, with late ones, or running phases itself.
+//! A database as an experiment needs it: without witnesses, with late ones, or running phases
+//! itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,8 @@ pub(super) enum Tracking {
     Off,
     /// As always.
     On,
-    /// So many of 100 times that they are looked for, it takes [`LATE`] longer, as if they had not arrived.
+    /// So many of 100 times that they are looked for, it takes [`LATE`] longer, as if they had not
+    /// arrived.
     Late(u8),
 }
 

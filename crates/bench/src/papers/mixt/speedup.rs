@@ -45,7 +45,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
         let scripts = std::iter::repeat_n(script, pace.clients);
         bound.load(scripts, pace, u64::from(causal) << 8 | round)
     };
-    // Where the time goes into few transactions of a long way, one round tells little less than more.
+    // Where the time goes into few transactions of a long way, one round tells little less than
+    // more.
     let mut points = vec![vec![Ran::default(); SERIES.len()]; shares.len()];
     let mut dearest = (f64::NEG_INFINITY, 0);
     for (causal, series) in shares.iter().zip(&mut points) {

@@ -97,7 +97,8 @@ impl Common {
                 ..laboratory.load(per_core * usize::from(size.cores), strong)
             };
             match variant {
-                // With more clients than they can serve, one only aborts, and the other's strong transactions pile up.
+                // With more clients than they can serve, one only aborts, and the other's strong
+                // transactions pile up.
                 Baseline::Strong | Baseline::RedBlue => {
                     let steps = match variant {
                         Baseline::Strong => laboratory.pick(5, 7),

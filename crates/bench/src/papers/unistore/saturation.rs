@@ -14,8 +14,8 @@ pub(super) struct Curve(pub(super) Vec<Point>);
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) measured: Measured,
-    /// Whether it can go on: otherwise something piles up, and what ends instead of it is no throughput that the protocol
-    /// can sustain.
+    /// Whether it can go on: otherwise something piles up, and what ends instead of it is no
+    /// throughput that the protocol can sustain.
     pub(super) settled: bool,
 }
 
@@ -37,8 +37,8 @@ impl std::fmt::Display for Point {
 const GROWTH: f64 = 1.04;
 /// So often has each client had its turn, on average, before its load counts as settled.
 const TURNS: f64 = 2.0;
-/// What ends must have so much of the share of strong transactions that begin, and the other way round:
-/// otherwise they pile up somewhere, or what has piled up is worked off, which cannot go on.
+/// What ends must have so much of the share of strong transactions that begin, and the other way
+/// round: otherwise they pile up somewhere, or what has piled up is worked off, which cannot go on.
 const SETTLED: f64 = 0.85;
 /// Nothing is waited for any longer.
 const MOST_WINDOWS: usize = 20;
@@ -88,9 +88,9 @@ impl Curve {
         Curve(steps)
     }
 
-    /// Searches the number of clients with which the throughput that can go on is greatest: doubles it until that falls,
-    /// then looks on both sides of the best. Each number is measured on a cluster of its own, as one that was overwhelmed
-    /// may not recover.
+    /// Searches the number of clients with which the throughput that can go on is greatest: doubles
+    /// it until that falls, then looks on both sides of the best. Each number is measured on a
+    /// cluster of its own, as one that was overwhelmed may not recover.
     pub(super) fn search<S: Source>(
         laboratory: &Laboratory<'_>,
         name: &str,
@@ -122,8 +122,9 @@ impl Curve {
     }
 }
 
-/// Measures with fewer and fewer clients until the load settles, with more and more until throughput falls, and then with
-/// a quarter less and half as many more than were best. Returns all in the order of their numbers of clients.
+/// Measures with fewer and fewer clients until the load settles, with more and more until
+/// throughput falls, and then with a quarter less and half as many more than were best. Returns all
+/// in the order of their numbers of clients.
 fn best_load(
     first: usize,
     most_steps: usize,
@@ -153,8 +154,9 @@ fn best_load(
     steps
 }
 
-/// Measures window after window until the load has settled. What counts is the second half of them: how much ends
-/// within a single one owes a good deal to chance, as virtual cores take long for each batch.
+/// Measures window after window until the load has settled. What counts is the second half of them:
+/// how much ends within a single one owes a good deal to chance, as virtual cores take long for
+/// each batch.
 fn settle<S: Source>(
     laboratory: &Laboratory<'_>,
     cluster: &mut VirtualCluster<S>,

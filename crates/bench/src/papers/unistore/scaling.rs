@@ -20,10 +20,11 @@ use crate::virtual_cluster::three_items::ThreeItems;
 const KEYS: u64 = 1_000_000;
 /// The share of strong transactions that access the designated partition, in percent.
 const HOT: u8 = 20;
-/// Where the drop comes from is shown for this share of strong transactions, and of hot ones among them.
+/// Where the drop comes from is shown for this share of strong transactions, and of hot ones among
+/// them.
 const EXPLAINED: (u8, u8) = (10, 0);
-/// Of the paper's machines, which have as many cores, one for each. Where several share a virtual core, so
-/// many are still one process: otherwise a small site would be one, and its messages free.
+/// Of the paper's machines, which have as many cores, one for each. Where several share a virtual
+/// core, so many are still one process: otherwise a small site would be one, and its messages free.
 const PARTITIONS_PER_NODE: u16 = CORES_PER_NODE as u16;
 
 #[expect(
@@ -170,10 +171,12 @@ impl Ideal {
     }
 }
 
-/// Parts of a transaction's time that change by less are not listed, in microseconds of a core of this machine.
+/// Parts of a transaction's time that change by less are not listed, in microseconds of a core of
+/// this machine.
 const CHANGE: f64 = 1.0;
 
-/// Where the drop from ideal scaling comes from: how busy the cores are at either size, and what a transaction costs.
+/// Where the drop from ideal scaling comes from: how busy the cores are at either size, and what a
+/// transaction costs.
 fn explanation(
     costs: &Costs,
     (strong, hot): (u8, u8),

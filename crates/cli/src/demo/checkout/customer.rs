@@ -100,7 +100,8 @@ fn choose(most: &BTreeMap<String, i64>, random: &mut Random) -> Vec<(String, i64
     chosen.map(|(product, most)| (product.clone(), 1 + random.below(*most as u64) as i64)).collect()
 }
 
-/// Orders, again and again if others are in the way: how long the call took that did it. None: time is up.
+/// Orders, again and again if others are in the way: how long the call took that did it. None: time
+/// is up.
 async fn checkout(
     client: &mut Client,
     order: &Order,

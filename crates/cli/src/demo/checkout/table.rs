@@ -1,4 +1,5 @@
-//! The shop's table: what another program would have made, and what the demo looks at beside Solera.
+//! The shop's table: what another program would have made, and what the demo looks at beside
+//! Solera.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};

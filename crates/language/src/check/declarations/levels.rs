@@ -7,8 +7,9 @@ use crate::diagnostic::Diagnostic;
 use crate::syntax::ast::{LevelDecl, Name};
 
 impl Declarations {
-    /// Adds each level after those that it refers to, whatever their order in the text. What is beyond the
-    /// number of levels there may be is refused anyway, so that it is not worth looking for its place.
+    /// Adds each level after those that it refers to, whatever their order in the text. What is
+    /// beyond the number of levels there may be is refused anyway, so that it is not worth looking
+    /// for its place.
     pub(super) fn levels(&mut self, mut left: Vec<&LevelDecl>, diagnostics: &mut Vec<Diagnostic>) {
         let beyond = left.split_off(left.len().min(MAX_LEVELS));
         while !left.is_empty() {
@@ -27,7 +28,8 @@ impl Declarations {
         }
     }
 
-    /// A name that a level refers to, and that is to be declared by one of the levels that are left.
+    /// A name that a level refers to, and that is to be declared by one of the levels that are
+    /// left.
     fn awaited<'a>(&self, level: &'a LevelDecl, left: &[&'a LevelDecl]) -> Option<&'a Name> {
         level.below.iter().chain(&level.above).find(|name| {
             self.lattice.lookup(&name.text).is_none()
@@ -35,8 +37,8 @@ impl Declarations {
         })
     }
 
-    /// Levels of which each refers to the next, and the last to the first, by these names. All that are left
-    /// wait for one of them.
+    /// Levels of which each refers to the next, and the last to the first, by these names. All that
+    /// are left wait for one of them.
     fn circle<'a>(&self, left: &[&'a LevelDecl]) -> Vec<(&'a LevelDecl, &'a Name)> {
         let mut way: Vec<(&LevelDecl, &Name)> = Vec::new();
         let mut level = left[0];
@@ -57,8 +59,8 @@ impl Declarations {
         left: &[&LevelDecl],
         diagnostics: &mut Vec<Diagnostic>,
     ) {
-        // Where it stands to a level that is not known is left open: it would only repeat that error. So would
-        // one that is not there yet, or itself: that is reported as a circle.
+        // Where it stands to a level that is not known is left open: it would only repeat that
+        // error. So would one that is not there yet, or itself: that is reported as a circle.
         let of_circle = |name: &&Name| {
             name.text == declared.name.text || left.iter().any(|one| one.name.text == name.text)
         };

@@ -143,7 +143,8 @@ impl Parser<'_> {
                 "`{word}` is a statement and has no value: assign to a variable within it"
             ));
             let reported = self.report(error);
-            // So that it is skipped, and not read as the next statement, whose errors would be others.
+            // So that it is skipped, and not read as the next statement, whose errors would be
+            // others.
             self.bump();
             return reported;
         }
@@ -320,8 +321,8 @@ impl Parser<'_> {
         self.report(error.help(format!("write `{ours}`")));
     }
 
-    /// Whether `Name {`, which is looked at, begins a struct. In a condition the brace begins the block,
-    /// and what can only be a struct is an error.
+    /// Whether `Name {`, which is looked at, begins a struct. In a condition the brace begins the
+    /// block, and what can only be a struct is an error.
     fn struct_here(&mut self) -> bool {
         if !self.in_condition {
             return true;

@@ -44,7 +44,8 @@ impl Parser<'_> {
         Module { items }
     }
 
-    /// Skips what belongs to no declaration. The word that is looked at was not read, or is the error.
+    /// Skips what belongs to no declaration. The word that is looked at was not read, or is the
+    /// error.
     fn skip_to_item(&mut self) {
         while !self.at(TokenKind::End) && !self.kind().begins_item() {
             self.bump();

@@ -15,7 +15,8 @@ impl Parser<'_> {
         read
     }
 
-    /// Each arm is done if those before it were not, so arms are links of a chain as those of `else if` are.
+    /// Each arm is done if those before it were not, so arms are links of a chain as those of
+    /// `else if` are.
     fn match_arms(&mut self) -> Parse<StmtKind> {
         self.bump();
         let start = self.span();
@@ -55,8 +56,8 @@ impl Parser<'_> {
         Ok(StmtKind::Match(value, arms))
     }
 
-    /// Whether what is looked at may be an arm, even a wrong one, rather than a statement or declaration
-    /// after a match that is not closed.
+    /// Whether what is looked at may be an arm, even a wrong one, rather than a statement or
+    /// declaration after a match that is not closed.
     fn arm_follows(&self) -> bool {
         let kind = self.kind();
         if kind == TokenKind::End || kind.begins_item() || kind.begins_statement() {
@@ -122,7 +123,8 @@ impl Parser<'_> {
         Err(reported)
     }
 
-    /// Skips what an arm does that does not begin with a brace. If it ends with one, that is skipped, too.
+    /// Skips what an arm does that does not begin with a brace. If it ends with one, that is
+    /// skipped, too.
     fn skip_bare_arm(&mut self) {
         let mut statements = false;
         let mut open = 0_usize;

@@ -40,8 +40,8 @@ fn binary_op(kind: TokenKind) -> Option<BinaryOp> {
 }
 
 impl Parser<'_> {
-    /// Operands with operators between. Those that wait are kept in a list, not on the stack, so that
-    /// expressions in parentheses cost little of it.
+    /// Operands with operators between. Those that wait are kept in a list, not on the stack, so
+    /// that expressions in parentheses cost little of it.
     pub(super) fn binary(&mut self) -> Parse<Expr> {
         let mut waiting: Vec<Waiting> = Vec::new();
         loop {
@@ -59,8 +59,8 @@ impl Parser<'_> {
         }
     }
 
-    /// An operation of two operands, the second of which was read last. `chained` is the operator that
-    /// follows, if neither may follow the other.
+    /// An operation of two operands, the second of which was read last. `chained` is the operator
+    /// that follows, if neither may follow the other.
     fn joined(&mut self, waiting: Waiting, right: Expr, chained: Option<BinaryOp>) -> Parse<Expr> {
         let Waiting { left, height, op, span } = waiting;
         self.height = self.height.max(height);
@@ -177,7 +177,8 @@ impl Parser<'_> {
         Ok(Expr { kind: kind(Box::new(operand)), span })
     }
 
-    /// `-` and an operand. With a number alone it is part of the number, which the smallest one needs.
+    /// `-` and an operand. With a number alone it is part of the number, which the smallest one
+    /// needs.
     fn negative(&mut self) -> Parse<Expr> {
         let sign = self.bump().span;
         if !matches!(self.kind(), TokenKind::Int | TokenKind::Float) || self.number_goes_on() {
@@ -189,7 +190,8 @@ impl Parser<'_> {
         Ok(Expr { kind: literal.map_or(ExprKind::Error, ExprKind::Literal), span })
     }
 
-    /// Whether something after the number that is looked at binds more strongly than a sign before it.
+    /// Whether something after the number that is looked at binds more strongly than a sign before
+    /// it.
     fn number_goes_on(&self) -> bool {
         use TokenKind::{Arrow, Dot, OpenBracket, OpenParen};
         matches!(self.nth(1).kind, Dot | Arrow | OpenBracket | OpenParen)

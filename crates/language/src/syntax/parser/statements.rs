@@ -262,8 +262,8 @@ impl Parser<'_> {
         self.simple()
     }
 
-    /// Whether what comes after a name makes sense only if the name were a keyword: `loop {`, `throw e`,
-    /// `switch (x) {`.
+    /// Whether what comes after a name makes sense only if the name were a keyword: `loop {`,
+    /// `throw e`, `switch (x) {`.
     fn statement_follows(&self) -> bool {
         let mut ahead = 1;
         if self.nth(ahead).kind != TokenKind::OpenParen {
@@ -377,7 +377,8 @@ impl Parser<'_> {
         span
     }
 
-    /// The condition of an `if` or `while`. If it cannot be read but a block follows, the block counts.
+    /// The condition of an `if` or `while`. If it cannot be read but a block follows, the block
+    /// counts.
     fn condition(&mut self) -> Parse<Expr> {
         let start = self.span();
         if self.at_word("let") && self.nth(1).kind == TokenKind::Ident {
@@ -451,8 +452,8 @@ impl Parser<'_> {
         Ok(StmtKind::While(condition, self.body()?))
     }
 
-    /// `if … { … } else if … { … } else { … }`. The links of the chain are read one after the other, so
-    /// that many of them are not deep for the parser.
+    /// `if … { … } else if … { … } else { … }`. The links of the chain are read one after the
+    /// other, so that many of them are not deep for the parser.
     fn if_statement(&mut self) -> Parse<StmtKind> {
         let links = self.links;
         let read = self.if_links();
@@ -491,8 +492,8 @@ impl Parser<'_> {
         Ok(kind)
     }
 
-    /// Counts a link of a chain: an `else if` or the arm of a `match`. All that the word comes after are counted
-    /// together, as each stands in the branch that is left by those before it.
+    /// Counts a link of a chain: an `else if` or the arm of a `match`. All that the word comes
+    /// after are counted together, as each stands in the branch that is left by those before it.
     pub(super) fn link(&mut self, error: &str, help: &str) -> Parse<()> {
         self.links += 1;
         if self.links <= MAX_CHAIN {
@@ -504,7 +505,8 @@ impl Parser<'_> {
         Err(self.give_up(error))
     }
 
-    /// Whether an `else if` follows, of which the `else` is read then; also as it is written elsewhere.
+    /// Whether an `else if` follows, of which the `else` is read then; also as it is written
+    /// elsewhere.
     fn at_else_if(&mut self) -> bool {
         let word = self.text();
         if self.at(TokenKind::Ident) && matches!(word, "elif" | "elseif" | "elsif") {

@@ -86,7 +86,8 @@ fn join(list: &Value, separator: &Value, meter: &mut Meter) -> Result<Slot, Fail
         let Value::String(part) = part else {
             return Err(malformed("`join`", part));
         };
-        // Before it grows: the size of texts that are in the list often is not the memory they take.
+        // Before it grows: the size of texts that are in the list often is not the memory they
+        // take.
         meter.room(text.len() + separator.len() + part.len())?;
         if index > 0 {
             text.push_str(separator);

@@ -1,6 +1,7 @@
 //! Transactions that name guards, at their coordinator.
 //!
-//! A guarded transaction always runs two-phase commit, also if it writes to this worker only: the participant asks the guards.
+//! A guarded transaction always runs two-phase commit, also if it writes to this worker only: the
+//! participant asks the guards.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,8 @@ struct Single {
     request: RequestId,
     past: Vector,
     stage: Stage,
-    /// Since when nobody waits: the client was answered, or has cancelled. An answer of the operation's worker may still come.
+    /// Since when nobody waits: the client was answered, or has cancelled. An answer of the
+    /// operation's worker may still come.
     over: Option<Monotonic>,
 }
 
@@ -121,7 +123,8 @@ impl Replica {
         }
     }
 
-    /// The owner of a key answers that it does not execute an operation. Gives the answer back if it is of no guarded single.
+    /// The owner of a key answers that it does not execute an operation. Gives the answer back if
+    /// it is of no guarded single.
     pub(crate) fn refused_guarded(
         &mut self,
         now: Now,
@@ -133,7 +136,8 @@ impl Replica {
         None
     }
 
-    /// Answers the commit of a transaction: its client, or that of the single that it carries out. Each is answered once.
+    /// Answers the commit of a transaction: its client, or that of the single that it carries out.
+    /// Each is answered once.
     pub(super) fn answer_commit(&mut self, request: RequestId, tx: TxId, response: Response) {
         if self.coordinator.singles.is_empty() {
             return self.worker.reply(request, response);
@@ -153,8 +157,8 @@ impl Replica {
         }
     }
 
-    /// A transaction is given up before it commits. The answer to the operation of a single that it carries out may still come, and is
-    /// for nobody.
+    /// A transaction is given up before it commits. The answer to the operation of a single that it
+    /// carries out may still come, and is for nobody.
     pub(super) fn expire_single(&mut self, now: Now, tx: TxId) {
         let Some(single) = self.coordinator.singles.0.get_mut(&tx) else { return };
         let request = single.request;
@@ -174,7 +178,8 @@ impl Replica {
         }
     }
 
-    /// Forgets singles for which nobody waits and whose operation cannot be answered any more: the worker that was asked has died.
+    /// Forgets singles for which nobody waits and whose operation cannot be answered any more: the
+    /// worker that was asked has died.
     pub(super) fn forget_singles(&mut self, now: Now) {
         // Reads are given up sooner.
         let patience = self.worker.config.timing.strong_timeout * 4;

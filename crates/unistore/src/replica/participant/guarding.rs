@@ -1,7 +1,9 @@
-//! Guards of prepared transactions: asking them before PREPARE_ACK, and telling them how transactions ended.
+//! Guards of prepared transactions: asking them before PREPARE_ACK, and telling them how
+//! transactions ended.
 //!
-//! The record that a transaction is prepared comes before the questions, and what guards record comes after that. So wherever a crash
-//! cuts the journal, the participant knows which guards may hold a promise, and tells them the end.
+//! The record that a transaction is prepared comes before the questions, and what guards record
+//! comes after that. So wherever a crash cuts the journal, the participant knows which guards may
+//! hold a promise, and tells them the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +37,8 @@ pub(crate) struct Guarding {
 #[derive(Debug)]
 struct Voting {
     guards: Guarded,
-    /// Protocols that have not answered. None after a restart, when only the coordinator knows whether all had.
+    /// Protocols that have not answered. None after a restart, when only the coordinator knows
+    /// whether all had.
     silent: BTreeSet<u8>,
     refused: bool,
 }
@@ -50,7 +53,8 @@ struct Untold {
 }
 
 impl Guarding {
-    /// Returns how many transactions are prepared, or ended, of which some guard does not know the end.
+    /// Returns how many transactions are prepared, or ended, of which some guard does not know the
+    /// end.
     pub(crate) fn open(&self) -> usize {
         self.prepared.len() + self.untold.len()
     }
@@ -81,7 +85,8 @@ impl Guarding {
         }
     }
 
-    /// Returns what a checkpoint keeps: nothing, or parts with so many bytes of guards, but for the last guards of each.
+    /// Returns what a checkpoint keeps: nothing, or parts with so many bytes of guards, but for the
+    /// last guards of each.
     pub(crate) fn to_save(&self, most: usize) -> Vec<Part> {
         let (mut parts, mut bytes) = (Vec::new(), most);
         for (tx, voting) in &self.prepared {
@@ -128,7 +133,8 @@ impl Guarding {
 }
 
 impl Replica {
-    /// PREPARE of a transaction with guards here (UniStore Alg. 1 l. 36–41): PREPARE_ACK waits for their promises.
+    /// PREPARE of a transaction with guards here (UniStore Alg. 1 l. 36–41): PREPARE_ACK waits for
+    /// their promises.
     pub(crate) fn on_prepare_guarded(
         &mut self,
         now: Now,
@@ -236,7 +242,8 @@ impl Replica {
         }
     }
 
-    /// After a restart, tells guards how transactions ended: the former process may not have come so far.
+    /// After a restart, tells guards how transactions ended: the former process may not have come
+    /// so far.
     pub(crate) fn tell_guards_again(&mut self) {
         let untold = self.participant.guarding.untold.iter();
         let again: Vec<TxId> =

@@ -1,5 +1,5 @@
-//! DELIVER_UPDATES (Alg. 3): what certification delivers is stored, and spread to workers and siblings as the history of
-//! one more origin.
+//! DELIVER_UPDATES (Alg. 3): what certification delivers is stored, and spread to workers and
+//! siblings as the history of one more origin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ impl Replica {
         (!part.writes.is_empty()).then(|| Arc::new(part))
     }
 
-    /// A partition of this site has not got what the central certifier spread after `known`: the link
-    /// between two of the site's nodes may break.
+    /// A partition of this site has not got what the central certifier spread after `known`: the
+    /// link between two of the site's nodes may break.
     pub(crate) fn spread_again(&mut self, id: PartitionId, known: Timestamp) {
         let redblue = self.worker.config.protocol == Protocol::RedBlue;
         let Some(index) = self.worker.index_of(PartitionId(CENTRAL.0)).filter(|_| redblue) else {
@@ -89,8 +89,9 @@ impl Replica {
         }
     }
 
-    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there. What a follower
-    /// delivers ahead comes again from there, and [`Self::on_replicate`] takes it for what it has.
+    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there. What
+    /// a follower delivers ahead comes again from there, and [`Self::on_replicate`] takes it for
+    /// what it has.
     pub(super) fn deliver(
         &mut self,
         now: Now,
@@ -121,7 +122,8 @@ impl Replica {
         self.retry_parked(now);
     }
 
-    /// Nothing else was committed up to here: what HEARTBEAT_STRONG is for (UniStore Alg. 3 l. 9–10).
+    /// Nothing else was committed up to here: what HEARTBEAT_STRONG is for (UniStore Alg. 3 l.
+    /// 9–10).
     pub(super) fn complete(&mut self, now: Now, group: GroupId, upto: Timestamp) {
         let index = self.worker.index_of(PartitionId(group.0));
         let index = index.expect("only groups of owned partitions are complete here");
@@ -155,8 +157,8 @@ impl Replica {
         }
     }
 
-    /// Whether this replica tells `dest` of an owned partition's strong transactions: it leads, or was
-    /// asked, or the leader cannot be heard there.
+    /// Whether this replica tells `dest` of an owned partition's strong transactions: it leads, or
+    /// was asked, or the leader cannot be heard there.
     pub(crate) fn sends_strong(&self, index: usize, dest: SiteId) -> bool {
         let group = group_of(self.worker.partitions[index].id);
         if self.certifier_of(self.worker.partitions[index].id) != group {
