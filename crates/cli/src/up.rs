@@ -115,6 +115,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
+/// Prints the sites of the cluster, its settings, and what to try.
 fn introduce(cluster: &Cluster, port: u16) {
     let spec = cluster.spec();
     let width = spec.sites.iter().map(|site| site.name.len()).max().unwrap_or(0).max(4);
@@ -147,6 +148,28 @@ fn introduce(cluster: &Cluster, port: u16) {
         );
     }
     say!("");
+    describe(spec);
+    say!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
+    for found in cluster.found() {
+        say!("  {found}");
+    }
+    match &spec.data {
+        Some(data) => say!("Data is in {}. Try, in other terminals:", data.display()),
+        None => say!(
+            "Data is in memory and ends with this process (--data DIR keeps it). Try, in other \
+             terminals:"
+        ),
+    }
+    say!("  redis-cli -p {} set greeting hello", port + 1);
+    if spec.sites.len() > 1 {
+        say!("  redis-cli -p {} get greeting", port + 2);
+        say!("  solera fault cut 1 2 --port {port}");
+    }
+    say!("Ctrl-C stops it.");
+}
+
+/// Prints the settings in which the cluster differs from others: protocol, spaces, TLS ports, users.
+fn describe(spec: &ClusterSpec) {
     if spec.protocol != Baseline::UniStore {
         let (name, what) = (spec.protocol.name(), spec.protocol.explained());
         say!("  protocol {name}: {what}\n");
@@ -170,25 +193,8 @@ fn introduce(cluster: &Cluster, port: u16) {
     if spec.users.are_configured() {
         let anyone = spec.users.get("default").is_some_and(|user| user.nopass && user.enabled);
         match anyone {
-            true => say!("\n  users: who has not sent AUTH is the user 'default'"),
+            true => say!("\n  users: clients without AUTH have the rights of 'default'"),
             false => say!("\n  users: commands need AUTH"),
         }
     }
-    say!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
-    for found in cluster.found() {
-        say!("  {found}");
-    }
-    match &spec.data {
-        Some(data) => say!("Data is in {}. Try, in other terminals:", data.display()),
-        None => say!(
-            "Data is in memory and ends with this process (--data DIR keeps it). Try, in other \
-             terminals:"
-        ),
-    }
-    say!("  redis-cli -p {} set greeting hello", port + 1);
-    if spec.sites.len() > 1 {
-        say!("  redis-cli -p {} get greeting", port + 2);
-        say!("  solera fault cut 1 2 --port {port}");
-    }
-    say!("Ctrl-C stops it.");
 }
