@@ -5,6 +5,7 @@
 
 mod access;
 mod command;
+mod missing;
 mod similar;
 mod table;
 mod unknown;

@@ -2,13 +2,22 @@
 
 use std::fmt::Write;
 
+use crate::missing::is_missing;
+
 /// How much of a name, and of all arguments together, Redis repeats in an error, in bytes.
 const REPEATED: usize = 128;
 
-/// Redis' words for a command that does not exist: names and arguments end at a zero byte. Unlike
-/// there, what is no UTF-8 is replaced.
+/// Returns the error for a command that is not served. For a command of Redis it says so; otherwise it
+/// has Redis' words, in which names and arguments end at a zero byte. Invalid UTF-8 is replaced.
+///
+/// Both begin with `ERR unknown command`, by which clients find out what a server has.
 pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
     let name = String::from_utf8_lossy(beginning(name, REPEATED));
+    if is_missing(name.as_bytes()) {
+        return format!(
+            "ERR unknown command '{name}': Solera does not support this command of Redis yet"
+        );
+    }
     let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
     let mut repeated = 0;
     for argument in arguments {
