@@ -168,7 +168,8 @@ fn introduce(cluster: &Cluster, port: u16) {
     say!("Ctrl-C stops it.");
 }
 
-/// Prints the settings in which the cluster differs from others: protocol, spaces, TLS ports, users.
+/// Prints the settings in which the cluster differs from others: protocol, spaces, TLS ports,
+/// users.
 fn describe(spec: &ClusterSpec) {
     if spec.protocol != Baseline::UniStore {
         let (name, what) = (spec.protocol.name(), spec.protocol.explained());

@@ -7,8 +7,8 @@ use crate::missing::is_missing;
 /// How much of a name, and of all arguments together, Redis repeats in an error, in bytes.
 const REPEATED: usize = 128;
 
-/// Returns the error for a command that is not served. For a command of Redis it says so; otherwise it
-/// has Redis' words, in which names and arguments end at a zero byte. Invalid UTF-8 is replaced.
+/// Returns the error for a command that is not served. For a command of Redis it says so; otherwise
+/// it has Redis' words, in which names and arguments end at a zero byte. Invalid UTF-8 is replaced.
 ///
 /// Both begin with `ERR unknown command`, by which clients find out what a server has.
 pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
