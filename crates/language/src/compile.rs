@@ -78,7 +78,7 @@ fn compile_as(source: &str, form: Form) -> Compiled {
     let mut diagnostics = in_order(diagnostics);
     let last = diagnostics.iter_mut().rfind(|one| one.severity == Severity::Error);
     if let (true, Some(last)) = (unchecked, last) {
-        last.notes.push("levels are checked when the errors so far are mended".to_owned());
+        last.notes.push("level checking was skipped because of earlier errors".to_owned());
     }
     if program.is_none() {
         transactions.clear();

@@ -170,7 +170,9 @@ impl Lower<'_> {
         let shown = self.known.show(ty);
         let error = format!("{shown} has no method '{}'", name.text);
         let error = Diagnostic::error("E0219", name.span, error).here("not known");
-        let error = match (nearest(&name.text, known.iter().copied()), known) {
+        let near =
+            nearest(&name.text, known.iter().copied()).or_else(|| synonym(&name.text, known));
+        let error = match (near, known) {
             (Some(near), _) if near == name.text => {
                 error.here("not of such elements").help(match near {
                     "sorted" => "elements that are sorted hold no floats",
@@ -332,4 +334,17 @@ impl Lower<'_> {
         self.step(span, StepKind::If(valid, then, Vec::new()));
         self.remote(list, ObjectOp::Create, vec![value, cell], Type::Unit, span);
     }
+}
+
+/// Returns the method that has the meaning of one that other languages call `name`.
+fn synonym<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    const SYNONYMS: [(&[&str], &[&str]); 5] = [
+        (&["append", "push", "put", "insert"], &["add", "push", "append", "set"]),
+        (&["len", "length", "count", "card"], &["size"]),
+        (&["has", "includes", "exists", "member"], &["contains"]),
+        (&["erase", "discard", "del", "pop"], &["remove", "delete"]),
+        (&["get", "read", "load"], &["value"]),
+    ];
+    let (_, meant) = SYNONYMS.into_iter().find(|(names, _)| names.contains(&name))?;
+    meant.iter().find_map(|meant| known.iter().copied().find(|known| known == meant))
 }

@@ -376,8 +376,10 @@ impl Declarations {
                 Diagnostic::error("E0301", name.span, format!("no store '{}'", name.text))
                     .here("not declared");
             let known: Vec<_> = self.stores.iter().map(|store| store.name.as_str()).collect();
-            error = match known.as_slice() {
-                [] => error.help(format!("declare it: `store {} : causal;`", name.text)),
+            let near = nearest(&name.text, known.iter().copied());
+            error = match (known.as_slice(), near) {
+                ([], _) => error.help(format!("declare it: `store {} : causal;`", name.text)),
+                (_, Some(near)) => error.help(format!("did you mean `{near}`?")),
                 _ => error.help(format!("the stores are {}", known.join(", "))),
             };
             diagnostics.push(error);

@@ -386,7 +386,7 @@ impl Parser<'_> {
             let name = self.name("a struct")?;
             NewObject::Struct(name, self.fields()?)
         } else {
-            NewObject::Empty(self.type_expr()?)
+            NewObject::Empty(self.type_of_new()?)
         };
         self.expect(TokenKind::In, "and a store after the new object")?;
         let store = self.name("the name of a store")?;

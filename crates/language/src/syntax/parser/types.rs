@@ -11,6 +11,15 @@ use crate::syntax::token::{Token, TokenKind};
 impl Parser<'_> {
     /// `int`, `map<string, int>`, `handle<User> in mail`, each with `@ level` after it or not.
     pub(super) fn type_expr(&mut self) -> Parse<TypeExpr> {
+        let mut ty = self.type_of_new()?;
+        if self.at(TokenKind::In) && self.nth(1).kind == TokenKind::Ident {
+            ty.kind = self.stored_value(ty.span)?;
+        }
+        Ok(ty)
+    }
+
+    /// Reads a type after which a store may stand.
+    pub(super) fn type_of_new(&mut self) -> Parse<TypeExpr> {
         self.nested(Self::type_within)
     }
 
@@ -55,6 +64,18 @@ impl Parser<'_> {
             self.at -= 1;
             self.tokens[self.at] = Token { kind: TokenKind::Greater, span: greater, first };
         }
+    }
+
+    /// Reports a type of values with a store, such as `set<int> in mail`, which is meant to be a
+    /// handle.
+    fn stored_value(&mut self, ty: Span) -> Parse<TypeKind> {
+        self.bump();
+        let store = self.name("the name of a store")?;
+        let error = Diagnostic::error(codes::UNEXPECTED, self.since(ty), "a value has no store")
+            .here("only a handle has")
+            .help(format!("write `handle<{}> in {}`", self.text_of(ty), store.text));
+        self.report(error);
+        Ok(TypeKind::Error)
     }
 
     /// What comes after `handle<…>`.
