@@ -348,7 +348,8 @@ impl Worker {
             let refused =
                 change.and_then(|(site, change)| machine.change_members(now, site, change).err());
             let status = machine.unistore().status();
-            let (members, not_agreed) = (status.members().clone(), status.not_agreed());
+            let (members, not_agreed) =
+                (status.members().clone(), status.not_agreed().or(status.not_settled()));
             SitesTold { members, not_agreed, refused }
         };
         self.note_members(&told.members);

@@ -8,7 +8,7 @@ use solera_membership::{Members, Standing};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::config::{Config, Rule};
-use crate::message::{Converged, SiteView, Subtree};
+use crate::message::{Converged, SiteLife, SiteView, Subtree};
 use crate::uniformity::uniform_vec;
 
 /// This worker's place in the dissemination tree and what it heard of its children.
@@ -42,6 +42,8 @@ struct Root {
     stable_matrix: Vec<Vector>,
     /// Whom each site listened to when it last said so.
     told: Vec<Option<Members>>,
+    /// Removals that each site has settled, as its last STABLEVEC says.
+    settled: Vec<Option<Vec<SiteLife>>>,
     /// How many sites all workers of this one list, as far as is known.
     listed: usize,
     floors: Vec<Floors>,
@@ -99,6 +101,7 @@ impl Dissemination {
                 uniform_before_visible: config.keeps(Rule::UniformBeforeVisible),
                 stable_matrix: vec![zero; sites],
                 told: vec![None; sites],
+                settled: vec![Some(Vec::new()); sites],
                 listed: 0,
                 floors: (0..sites)
                     .map(|_| Floors { in_force: zero, announced: VecDeque::new() })
@@ -176,6 +179,30 @@ impl Dissemination {
         })
     }
 
+    /// Returns, at the root, a member that has not reported that all of its protocols have settled
+    /// the removal of this life of a site.
+    pub(crate) fn not_settled(&self, removed: SiteLife) -> Option<SiteId> {
+        let root = self.root.as_ref()?;
+        let has_settled = |site: &SiteId| match &root.settled[site.index()] {
+            Some(lives) => lives.contains(&removed),
+            None => true,
+        };
+        self.members.members().find(|site| !has_settled(site))
+    }
+
+    /// Returns, at the root, the removals that all workers of this site have settled.
+    pub(crate) fn settled_here(&self) -> Option<Vec<SiteLife>> {
+        self.root.as_ref().and_then(|root| root.settled[self.me.site.index()].clone())
+    }
+
+    /// Notes, at the root, which removals all workers of this site have settled.
+    pub(crate) fn note_settled(&mut self, settled: Option<Vec<SiteLife>>) {
+        let me = self.me.site.index();
+        if let Some(root) = &mut self.root {
+            root.settled[me] = settled;
+        }
+    }
+
     /// At the root: what all workers of this site know of the sites' standings. A worker that lists
     /// fewer sites cannot know of the others.
     pub(crate) fn known_members(&self) -> Members {
@@ -197,6 +224,7 @@ impl Dissemination {
             met.filled &= child.filled;
             met.base_vec.join(&child.base_vec);
             met.listed = met.listed.min(child.listed);
+            met.settled = settled_by_both(met.settled, child.settled.as_deref());
             met.converged.retain_mut(|mine| {
                 let of = |converged: &Converged| (converged.site, converged.life, converged.gone);
                 let same = |theirs: &&Converged| of(theirs) == of(mine);
@@ -262,9 +290,11 @@ impl Dissemination {
         ceiling: Vector,
         floor: Vector,
         members: Members,
+        settled: Option<Vec<SiteLife>>,
     ) {
         let Some(root) = &mut self.root else { return };
         root.told[site.index()] = Some(members);
+        root.settled[site.index()] = settled;
         if !self.members.is_member(self.me.site) || !self.members.is_member(site) {
             return;
         }
@@ -316,6 +346,17 @@ impl Dissemination {
         }
         self.view.settled_vec.join(&settled);
     }
+}
+
+/// Returns the removals that two subtrees have both settled.
+fn settled_by_both(
+    mine: Option<Vec<SiteLife>>,
+    theirs: Option<&[SiteLife]>,
+) -> Option<Vec<SiteLife>> {
+    let Some(theirs) = theirs else { return mine };
+    let Some(mut mine) = mine else { return Some(theirs.to_vec()) };
+    mine.retain(|life| theirs.contains(life));
+    Some(mine)
 }
 
 /// What all workers of the site know (Alg. 2 l. 29), but of a site that is gone no more than its
@@ -394,6 +435,7 @@ mod tests {
             base_vec: zero,
             listed: 3,
             converged: if all_have_heard { vec![converged] } else { Vec::new() },
+            settled: None,
         }
     }
 
@@ -418,6 +460,20 @@ mod tests {
             let known_vec = known_of_open_lives(members, &whole(members, known, all_have_heard));
             assert_eq!(known_vec[GONE], Timestamp(expected), "{members:?}, {known}");
             assert_eq!(known_vec[SiteId(1)], Timestamp(7));
+        }
+    }
+
+    #[test]
+    fn a_removal_is_settled_by_a_subtree_when_every_part_has_settled_it() {
+        let (one, other) = ((SiteId(1), 0), (SiteId(2), 4));
+        for (mine, theirs, both) in [
+            (None, None, None),
+            (None, Some(vec![one]), Some(vec![one])),
+            (Some(vec![one]), None, Some(vec![one])),
+            (Some(vec![one, other]), Some(vec![other]), Some(vec![other])),
+            (Some(vec![one]), Some(vec![(SiteId(1), 1)]), Some(vec![])),
+        ] {
+            assert_eq!(settled_by_both(mine, theirs.as_deref()), both);
         }
     }
 }

@@ -3,10 +3,10 @@
 use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
 use solera_data::{Key, Op};
 use solera_machine::{Address, Guarded, PartitionId, Refusal, Topology};
-use solera_time::{Origin, SiteId, Vector};
+use solera_time::{MAX_SITES, Origin, SiteId, Vector};
 
 use crate::command::Response;
-use crate::message::{Chunk, Filling, Message, PrepareGuarded, Stretch, Subtree, Write};
+use crate::message::{Chunk, Filling, Message, PrepareGuarded, SiteLife, Stretch, Subtree, Write};
 
 impl Message {
     /// Whether the message makes sense from `from` to `to`: both exist, its kind may travel between
@@ -47,9 +47,11 @@ impl Message {
                 uniform_vec,
                 base_vec,
                 converged,
+                settled,
                 ..
             }) => {
                 within_site
+                    && fits.settled(settled.as_deref())
                     && fits.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
                     && converged.iter().filter_map(|it| it.ceiling).all(|vec| fits.vector(&vec))
             }
@@ -76,8 +78,9 @@ impl Message {
                     && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))
                     && members.is_well_formed()
             }
-            Message::StableVec { stable_vec, floor, ceiling, members } => {
+            Message::StableVec { stable_vec, floor, ceiling, members, settled } => {
                 !within_site
+                    && fits.settled(settled.as_deref())
                     && fits.vectors(&[stable_vec, floor, ceiling])
                     && members.is_well_formed()
             }
@@ -116,6 +119,12 @@ impl Fits<'_> {
 
     fn vectors(&self, vectors: &[&Vector]) -> bool {
         vectors.iter().all(|vector| self.vector(vector))
+    }
+
+    /// Whether the list names no more lives than can leave at once. Their sites need not be listed
+    /// here: the sender may know more sites.
+    fn settled(&self, lives: Option<&[SiteLife]>) -> bool {
+        lives.is_none_or(|lives| lives.len() <= MAX_SITES)
     }
 
     fn lists(&self, site: SiteId) -> bool {

@@ -63,7 +63,7 @@ pub use heard::Heard;
 pub use keys::Held;
 pub use message::{
     Begin, Cause, Chunk, Converged, Errand, Event, Executed, Fetch, Filling, Input, Message,
-    Output, Place, PrepareGuarded, SiteView, Stretch, Subtree, Update, Write,
+    Output, Place, PrepareGuarded, SiteLife, SiteView, Stretch, Subtree, Update, Write,
 };
 pub use pasts::Pasts;
 pub use protocol::PROTOCOL;

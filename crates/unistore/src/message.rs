@@ -231,6 +231,8 @@ pub enum Message {
         ceiling: Vector,
         /// Who takes part, as far as the sending site knows.
         members: Members,
+        /// Removals that all workers of the sending site have settled; see [`Subtree::settled`].
+        settled: Option<Vec<SiteLife>>,
     },
 
     /// Between the members and coordinators of the certification service (§6.3), also within a
@@ -439,7 +441,13 @@ pub struct Subtree {
     /// The sites that leave and of whose history its workers have the same as every other member,
     /// and those that are gone or join again.
     pub converged: Vec<Converged>,
+    /// Removals that the other protocols of all its workers have settled; `None` if its workers run
+    /// no other protocol that is asked.
+    pub settled: Option<Vec<SiteLife>>,
 }
+
+/// One life of a site.
+pub type SiteLife = (SiteId, u32);
 
 /// What a subtree has of the history of a site that leaves or is gone, when all members have the
 /// same.

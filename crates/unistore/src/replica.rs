@@ -304,7 +304,7 @@ impl Replica {
             Message::KnownVecGlobal { known_vecs, suspects, members, voted } => {
                 self.on_known_vec_global(from.site, known_vecs, suspects, &members, voted);
             }
-            Message::StableVec { stable_vec, floor, ceiling, members } => {
+            Message::StableVec { stable_vec, floor, ceiling, members, settled } => {
                 let before = self.worker.dissemination.view.uniform_vec;
                 self.worker.dissemination.on_stable_vec(
                     from.site,
@@ -312,6 +312,7 @@ impl Replica {
                     ceiling,
                     floor,
                     members,
+                    settled,
                 );
                 self.demand.note_progress(&before, &self.worker.dissemination.view.uniform_vec);
             }

@@ -127,7 +127,7 @@ fn judge(name: &str, variants: (u8, usize), decode: impl Fn(&[u8]) -> Option<Sam
 
 #[test]
 fn messages_are_encoded_as_ever() {
-    judge("messages-1", (26, 44), message);
+    judge("messages-2", (26, 44), message);
 }
 
 #[test]

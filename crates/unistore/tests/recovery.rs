@@ -477,7 +477,8 @@ fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
         for step in 0..50 {
             for site in [B, C] {
                 let (stable_vec, floor, ceiling, members) = (all, all, nothing, host.members());
-                let message = Message::StableVec { stable_vec, floor, ceiling, members };
+                let message =
+                    Message::StableVec { stable_vec, floor, ceiling, members, settled: None };
                 host.hear(now(10 + step * 20, 1000 + step * 20), site, message);
             }
             host.tick(now(20 + step * 20, 1010 + step * 20));
@@ -562,7 +563,11 @@ fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
     let members = host.members();
     host.b_listens_to(members.clone());
     let (stable_vec, floor, ceiling) = (Vector::zero(3), Vector::zero(3), Vector::zero(3));
-    host.hear(now(8, 1000), B, Message::StableVec { stable_vec, floor, ceiling, members });
+    host.hear(
+        now(8, 1000),
+        B,
+        Message::StableVec { stable_vec, floor, ceiling, members, settled: None },
+    );
     for ms in 9..40 {
         host.tick(now(ms, 1000));
     }

@@ -6,7 +6,7 @@ use solera_time::SiteId;
 
 use super::Replica;
 use crate::config::Rule;
-use crate::message::{Event, Message};
+use crate::message::{Event, Message, SiteLife};
 use crate::record::Record;
 
 /// How far other protocols of the worker are with changes of the list of sites.
@@ -14,8 +14,8 @@ use crate::record::Record;
 pub(crate) struct OtherProtocols {
     /// Whether they have the data that they need to serve.
     pub(crate) filled: bool,
-    /// The latest list for which they have done what it asks of them.
-    pub(crate) settled: Members,
+    /// Whether they have done what the present list of sites asks of them.
+    pub(crate) settled: bool,
 }
 
 impl Replica {
@@ -50,24 +50,16 @@ impl Replica {
     /// they have the data that they need to serve, and whether they have settled what the present
     /// list asks of them. See [`Participant`](solera_membership::Participant).
     pub fn note_others(&mut self, filled: bool, settled: bool) {
-        let config = &self.worker.config;
-        let others = self.others.get_or_insert_with(|| OtherProtocols {
-            filled,
-            settled: Members::founded(config.founders, config.topology.sites()),
-        });
-        others.filled = filled;
-        let members = &self.worker.dissemination.members;
-        if settled && others.settled != *members {
-            others.settled = members.clone();
-        }
+        self.others = Some(OtherProtocols { filled, settled });
     }
 
-    /// Returns the latest list of sites for which the worker's protocols have done what it asks of
-    /// them.
-    pub(crate) fn settled_members(&self) -> &Members {
+    /// Returns the removals that the worker's other protocols have settled; `None` without such
+    /// protocols.
+    pub(crate) fn settled(&self) -> Option<Vec<SiteLife>> {
+        let others = self.others.as_ref()?;
         let members = &self.worker.dissemination.members;
-        let waits = self.worker.config.keeps(Rule::GoneWhenSettled);
-        self.others.as_ref().filter(|_| waits).map_or(members, |others| &others.settled)
+        let leaving = members.which(Standing::Leaving).filter(|_| others.settled);
+        Some(leaving.map(|site| (site, members.life(site))).collect())
     }
 
     /// Takes what another knows of the sites' standings.
@@ -90,6 +82,10 @@ impl Replica {
     /// life is of the next one.
     pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
         let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
+        if let Some(others) = &mut self.others {
+            // They have not seen this list.
+            others.settled = false;
+        }
         // All workers of a site that has joined begin after its former lives.
         for gap in members.gaps(self.worker.me) {
             self.worker.clock.observe(gap.end);

@@ -307,9 +307,7 @@ impl Replica {
             }
             for (owner, known_vecs) in by_worker {
                 let suspects = suspects.clone();
-                // A member agrees to a change when all of its protocols have done what the change
-                // asks of them.
-                let members = self.settled_members().clone();
+                let members = self.worker.dissemination.members.clone();
                 let voted = self.strong.service.clock();
                 let told = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
                 self.worker.send(owner, told);
@@ -349,6 +347,7 @@ impl Replica {
             self.worker.send(parent, Message::Up(subtree));
             return;
         }
+        self.worker.dissemination.note_settled(subtree.settled.clone());
         self.conclude(now, &subtree);
         self.worker.dissemination.on_whole_site(subtree);
         let members = self.worker.dissemination.members.clone();
@@ -360,7 +359,9 @@ impl Replica {
         {
             for site in members.listening().filter(|site| *site != me) {
                 let (root, members) = (Address { site, worker: 0 }, known.clone());
-                self.worker.send(root, Message::StableVec { stable_vec, floor, ceiling, members });
+                let settled = self.worker.dissemination.settled_here();
+                let message = Message::StableVec { stable_vec, floor, ceiling, members, settled };
+                self.worker.send(root, message);
             }
         }
         self.send_down();
@@ -377,9 +378,11 @@ impl Replica {
             if members.life(*site) != *life {
                 continue;
             }
+            let settled = !self.worker.config.keeps(Rule::GoneWhenSettled)
+                || self.worker.dissemination.not_settled((*site, *life)).is_none();
             let members = match members.standing(*site) {
                 // Least of all partitions: what is after it may be there in part.
-                Standing::Leaving if agreed && !gone => {
+                Standing::Leaving if agreed && settled && !gone => {
                     members.closed(*site, Gap { cut: *least, end: *most })
                 }
                 // Another site that is gone has known more, which is gone with it. Who joins must
@@ -417,8 +420,7 @@ impl Replica {
                     })
                 })
         };
-        let settled = self.settled_members() == members;
-        let leaving = members.which(Standing::Leaving).filter(|site| settled && same(*site));
+        let leaving = members.which(Standing::Leaving).filter(|site| same(*site));
         let gone = SiteId::all(members.sites()).filter(|site| members.open_gap(*site).is_some());
         let converged = leaving.chain(gone).map(|site| {
             let known = || self.worker.partitions.iter().map(|partition| partition.known_vec[site]);
@@ -511,6 +513,7 @@ impl Replica {
             base_vec: self.joining.base_vec,
             listed: self.worker.config.topology.sites() as u8,
             converged: self.converged(),
+            settled: self.settled(),
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use solera_certification::TransactionId;
 use solera_data::Key;
 use solera_machine::{Address, PartitionId};
-use solera_membership::Members;
+use solera_membership::{Members, Standing};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::command::CommandError;
@@ -119,6 +119,16 @@ impl<'a> Status<'a> {
     /// the root.
     pub fn not_agreed(&self) -> Option<SiteId> {
         self.replica.worker.dissemination.not_agreed()
+    }
+
+    /// Returns a member of which some protocol has not settled the removal of a site that leaves;
+    /// only known at the root.
+    pub fn not_settled(&self) -> Option<SiteId> {
+        let members = self.members();
+        let mut leaving = members.which(Standing::Leaving);
+        leaving.find_map(|site| {
+            self.replica.worker.dissemination.not_settled((site, members.life(site)))
+        })
     }
 
     /// How far this worker has come with getting its partitions, if its site joins.
