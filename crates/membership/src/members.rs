@@ -1,4 +1,4 @@
-//! The standings of sites, as far as a participant knows.
+//! A participant's view of the sites' statuses.
 
 use serde::{Deserialize, Serialize};
 use solera_time::{MAX_SITES, SiteId, Timestamp};
@@ -6,31 +6,32 @@ use solera_time::{MAX_SITES, SiteId, Timestamp};
 use crate::change::{Change, MemberError};
 use crate::standing::{Standing, standing_at};
 
-/// The times of a site's transactions that are gone with one of its lives.
+/// Times of the causal transactions that are lost with one life of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Causal transactions up to here are kept, by every member.
+    /// Every member keeps the site's causal transactions up to this time.
     pub cut: Timestamp,
-    /// No member has anything of the life that is after this, nor anything that depends on such.
-    /// When the site has joined again: its next life begins after this.
+    /// No member has a transaction of this life with a later time, nor anything that depends on
+    /// one. If the site has joined again, its next life begins after this time.
     pub end: Timestamp,
 }
 
-/// What is decided of one site.
+/// Status and history of one site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Slot {
-    /// Only ever grows: its last two bits are the standing.
+    /// Number of changes of the site's status so far. It only grows; its last two bits are the
+    /// status.
     stage: u32,
-    /// One for each life that ended.
+    /// One gap for each life that has ended.
     gaps: Vec<Gap>,
 }
 
-/// The sites' standings, as far as a replica knows.
+/// A replica's view of the sites' statuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members(Vec<Slot>);
 
 impl Slot {
-    /// Of a site that is gone, of whose lives before this one nothing is known.
+    /// Returns the slot of a removed site whose lives before `life` are unknown.
     fn before(life: u32) -> Slot {
         let unknown = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
         Slot { stage: 4 * life - 2, gaps: vec![unknown; life as usize] }
@@ -38,13 +39,14 @@ impl Slot {
 }
 
 impl Members {
-    /// All sites, from the beginning.
+    /// Returns the list in which all sites are members in their first lives.
     pub fn new(sites: usize) -> Self {
         Members(vec![Slot::default(); sites])
     }
 
-    /// The first of the sites, from the beginning. The others were listed later: they are as if
-    /// they had been removed before they did anything, and can be added.
+    /// Returns the list in which the first `founders` sites are members in their first lives. The
+    /// other sites were listed later. They have the status of sites that were removed before they
+    /// did anything, and can be added.
     pub fn founded(founders: usize, sites: usize) -> Self {
         let mut members = Members::new(sites);
         for slot in members.0.iter_mut().skip(founders) {
@@ -53,8 +55,9 @@ impl Members {
         members
     }
 
-    /// What a replica of a site's life knows at first. In any but the first life the site is no
-    /// member before others have told that it may join.
+    /// Returns the initial view of a replica that starts in the given life of its site. In any life
+    /// but the first, the site is no member until the other sites have sent the change that lets it
+    /// join.
     pub fn at_start(sites: usize, founders: usize, site: SiteId, life: u32) -> Self {
         let mut members = Members::founded(founders, sites);
         if life > 0 {
@@ -63,66 +66,67 @@ impl Members {
         members
     }
 
-    /// What is known of the first sites.
+    /// Returns the view reduced to the first `sites` sites.
     pub fn first(&self, sites: usize) -> Members {
         Members(self.0.iter().take(sites).cloned().collect())
     }
 
-    /// How many sites are listed.
+    /// Returns the number of listed sites.
     pub fn sites(&self) -> usize {
         self.0.len()
     }
 
-    /// How a site stands.
+    /// Returns the status of a site.
     pub fn standing(&self, site: SiteId) -> Standing {
         standing_at(self.0[site.index()].stage)
     }
 
-    /// Which life of a site the present one is: 0 from the beginning, one more each time that it
-    /// joins.
+    /// Returns the number of a site's current life: 0 from the beginning, then one more each time
+    /// that the site joins.
     pub fn life(&self, site: SiteId) -> u32 {
         (self.0[site.index()].stage + 1) / 4
     }
 
-    /// How often a site's standing has changed.
+    /// Returns how often a site's status has changed.
     pub fn stage(&self, site: SiteId) -> u64 {
         self.0[site.index()].stage.into()
     }
 
-    /// Whether a site takes part.
+    /// Returns whether a site is a member.
     pub fn is_member(&self, site: SiteId) -> bool {
         self.standing(site) == Standing::Member
     }
 
-    /// The sites that take part.
+    /// Returns the sites that are members.
     pub fn members(&self) -> impl Iterator<Item = SiteId> + '_ {
         SiteId::all(self.sites()).filter(|site| self.is_member(*site))
     }
 
-    /// The sites that take part or will.
+    /// Returns the sites that are members or are joining.
     pub fn listening(&self) -> impl Iterator<Item = SiteId> + '_ {
         self.members().chain(self.which(Standing::Joining))
     }
 
-    /// The sites with a standing.
+    /// Returns the sites with a given status.
     pub fn which(&self, standing: Standing) -> impl Iterator<Item = SiteId> + '_ {
         SiteId::all(self.sites()).filter(move |site| self.standing(*site) == standing)
     }
 
-    /// What is gone with the earlier lives of a site.
+    /// Returns the gaps of a site's earlier lives.
     pub fn gaps(&self, site: SiteId) -> &[Gap] {
         &self.0[site.index()].gaps
     }
 
-    /// The gap of the last life of a site that is gone and has not joined again: nothing of the
-    /// site will be added to what there is.
+    /// Returns the gap of the last life of a site that was removed and is not a member again. No
+    /// transactions are added to the history of such a site.
     pub fn open_gap(&self, site: SiteId) -> Option<Gap> {
         let gone = matches!(self.standing(site), Standing::Gone | Standing::Joining);
         self.gaps(site).last().copied().filter(|_| gone)
     }
 
-    /// The gap in which a transaction of this time is gone. While its site is gone, that is any
-    /// time after the last cut: nobody knows how long its old life went on.
+    /// Returns the gap that contains a time of a site's transactions. While the site is removed,
+    /// its last gap contains every time after the cut, since no member knows when the old life
+    /// ended.
     pub fn gap_of(&self, site: SiteId, ts: Timestamp) -> Option<Gap> {
         let (gaps, gone) = (self.gaps(site), self.open_gap(site).is_some());
         let open = |at: usize| gone && at + 1 == gaps.len();
@@ -130,19 +134,19 @@ impl Members {
         (0..gaps.len()).find(within).map(|at| gaps[at])
     }
 
-    /// Whether a site was listed later than others and never took part.
+    /// Returns whether a site was listed later than others and never was a member.
     pub fn is_new(&self, site: SiteId) -> bool {
         self.0[site.index()] == Slot::before(1)
     }
 
-    /// Whether this can be a list of sites.
+    /// Returns whether a decoded list is valid.
     pub fn is_well_formed(&self) -> bool {
         self.sites() <= MAX_SITES
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }
 
-    /// Takes what another list has and this one has not, of the sites that are in both. Returns
-    /// whether there was something.
+    /// Adds the later statuses and gaps of another list, for the sites that are in both. Returns
+    /// whether anything changed.
     pub fn merge(&mut self, other: &Members) -> bool {
         let before = self.clone();
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
@@ -152,7 +156,7 @@ impl Members {
                 theirs.gaps.clone()
             };
             mine.stage = mine.stage.max(theirs.stage);
-            // A site that joins tells late from when on its life is a new one.
+            // A site that joins announces late at what time its new life begins.
             for (gap, former) in mine.gaps.iter_mut().zip(former) {
                 gap.end = gap.end.max(former.end);
             }
@@ -160,7 +164,10 @@ impl Members {
         *self != before
     }
 
-    /// The list after a change, asked for at site `me`.
+    /// Returns the list after a change that was requested at site `me`.
+    ///
+    /// # Errors
+    /// The reason why the change is rejected.
     pub fn changed(
         &self,
         me: SiteId,
@@ -191,7 +198,7 @@ impl Members {
         Ok(members)
     }
 
-    /// The list after a site that leaves is gone.
+    /// Returns the list after a leaving site has been removed, with the gap of its last life.
     pub fn closed(&self, site: SiteId, gap: Gap) -> Members {
         let mut members = self.clone();
         let slot = &mut members.0[site.index()];
@@ -200,8 +207,8 @@ impl Members {
         members
     }
 
-    /// The list when more is known of the end of a site that is gone: updates of others depend on
-    /// it.
+    /// Returns the list with a later end of the last gap of a removed site, because updates of
+    /// other sites depend on transactions up to `end`.
     pub fn ended_at(&self, site: SiteId, end: Timestamp) -> Members {
         let mut members = self.clone();
         if let Some(gap) = members.0[site.index()].gaps.last_mut() {
@@ -210,7 +217,7 @@ impl Members {
         members
     }
 
-    /// The list after a site has joined. Its new life begins after `now`.
+    /// Returns the list after a site has joined. Its new life begins after `now`.
     pub fn joined(&self, site: SiteId, now: Timestamp) -> Members {
         let mut members = self.ended_at(site, now);
         members.0[site.index()].stage += 1;
@@ -293,7 +300,7 @@ mod tests {
         assert_eq!((long.standing(C), long.life(C)), (Standing::Gone, 0));
         assert!(long.is_well_formed() && long.is_new(C) && !long.is_new(B));
         assert_eq!(long.first(2), short);
-        // Lists of different lengths learn from each other what both can know.
+        // Lists of different lengths exchange the statuses of the sites that both have.
         let leaving = short.changed(A, B, Change::Remove).unwrap();
         let (mut one, mut other) = (long.clone(), short.clone());
         assert!(one.merge(&leaving));

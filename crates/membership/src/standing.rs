@@ -1,17 +1,17 @@
-//! How sites stand.
+//! Statuses of sites.
 
 use std::fmt;
 
-/// How a site stands.
+/// Status of a site in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It takes part.
+    /// The site takes part.
     Member,
-    /// It was declared dead; nobody listens to it, and its history is being settled.
+    /// The site was declared dead. Members ignore its messages and settle its history.
     Leaving,
-    /// It is gone, and nothing of it will change any more.
+    /// The site is removed, and its history does not change any more.
     Gone,
-    /// It was let in again, and is getting all data from the others.
+    /// The site was let in again and is fetching all data from the other sites.
     Joining,
 }
 
