@@ -1,4 +1,4 @@
-//! The driver with a machine that counts, over a journal on a simulated disk.
+//! Tests of the driver with a machine that counts, over a journal on a simulated disk.
 
 use std::convert::Infallible;
 
@@ -9,9 +9,9 @@ use solera_machine::{
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
-/// Adds what it is told, records each sum, replies with it, and informs another machine. Zero asks
-/// for the sum, and is answered a hundred more. A deadline makes it write a record of [`LONG`]
-/// bytes; the next one is due at `due`.
+/// Adds the amounts that it receives, records each sum, replies with it, and sends it to another
+/// machine. Zero requests the sum, and is answered with a hundred more. A deadline makes it write a
+/// record of [`LONG`] bytes; the next one is due at `due`.
 #[derive(Debug, Default)]
 struct Sum {
     sum: u64,
@@ -31,8 +31,7 @@ impl Machine for Sum {
     type Answer = Infallible;
     type Checkpoint = u8;
 
-    /// Commands are of a protocol for each thousand of their amount, and cost what they add within
-    /// it.
+    /// Each thousand of a command's amount is another protocol; the rest of the amount is the cost.
     fn share(input: &Input<u64, u64>) -> Share {
         let amount = if let Input::Client { command, .. } = input { *command } else { 0 };
         Share { lane: Lane::USUAL, protocol: (amount / 1000) as u8, cost: amount % 1000 }
@@ -74,7 +73,7 @@ impl Machine for Sum {
         Some(self.due)
     }
 
-    /// Two parts, each with the sum as of then.
+    /// Returns two parts, each with the current sum.
     fn next_part(&self, parts: &mut u8, _: usize) -> Option<u64> {
         *parts += 1;
         (*parts <= 2).then_some(self.sum)
@@ -89,7 +88,7 @@ impl Machine for Sum {
     }
 }
 
-/// What a [`Sum`] is built from again.
+/// Rebuilds a [`Sum`].
 #[derive(Default)]
 struct Again {
     sum: u64,
@@ -116,7 +115,7 @@ impl Recovery for Again {
 }
 
 const LONG: usize = 8 << 20;
-/// A checkpoint is due after so many bytes.
+/// Bytes after which a checkpoint is due.
 const DUE: usize = 64 << 20;
 const NOW: Now = Now { monotonic: Monotonic(0), physical: Physical(0) };
 
@@ -138,7 +137,7 @@ fn add(driver: &mut Tested, amount: u64) {
     driver.handle(NOW, Input::Client { request: RequestId(amount), command: amount });
 }
 
-/// What leaves now: the sums of replies and messages, in order.
+/// Returns the sums of the replies and messages that leave now, in order.
 fn leaves(driver: &mut Tested) -> Vec<u64> {
     let outputs = std::iter::from_fn(|| driver.poll());
     let sum = |output| match output {
@@ -154,7 +153,7 @@ fn sync(driver: &mut Tested) {
     end_sync(driver);
 }
 
-/// A driver whose machine has one record, which is durable.
+/// Returns a driver whose machine has one record, which is durable.
 fn with_one_record(disk: &SimDisk) -> Tested {
     let mut driver = open(disk);
     add(&mut driver, 1);
@@ -164,7 +163,7 @@ fn with_one_record(disk: &SimDisk) -> Tested {
     driver
 }
 
-/// Writes so many bytes of long records, which are durable then.
+/// Writes `bytes` bytes of long records and makes them durable.
 fn write_long(driver: &mut Tested, bytes: usize) {
     for _ in 0..bytes / LONG {
         driver.on_deadline(NOW, Vec::new);
@@ -180,7 +179,7 @@ fn end_sync(driver: &mut Tested) {
     events.into_iter().chain(failed).for_each(|event| driver.on_log_event(event));
 }
 
-/// The amounts that a turn of the driver has added.
+/// Returns the amounts that a turn of the driver has added, and whether inputs still wait.
 fn turn(driver: &mut Driver<Sum, NoLog>, quantum: u64) -> (Vec<u64>, bool) {
     let before = driver.machine().sum;
     driver.work(NOW, quantum);
@@ -203,12 +202,12 @@ fn what_waits_is_done_turn_by_turn_and_protocols_alternate() {
     ask(&mut driver, 2010);
     assert!(driver.has_inputs());
     assert_eq!(turn(&mut driver, 20), (vec![1010, 2010], true));
-    // It came later than all that protocol 1 still has to do.
+    // It came later than all waiting inputs of protocol 1.
     ask(&mut driver, 2011);
     assert_eq!(turn(&mut driver, 20), (vec![1011, 2011], true));
     assert_eq!(turn(&mut driver, 100), (vec![1012, 1013], false));
     assert!(!driver.has_inputs());
-    // 75 are left of the turn: what comes now is done at once, until they are spent.
+    // 75 are left of the turn's quantum: inputs are handled at once until they are spent.
     let before = driver.machine().sum;
     for amount in [1050, 2050, 2050] {
         ask(&mut driver, amount);
@@ -237,7 +236,7 @@ fn what_is_said_waits_for_the_records_before_it() {
     assert_eq!(leaves(&mut driver), []);
     assert!(driver.must_wait());
     driver.submit();
-    // While a sync is under way, what comes in is for the next.
+    // Records that come in during a sync wait for the next one.
     add(&mut driver, 2);
     assert_eq!(leaves(&mut driver), []);
     assert!(!driver.wants_submit());

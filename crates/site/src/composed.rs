@@ -72,7 +72,7 @@ of_each_protocol! {
     Response(Response), PartialEq
 }
 of_each_protocol! {
-    /// Step of a protocol, for judges of histories.
+    /// Step of a protocol, for checkers of histories.
     Event(Event), PartialEq
 }
 of_each_protocol! {
@@ -81,7 +81,7 @@ of_each_protocol! {
 }
 
 impl Command {
-    /// The protocol that carries it out.
+    /// Returns the protocol that executes the command.
     pub(crate) fn protocol(&self) -> Protocol {
         match self {
             Command::UniStore(_) => solera_unistore::PROTOCOL,
@@ -91,14 +91,14 @@ impl Command {
     }
 }
 
-/// Work that a host does elsewhere.
+/// Work that a host runs elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
     /// Of `trial`.
     Trial(solera_trial::Chain),
 }
 
-/// What came of a [`Job`].
+/// Result of a [`Job`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobResult {
     /// Of `trial`.
@@ -134,7 +134,7 @@ impl solera_machine::Job for Job {
 }
 
 impl Message {
-    /// The variant's name within its protocol, as cost tables name steps.
+    /// Returns the variant's name within its protocol, as the cost tables name steps.
     pub fn name(&self) -> &'static str {
         match self {
             Message::UniStore(message) => message.name(),

@@ -1,5 +1,5 @@
-//! Messages of protocols that a worker does not run are dropped and counted, and others are not
-//! told of such protocols.
+//! Workers drop and count messages of protocols that they do not run, and do not announce such
+//! protocols to other nodes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn config() -> Config {
     Config::from(solera_unistore::Config::new(address(0), topology))
 }
 
-/// Gives a worker one message of `primary` and one of `trial`.
+/// Passes one message of `primary` and one of `trial` to a worker.
 fn messages_of_others(config: Config) -> Site {
     let mut site = Site::new(config, 1);
     let now = Now { monotonic: Monotonic(1), physical: Physical(1) };
