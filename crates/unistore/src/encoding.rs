@@ -1,4 +1,4 @@
-//! UniStore's messages as bytes.
+//! Encoding of UniStore's messages.
 
 use solera_data::OpError;
 use solera_machine::{Address, OfProtocol, Protocol, Topology};
@@ -23,7 +23,7 @@ impl OfProtocol for Message {
         self.fits(from, to, shape)
     }
 
-    /// Stretches of updates alone get long.
+    /// Only ranges of updates become long.
     fn split(&mut self) -> Option<Message> {
         let Message::Replicate(stretches) = self else { return None };
         if stretches.len() > 1 {
@@ -31,14 +31,14 @@ impl OfProtocol for Message {
         }
         let first = stretches.first_mut().filter(|stretch| stretch.updates.len() > 1)?;
         let updates = first.updates.split_off(first.updates.len() / 2);
-        // Updates are in the order of their local timestamps, of which no two are equal.
+        // Updates are in the order of their local timestamps, and no two of these are equal.
         let middle = first.updates.last().map_or(first.prev, |update| update.dot.ts);
         let second = Stretch { prev: middle, updates, ..*first };
         first.known = middle;
         Some(Message::Replicate(vec![second]))
     }
 
-    /// An answer becomes one that says so.
+    /// A result that is too large becomes an error.
     fn too_large(self) -> Option<Message> {
         match self {
             Message::ExecuteReply {
