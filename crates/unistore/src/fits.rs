@@ -1,4 +1,4 @@
-//! Whether a message from a wire is one that this cluster's replicas can have sent.
+//! Validation of received messages: whether this cluster's replicas can have sent them.
 
 use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
 use solera_data::{Key, Op};
@@ -9,13 +9,13 @@ use crate::command::Response;
 use crate::message::{Chunk, Filling, Message, PrepareGuarded, Stretch, Subtree, Write};
 
 impl Message {
-    /// Whether the message makes sense from `from` to `to`: both exist, its kind may travel between
-    /// them, its vectors say nothing of other sites than the cluster's, and keys and partitions
-    /// belong to the receiver. What does not fit must not be given to a replica, which relies on
-    /// all of that.
+    /// Returns whether a correct replica at `from` can send the message to `to`: both exist, its
+    /// kind may travel between them, its vectors have no entries of sites beyond the cluster's, and
+    /// its keys and partitions belong to the receiver. Hosts must not pass an invalid message to a
+    /// replica, which relies on this check.
     ///
-    /// The sender may list more sites than the receiver, or fewer, as long as nothing has happened
-    /// there.
+    /// The sender may list more or fewer sites than the receiver, as long as nothing has happened
+    /// at the sites that only one of them lists.
     #[expect(clippy::too_many_lines, reason = "one arm per message")]
     pub fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let fits = Fits { to, topology };
@@ -68,7 +68,7 @@ impl Message {
             }
             Message::Gap { origin, .. } => match origin {
                 Origin::Site(site) => !within_site && fits.lists(*site),
-                // Within a site, of what a central certifier spread.
+                // Within a site, for a range that a central certifier has sent.
                 Origin::Strong => true,
             },
             Message::KnownVecGlobal { known_vecs, members, .. } => {
@@ -178,7 +178,7 @@ impl Fits<'_> {
         }
     }
 
-    /// Whether these can be the groups of a transaction that takes part in `own`.
+    /// Returns whether these can be the groups of a transaction in which `own` takes part.
     fn groups(&self, groups: &[GroupId], own: &GroupId) -> bool {
         groups.contains(own) && groups.iter().all(|group| group.0 < self.topology.partitions)
     }
@@ -217,7 +217,7 @@ impl Fits<'_> {
         self.topology.owner(self.to.site, partition) == self.to
     }
 
-    /// What a transaction does at the receiver.
+    /// Validates the part of a transaction for the receiver.
     fn prepare(&self, snap_vec: &Vector, writes: &[Write], eventual: &[(Key, Op)]) -> bool {
         self.vector(snap_vec)
             && self.writes(writes)
@@ -237,8 +237,8 @@ impl Fits<'_> {
         writes.iter().all(|write| self.owned(write.key.as_bytes()))
     }
 
-    /// Whether the updates are in the order of their times, within what the stretch covers, and of
-    /// its origin.
+    /// Returns whether the updates are of the range's origin, within the range, and in the order of
+    /// their times.
     fn stretch(&self, stretch: &Stretch) -> bool {
         let in_order = stretch.updates.is_sorted_by(|one, next| one.dot.ts < next.dot.ts);
         in_order
@@ -346,7 +346,7 @@ mod tests {
         };
         let tx = TxId { coordinator: 0, sequence: 1 };
         let prepare = |guards: Vec<Guard>| {
-            // As from a wire: the order is the sender's.
+            // Decoded guards have the sender's order.
             let mut bytes = Vec::new();
             solera_machine::codec::append(&guards, &mut bytes);
             let (guards, _) = solera_machine::codec::take(&bytes).unwrap();

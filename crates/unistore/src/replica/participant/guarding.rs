@@ -1,9 +1,9 @@
-//! Guards of prepared transactions: asking them before PREPARE_ACK, and telling them how
-//! transactions ended.
+//! Guards of prepared transactions: questions before PREPARE_ACK, and reports of transactions'
+//! outcomes.
 //!
-//! The record that a transaction is prepared comes before the questions, and what guards record
-//! comes after that. So wherever a crash cuts the journal, the participant knows which guards may
-//! hold a promise, and tells them the end.
+//! The record that a transaction is prepared precedes the questions, and the guards' own records
+//! follow it. So wherever a crash cuts the journal, the participant knows which guards may hold a
+//! promise, and reports the outcome to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,26 +19,26 @@ use crate::replica::Replica;
 
 use super::Waiting;
 
-/// The guards of transactions at this worker.
+/// Guards of transactions at this worker.
 #[derive(Debug, Default)]
 pub(crate) struct Guarding {
     prepared: BTreeMap<TxId, Voting>,
-    /// Transactions that ended, until all their guards know.
+    /// Transactions that have ended, until all their guards have acknowledged the outcome.
     untold: BTreeMap<TxId, Untold>,
-    /// Questions without answers: the transaction, and the protocol.
+    /// Open questions: the transaction, and the protocol.
     asked: BTreeMap<AskId, (TxId, u8)>,
-    /// How many questions there were.
+    /// Number of questions so far.
     count: u64,
-    /// How often a guard was named whose protocol guards nothing here.
+    /// Number of guards so far whose protocol guards nothing here.
     pub(crate) unknown: u64,
 }
 
-/// A prepared transaction.
+/// Votes of the guards of a prepared transaction.
 #[derive(Debug)]
 struct Voting {
     guards: Guarded,
-    /// Protocols that have not answered. None after a restart, when only the coordinator knows
-    /// whether all had.
+    /// Protocols that have not answered. Empty after a restart, when only the coordinator knows
+    /// whether all have promised.
     silent: BTreeSet<u8>,
     refused: bool,
 }
@@ -46,15 +46,15 @@ struct Voting {
 #[derive(Debug)]
 struct Untold {
     committed: bool,
-    /// Protocols that may not know.
+    /// Protocols that have not acknowledged the outcome.
     protocols: BTreeSet<u8>,
-    /// Whether they were told since the start.
+    /// Whether the outcome was sent to them since the start.
     told: bool,
 }
 
 impl Guarding {
-    /// Returns how many transactions are prepared, or ended, of which some guard does not know the
-    /// end.
+    /// Returns the number of transactions that are prepared, or have ended and whose outcome some
+    /// guard has not acknowledged.
     pub(crate) fn open(&self) -> usize {
         self.prepared.len() + self.untold.len()
     }
@@ -64,13 +64,13 @@ impl Guarding {
         self.prepared.get(&tx).is_none_or(|voting| !voting.refused && voting.silent.is_empty())
     }
 
-    /// Takes the guards of a transaction that was prepared before a restart.
+    /// Restores the guards of a transaction that was prepared before a restart.
     pub(crate) fn restore(&mut self, tx: TxId, guards: Guarded) {
         let (silent, refused) = (BTreeSet::new(), false);
         self.prepared.insert(tx, Voting { guards, silent, refused });
     }
 
-    /// Takes what a checkpoint has kept.
+    /// Restores the state of a checkpoint.
     pub(crate) fn restore_part(
         &mut self,
         prepared: Vec<(TxId, Guarded)>,
@@ -85,8 +85,8 @@ impl Guarding {
         }
     }
 
-    /// Returns what a checkpoint keeps: nothing, or parts with so many bytes of guards, but for the
-    /// last guards of each.
+    /// Returns the state for a checkpoint: no part, or parts with `most` bytes of guards each,
+    /// which the last guards of a part may exceed.
     pub(crate) fn to_save(&self, most: usize) -> Vec<Part> {
         let (mut parts, mut bytes) = (Vec::new(), most);
         for (tx, voting) in &self.prepared {
@@ -111,7 +111,8 @@ impl Guarding {
         parts
     }
 
-    /// A transaction is not prepared any more; its guards will be told.
+    /// Ends a prepared transaction, whose guards will get the outcome. Returns whether it had
+    /// guards.
     pub(crate) fn end(&mut self, tx: TxId, committed: bool) -> bool {
         let Some(voting) = self.prepared.remove(&tx) else { return false };
         let protocols = voting.guards.protocols().into_iter().collect();
@@ -119,7 +120,7 @@ impl Guarding {
         true
     }
 
-    /// All guards know how a transaction ended.
+    /// Forgets a transaction whose guards have all acknowledged the outcome.
     pub(crate) fn forget(&mut self, tx: TxId) {
         self.untold.remove(&tx);
     }
@@ -133,7 +134,7 @@ impl Guarding {
 }
 
 impl Replica {
-    /// PREPARE of a transaction with guards here (UniStore Alg. 1 l. 36–41): PREPARE_ACK waits for
+    /// PREPARE of a transaction with guards here (UniStore Alg. 1 l. 36–41). PREPARE_ACK waits for
     /// their promises.
     pub(crate) fn on_prepare_guarded(
         &mut self,
@@ -172,7 +173,7 @@ impl Replica {
         self.worker.config.guards.contains(&protocol)
     }
 
-    /// Takes a guard's answer.
+    /// Handles a guard's answer.
     pub(crate) fn on_guard_answer(&mut self, now: Now, ask: AskId, answer: GuardAnswer) {
         let Some((tx, protocol)) = self.participant.guarding.asked.remove(&ask) else {
             self.worker.ignored += 1;
@@ -185,7 +186,7 @@ impl Replica {
     }
 
     fn on_verdict(&mut self, now: Now, tx: TxId, protocol: u8, verdict: Verdict) {
-        // A transaction may end before its guards answer: they were told.
+        // A transaction may end before its guards answer. In that case they have got the outcome.
         let Some((coordinator, ts)) = self.prepared_at(tx) else { return };
         let Some(voting) = self.participant.guarding.prepared.get_mut(&tx) else { return };
         self.worker.be_active(now);
@@ -202,13 +203,13 @@ impl Replica {
         }
     }
 
-    /// The coordinator of a prepared transaction, and its prepare time.
+    /// Returns the coordinator of a prepared transaction, and its prepare time.
     fn prepared_at(&self, tx: TxId) -> Option<(Address, Timestamp)> {
         let Waiting { prepared, .. } = self.participant.prepared.get(&tx)?;
         Some((prepared.coordinator, prepared.ts))
     }
 
-    /// A guard knows how a transaction ended, and has recorded it.
+    /// Handles the acknowledgement of a guard that has recorded the outcome of a transaction.
     fn on_told(&mut self, tx: TxId, protocol: u8) {
         let Some(untold) = self.participant.guarding.untold.get_mut(&tx) else { return };
         untold.protocols.remove(&protocol);
@@ -218,7 +219,7 @@ impl Replica {
         }
     }
 
-    /// Tells the guards of a transaction that it ended, once that is recorded.
+    /// Sends the outcome of a transaction to its guards, after it was recorded.
     pub(super) fn end_guards(&mut self, tx: TxId, committed: bool) {
         if self.participant.guarding.end(tx, committed) {
             self.tell_guards(tx);
@@ -232,7 +233,7 @@ impl Replica {
         let (committed, protocols) = (untold.committed, untold.protocols.clone());
         for protocol in protocols {
             if !self.guards_keys(protocol) {
-                // It ran in a former process, and kept nothing.
+                // The protocol ran in a former process, and kept nothing.
                 self.on_told(tx, protocol);
                 continue;
             }
@@ -242,8 +243,8 @@ impl Replica {
         }
     }
 
-    /// After a restart, tells guards how transactions ended: the former process may not have come
-    /// so far.
+    /// After a restart, sends guards the outcomes that they have not acknowledged: the former
+    /// process may not have sent them.
     pub(crate) fn tell_guards_again(&mut self) {
         let untold = self.participant.guarding.untold.iter();
         let again: Vec<TxId> =
@@ -256,7 +257,7 @@ impl Replica {
 }
 
 impl Guarding {
-    /// A protocol was asked for a promise.
+    /// Notes that a protocol was asked for a promise.
     fn expect(&mut self, tx: TxId, protocol: u8) {
         if let Some(voting) = self.prepared.get_mut(&tx) {
             voting.silent.insert(protocol);
