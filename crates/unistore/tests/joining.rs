@@ -1,4 +1,4 @@
-//! A site leaves and joins again, with every message under the test's control.
+//! A site leaves and joins again. The test controls every message.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,19 +17,18 @@ const A: SiteId = SiteId(0);
 const B: SiteId = SiteId(1);
 const C: SiteId = SiteId(2);
 
-/// One worker at each of some sites; what they send waits to be delivered.
+/// One worker at each of several sites; their messages wait to be delivered.
 struct Stage {
     sites: usize,
     replicas: BTreeMap<SiteId, (Replica, u32)>,
     links: VecDeque<(SiteId, u32, SiteId, Message)>,
     now_ms: u64,
-    /// How long a link takes for one piece of a partition, and what is under way, by when it
-    /// arrives.
+    /// Time that a link takes for one piece of a partition, and the pieces in transit by arrival.
     piece_ms: u64,
     pieces: VecDeque<(u64, (SiteId, u32, SiteId, Message))>,
-    /// Every so many pieces one is lost; none if this is 0.
+    /// Number of pieces of which one is lost; 0 for no losses.
     loses: usize,
-    /// The pieces that were sent.
+    /// Pieces that were sent.
     sent: Vec<Filling>,
 }
 
@@ -69,7 +68,7 @@ impl Stage {
         &mut self.replicas.get_mut(&site).unwrap().0
     }
 
-    /// Lets time pass; what is due is said, and not delivered yet.
+    /// Lets time pass. Messages are collected but not delivered.
     fn tick(&mut self) {
         self.now_ms += 25;
         let now = self.now();
@@ -89,7 +88,7 @@ impl Stage {
         }
     }
 
-    /// A piece takes its time, and may be lost.
+    /// Delays a piece, or drops it.
     fn delay(&mut self, from: SiteId, life: u32, to: SiteId, message: Message) {
         if let Message::Filling(piece) = &message {
             self.sent.push(piece.clone());
@@ -122,7 +121,8 @@ impl Stage {
         }
     }
 
-    /// Lets time pass once. What one site tells another arrives, the rest is still under way.
+    /// Lets time pass once. Delivers the messages of one site to another; the others stay in
+    /// transit.
     fn tell(&mut self, from: SiteId, to: SiteId) {
         self.tick();
         let (arrives, rest) = std::mem::take(&mut self.links)
@@ -163,20 +163,20 @@ impl Stage {
         self.replica(A).status().members().standing(site)
     }
 
-    /// A site is lost and removed.
+    /// Stops and removes a site.
     fn lose(&mut self, site: SiteId) {
         self.replicas.remove(&site);
         self.change(site, Change::Remove).unwrap();
     }
 
-    /// A site that is gone may join again.
+    /// Lets a removed site join again.
     fn add(&mut self, site: SiteId, life: u32) {
         assert_eq!(self.standing(site), Standing::Gone);
         self.change(site, Change::Add).unwrap();
         self.start(site, life);
     }
 
-    /// Site B is lost and removed, and may join again.
+    /// Stops and removes site B, and lets it join again.
     fn replace_b(&mut self) {
         self.lose(B);
         self.run(10);
@@ -192,7 +192,7 @@ fn what_the_donor_has_just_written_is_counted_once() {
     let mut sum = 0;
     while !stage.replica(B).status().view().serving {
         stage.tick();
-        // After the donor told up to where it knows its own history, and before it is asked.
+        // After the donor has reported its own history, and before it gets the request.
         stage.execute(A, "n", &Op::IncrBy(1));
         sum += 1;
         stage.deliver();
@@ -227,8 +227,8 @@ fn a_site_that_joined_has_what_it_had_told_and_no_more() {
     assert_eq!(unsettled, 0, "something is kept for nobody");
 }
 
-/// A sibling that asks for what every site has stored, itself included, has lost it, and nobody can
-/// send it again.
+/// A sibling that asks for updates which every site, itself included, had stored has lost them, and
+/// no site can send them again.
 #[test]
 fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
     let mut stage = Stage::new(2);
@@ -249,7 +249,7 @@ fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
     for _ in 0..10 {
         assert_eq!(ask(known, 1.0), BTreeSet::new());
     }
-    // A message that was long under way, now and then, tells nothing.
+    // A message that was long in transit, now and then, has no effect.
     for _ in 0..10 {
         assert_eq!(ask(Timestamp::ZERO, 2.0), BTreeSet::new());
     }
@@ -293,12 +293,12 @@ fn a_former_life_is_not_listened_to() {
     assert_eq!(stage.change(B, Change::Remove), Err(MemberError::Already(2)));
 }
 
-/// How often the only partition was begun with.
+/// Returns how often the transfer of the only partition was begun.
 fn begun(pieces: &[Filling]) -> usize {
     pieces.iter().map(|piece| piece.attempt).collect::<BTreeSet<_>>().len()
 }
 
-/// Two sites with more than a window of keys.
+/// Creates two sites with more keys than fit into a window.
 fn with_sixty_keys() -> Stage {
     let mut stage = Stage::new(2);
     for key in 0..60 {
@@ -348,7 +348,7 @@ fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
     stage.replace_b();
     while stage.standing(B) != Standing::Member {
         stage.run(1);
-        // While its parts are under way, it changes.
+        // The key changes while its parts are in transit.
         stage.execute(A, "large", &Op::SetRemove(vec![element(stage.now_ms as usize % 3000)]));
         assert!(stage.now_ms < 200_000, "{:?}", stage.replica(B).status().progress());
     }
@@ -383,7 +383,7 @@ fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
     while stage.sent.len() < 4 {
         stage.run(1);
     }
-    // Nothing passes for two minutes.
+    // No messages are delivered for two minutes.
     stage.pieces.clear();
     for _ in 0..120_000 / 25 {
         stage.tick();
@@ -394,7 +394,8 @@ fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
     assert_eq!(stage.execute(B, "key 59", &Op::Get), stage.execute(A, "key 59", &Op::Get));
 }
 
-/// C has got some of its partition from one of three others when its links are cut for an hour.
+/// C has received some of its partition from one of three others when its links are cut for an
+/// hour.
 fn cut_while_it_joins() -> Stage {
     let mut stage = Stage::new(4);
     for key in 0..200 {
@@ -419,7 +420,7 @@ fn cut_while_it_joins() -> Stage {
     stage
 }
 
-/// Its donor dies; how long it takes until C has everything from another one.
+/// Stops the donor; returns how long it takes until C has everything from another one.
 fn seconds_without_its_donor(mut stage: Stage) -> u64 {
     let (died, donor) = (stage.now_ms, stage.replica(C).status().progress().donor);
     stage.replicas.remove(&donor.expect("it is being filled"));
@@ -448,7 +449,7 @@ fn what_a_cut_took_is_forgotten_once_pieces_come() {
     assert!(seconds < 60, "{seconds} s");
 }
 
-/// A worker of a site that joins, and one that has heard sooner that all of the site is there.
+/// A worker of a joining site, and one that has learned earlier that the whole site serves.
 #[test]
 fn who_does_not_serve_yet_answers_no_other_worker() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2] });
@@ -481,7 +482,7 @@ fn who_does_not_serve_yet_answers_no_other_worker() {
     assert_eq!(replies(&mut replica), 1);
 }
 
-/// A worker that folded it would have nothing to read at its open snapshots.
+/// A worker that folded it could not read at its open snapshots any more.
 #[test]
 fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![2, 1, 1] });
@@ -508,8 +509,8 @@ fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
     assert_eq!(replica.status().view().floor, view.floor);
 }
 
-/// A worker's keys may be later than any snapshot of a site that has just joined: what it handed
-/// over would come twice.
+/// A worker's keys may be later than any snapshot of a site that has just joined, so updates that
+/// it sent would arrive twice.
 #[test]
 fn a_site_that_has_just_joined_hands_nothing_over() {
     let hands_over = |serving: bool, without: Option<Rule>| {
@@ -549,8 +550,8 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
     assert!(hands_over(false, Some(Rule::DonorServes)), "else this shows nothing");
 }
 
-/// B wrote to an eventual space after it had seen a write of C there that nobody else got. Nothing
-/// else is missing once both are gone.
+/// B wrote to an eventual space after it had seen a write of C there that no other site got.
+/// Nothing else is missing once both are removed.
 #[test]
 fn what_depends_on_what_is_gone_with_another_site_is_kept_and_settles() {
     let mut stage = Stage::new(3);

@@ -1,4 +1,4 @@
-//! What a replica must be after a restart, step by step: what the simulator reaches only rarely.
+//! State of a replica after a restart, step by step, in cases that the simulator rarely reaches.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn config() -> Config {
     config_of(&[2, 1])
 }
 
-/// One partition, and so many workers at each site.
+/// Returns a configuration with one partition and these numbers of workers at the sites.
 fn config_of(workers: &[u8]) -> Config {
     let topology = Topology { partitions: 1, workers: workers.to_vec() };
     let mut config = Config::new(ME, Arc::new(topology));
@@ -31,7 +31,7 @@ fn config_of(workers: &[u8]) -> Config {
     config
 }
 
-/// `ms` after the host was started, and by the wall clock.
+/// Returns `ms` after the start of the host, and the time of the wall clock.
 fn now(ms: u64, wall_ms: u64) -> Now {
     Now { monotonic: Monotonic(ms * 1_000_000), physical: Physical(wall_ms * 1000) }
 }
@@ -55,7 +55,7 @@ impl Host {
         Host { config, replica, records: Vec::new(), parts: Vec::new(), trimmed: 0 }
     }
 
-    /// Takes all outputs: records are kept, the others returned.
+    /// Takes all outputs; keeps the records and returns the others.
     fn outputs(&mut self) -> Vec<Output> {
         let mut others = Vec::new();
         while let Some(output) = self.replica.poll_output() {
@@ -84,7 +84,7 @@ impl Host {
         self.handle(now, Input::Message { from, life: 0, message })
     }
 
-    /// Hears up to where a site knows the history of `origin`, with these updates.
+    /// Delivers a range of the history of `origin` up to `known`, with these updates.
     fn replicate(
         &mut self,
         from: SiteId,
@@ -102,7 +102,7 @@ impl Host {
         self.replica.status().known_vecs().next().unwrap().1
     }
 
-    /// An operator says that C is dead.
+    /// Lets an operator declare C dead.
     fn remove_c(&mut self) {
         self.replica.change_members(now(6, 1000), C, Change::Remove).unwrap();
         self.outputs();
@@ -112,7 +112,7 @@ impl Host {
         self.replica.status().members().clone()
     }
 
-    /// B tells whom it listens to.
+    /// Delivers B's list of members.
     fn b_listens_to(&mut self, members: Members) {
         let known_vecs = vec![(PartitionId(0), Vector::zero(3))];
         let told = Message::KnownVecGlobal {
@@ -132,7 +132,7 @@ impl Host {
         self.trimmed = self.records.len();
     }
 
-    /// Loses all that is not in the journal.
+    /// Drops everything that is not in the journal, and restarts.
     fn restart(&mut self) {
         self.outputs();
         let mut recovery = Recovery::new(self.config.clone(), 1);
@@ -175,7 +175,7 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
     assert!(pasts.causal[SiteId(0)] > told, "{pasts:?} after {told} was told");
 }
 
-/// What is told of this site's own time, and the greatest of it.
+/// Returns the times of this site's own history that are sent.
 fn told(outputs: Vec<Output>) -> impl Iterator<Item = Timestamp> {
     let stretches = outputs.into_iter().filter_map(|output| match output {
         Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches),
@@ -187,7 +187,7 @@ fn told(outputs: Vec<Output>) -> impl Iterator<Item = Timestamp> {
         .map(|stretch| stretch.known)
 }
 
-/// Others refuse a replica of which they have heard times between these two.
+/// Other sites reject a replica from which they have received times between these two.
 #[test]
 fn no_time_is_told_that_one_run_forgets_and_the_next_does_not_reach() {
     let mut host = Host::new();
@@ -197,7 +197,7 @@ fn no_time_is_told_that_one_run_forgets_and_the_next_does_not_reach() {
         assert!(run == 0 || recovered > Timestamp::ZERO);
         let mut greatest = Timestamp::ZERO;
         for step in 1..40 {
-            // Time passes by leaps, and also goes back.
+            // The wall clock jumps, and also goes back.
             wall_ms = if step % 7 == 0 { wall_ms - 20 } else { wall_ms + step * step };
             let now = now(step * 100, wall_ms);
             let (mut pasts, op) = (Pasts::none(2), Op::Set(Value::from("v")));
@@ -226,7 +226,7 @@ fn transactions_of_two_runs_never_have_one_name() {
     for run in 0..4 {
         let begin = Command::Begin { past: Vector::zero(2), strong: false };
         let input = Input::Client { request: RequestId(1), command: begin };
-        // The wall clock stands still, and power fails right afterwards.
+        // The wall clock stands still, and power fails right after the reply.
         for output in host.handle(now(1, 1000), input) {
             if let Output::Reply { response: Response::Begun(tx), .. } = output {
                 names.push(tx);
@@ -305,7 +305,7 @@ fn an_eventual_operation_of_a_transaction_is_executed_once() {
         for _ in 0..2 {
             host.restart();
             assert_eq!(eventual_count(&mut host), one);
-            // The coordinator has not heard that it is done.
+            // The coordinator has not received the confirmation.
             host.handle(now(4, 1004), commit());
             assert_eq!(eventual_count(&mut host), one);
         }
@@ -314,7 +314,7 @@ fn an_eventual_operation_of_a_transaction_is_executed_once() {
 
 #[test]
 fn what_is_executed_is_traced_after_its_record() {
-    // Judges take what is traced before a record for as durable as what came before it.
+    // Checkers assume that an event that is traced before a record is as durable as earlier events.
     let mut config = config();
     config.trace = true;
     let mut replica = Replica::new(config, 1);
@@ -368,7 +368,8 @@ fn records_are_one_output_until_something_else_is_said() {
             .unwrap();
     };
     let values = ["first", "second", "third"];
-    // The first is kept for a time; what is set again where nobody needs it any more is not.
+    // The first value is kept for a time; a value that is overwritten when no snapshot needs it is
+    // not.
     values.iter().for_each(|value| set(&mut replica, b"k", value));
     let past = Vector::zero(1);
     let begin =
@@ -440,7 +441,7 @@ fn bytes_that_are_no_record_are_refused() {
     assert!(matches!(Record::decode(&bytes), Err(DecodeError::Malformed(_))));
 }
 
-/// A time by the wall clock.
+/// Returns the timestamp of a wall-clock time.
 fn at(wall_ms: u64) -> Timestamp {
     Timestamp::from_physical(Physical(wall_ms * 1000))
 }
@@ -455,7 +456,7 @@ fn update_of(site: SiteId, ts: Timestamp, snap_vec: Vector, effect: Effect) -> U
 /// not any more.
 #[test]
 fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
-    // The partition's keys are listed when nothing is left of it, or before the write comes.
+    // The partition's keys are listed when none of its data is left, or before the write comes.
     for parts_before in [1, 2] {
         let mut host = Host::of(config_of(&[1, 1, 1]));
         let nothing = Vector::zero(3);
@@ -494,7 +495,7 @@ fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
     }
 }
 
-/// A sibling that restarted knows less than it had told.
+/// A sibling that has restarted has less than it had reported.
 #[test]
 fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_told() {
     let mut host = Host::of(config_of(&[1, 1]));
@@ -516,7 +517,7 @@ fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_told() {
     assert_eq!((stretch.prev, stretch.updates.len()), (Timestamp::ZERO, 1));
 }
 
-/// Others conclude from what a worker has told of a site that leaves.
+/// Other sites draw conclusions from the times that a worker has reported of a leaving site.
 #[test]
 fn what_is_known_of_a_site_that_leaves_survives_a_restart() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
@@ -531,7 +532,7 @@ fn what_is_known_of_a_site_that_leaves_survives_a_restart() {
     assert!(host.known_vec()[C] >= at(600));
 }
 
-/// What another told before it knew that the site leaves, it may have forgotten since.
+/// A site may have forgotten what it had sent before it received the removal.
 #[test]
 fn of_a_site_that_leaves_only_those_tell_who_know_that_it_leaves() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
@@ -547,8 +548,7 @@ fn of_a_site_that_leaves_only_those_tell_who_know_that_it_leaves() {
     assert!(host.known_vec()[C] < at(900), "nobody listens to the site itself");
 }
 
-/// What a strong transaction of others has seen of a lost site's time is not to be missing
-/// anywhere.
+/// No member may lack transactions of a lost site that another site's strong transaction has seen.
 #[test]
 fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
@@ -570,10 +570,10 @@ fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
     assert!(gap.end >= at(500), "{gap:?}");
 }
 
-/// A worker knows its siblings up to different times, and recovers the least of these for all: that
-/// is none that the other sibling has told. Nor is what a third site knows of it.
-/// (`solera sim --seed 50 --links`: a worker was refused for a time that it was said to have
-/// forgotten.)
+/// A worker has the histories of its siblings up to different times, and recovers the least of
+/// these for all, which the other sibling has never sent. The times that a third site reports of a
+/// sibling do not count, either. (`solera sim --seed 50 --links`: a worker was rejected for a time
+/// that it had allegedly forgotten.)
 #[test]
 fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
     let topology = Topology { partitions: 2, workers: vec![1, 2, 1] };
@@ -615,7 +615,7 @@ fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
     assert_eq!(heard(&host), [at(100), at(200)], "also in a checkpoint");
 }
 
-/// Nobody asks a site that has joined again whether it remembers what its former life told.
+/// A site that has joined again is not checked against the times that its former life has sent.
 #[test]
 fn what_a_former_life_has_told_is_not_heard_of_the_next() {
     let mut host = Host::of(config_of(&[1, 1, 1]));

@@ -1,8 +1,8 @@
-//! Causal stability does not run ahead of strong transactions that others finish late.
+//! Causal stability does not overtake strong transactions that other sites complete late.
 //!
 //! A removal of a counter is certified, on a snapshot without a later increment. Its coordinator
-//! stops, and for long nobody can decide. Were the increment settled meanwhile, it would be summed
-//! up with what the removal has seen, and be removed with it.
+//! stops, and for a long time nothing can be decided. If the increment settled meanwhile, it would
+//! be merged with the updates that the removal has observed, and be removed with them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use solera_unistore::{
 
 const A: SiteId = SiteId(0);
 const B: SiteId = SiteId(1);
-/// The coordinator's.
+/// The coordinator's site.
 const C: SiteId = SiteId(2);
 
 /// One worker at each of three sites.
@@ -30,11 +30,11 @@ struct Stage {
     replies: BTreeMap<RequestId, Response>,
     now_ms: u64,
     requests: u64,
-    /// Whether acknowledgements of votes are lost, so that nobody decides.
+    /// Whether acknowledgements of votes are lost, so that nothing is decided.
     undecidable: bool,
-    /// What is on its way from C to A, where it stays if that is slow.
+    /// Messages in transit from C to A, which stay there if that link is slow.
     slow: Option<Vec<(SiteId, u32, SiteId, Message)>>,
-    /// What is taken out.
+    /// Rule that is disabled.
     without: Option<Rule>,
 }
 
@@ -68,7 +68,7 @@ impl Stage {
         stage
     }
 
-    /// Starts a site from what its journal has.
+    /// Starts a site from its journal.
     fn start(&mut self, site: SiteId, life: u32) {
         let config = Config { without: self.without.into(), ..config(site, life) };
         let mut recovery = Recovery::new(config, 1);
@@ -160,13 +160,13 @@ impl Stage {
         }
     }
 
-    /// A removal at C that has not seen the last increment is voted on, and not decided.
+    /// Lets a removal at C that has not observed the last increment be voted on, but not decided.
     fn remove_undecided(&mut self) {
         self.undecidable = true;
         self.remove();
     }
 
-    /// A removal at C that has not seen the last increment is submitted.
+    /// Submits a removal at C that has not observed the last increment.
     fn remove(&mut self) {
         self.run(200);
         self.execute(A, Op::IncrBy(10));
@@ -185,14 +185,15 @@ impl Stage {
         self.ask(C, Command::Operate { tx, level, key, op, kind: Kind::UPDATE });
     }
 
-    /// The removal is decided, and has removed what it had seen. Then nothing is left of it all.
+    /// Lets the removal be decided; it has removed the updates that it had observed. Then no state
+    /// is left.
     fn decide(&mut self) {
         self.undecidable = false;
         self.run(12_000);
         self.shows("1");
     }
 
-    /// All sites show this sum, and have nothing more to settle.
+    /// Checks that all sites show this sum, and have nothing left to settle.
     fn shows(&mut self, sum: &str) {
         for site in self.replicas.keys().copied().collect::<Vec<_>>() {
             let value = self.execute(site, Op::Get);
@@ -205,7 +206,7 @@ impl Stage {
     }
 }
 
-/// The leader, at A, hears of the removal when others have settled what came after its snapshot.
+/// The leader, at A, receives the removal when others have settled updates after its snapshot.
 fn removed_late(without: Option<Rule>) -> Stage {
     let mut stage = Stage::without(without);
     stage.slow = Some(Vec::new());
