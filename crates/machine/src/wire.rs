@@ -41,7 +41,7 @@ pub trait Wire: Sized {
 
     /// Returns whether a correct worker at `from` can send the message to `to`. Hosts must not pass
     /// an invalid message to a machine, which relies on this check.
-    fn fits(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
+    fn validate(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
 
     /// Removes and returns the second half of a long message; `None` if the message cannot be
     /// split. A receiver that handles both halves in order has handled the whole message.
@@ -70,8 +70,8 @@ pub trait OfProtocol: Serialize + DeserializeOwned {
         1
     }
 
-    /// See [`Wire::fits`].
-    fn fits(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
+    /// See [`Wire::validate`].
+    fn validate(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
 
     /// See [`Wire::split`]. The default is for short messages, which cannot be split.
     fn split(&mut self) -> Option<Self> {
@@ -112,8 +112,8 @@ impl<M: OfProtocol> Wire for M {
         codec::take(bytes)
     }
 
-    fn fits(&self, from: Address, to: Address, shape: &M::Shape) -> bool {
-        OfProtocol::fits(self, from, to, shape)
+    fn validate(&self, from: Address, to: Address, shape: &M::Shape) -> bool {
+        OfProtocol::validate(self, from, to, shape)
     }
 
     fn split(&mut self) -> Option<M> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
 
-use crate::standing::{Standing, standing_at};
+use crate::status::{SiteStatus, status_at};
 
 /// Reason why a site's status cannot be changed now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,13 +40,13 @@ impl MemberError {
                 "a site does not remove itself; ask another one, when this one is stopped"
                     .to_owned()
             }
-            MemberError::Already(stage) => match standing_at(*stage) {
-                Standing::Member => "the site is a member already".to_owned(),
-                Standing::Leaving => {
+            MemberError::Already(stage) => match status_at(*stage) {
+                SiteStatus::Member => "the site is a member already".to_owned(),
+                SiteStatus::Leaving => {
                     "the site is leaving; it can be added once it is gone".to_owned()
                 }
-                Standing::Gone => "the site is gone already".to_owned(),
-                Standing::Joining => "the site is joining already".to_owned(),
+                SiteStatus::Gone => "the site is gone already".to_owned(),
+                SiteStatus::Joining => "the site is joining already".to_owned(),
             },
             MemberError::Busy(site) => format!(
                 "site {} is leaving or joining; one site joins at a time, when none is leaving",

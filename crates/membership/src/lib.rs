@@ -12,9 +12,9 @@
 mod change;
 mod members;
 mod participant;
-mod standing;
+mod status;
 
 pub use change::{Change, MemberError};
 pub use members::{Gap, Members};
 pub use participant::Participant;
-pub use standing::Standing;
+pub use status::SiteStatus;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use solera_time::{MAX_SITES, SiteId, Timestamp};
 
 use crate::change::{Change, MemberError};
-use crate::standing::{Standing, standing_at};
+use crate::status::{SiteStatus, status_at};
 
 /// Times of the causal transactions that are lost with one life of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,8 +77,8 @@ impl Members {
     }
 
     /// Returns the status of a site.
-    pub fn standing(&self, site: SiteId) -> Standing {
-        standing_at(self.0[site.index()].stage)
+    pub fn status(&self, site: SiteId) -> SiteStatus {
+        status_at(self.0[site.index()].stage)
     }
 
     /// Returns the number of a site's current life: 0 from the beginning, then one more each time
@@ -94,7 +94,7 @@ impl Members {
 
     /// Returns whether a site is a member.
     pub fn is_member(&self, site: SiteId) -> bool {
-        self.standing(site) == Standing::Member
+        self.status(site) == SiteStatus::Member
     }
 
     /// Returns the sites that are members.
@@ -104,12 +104,12 @@ impl Members {
 
     /// Returns the sites that are members or are joining.
     pub fn listening(&self) -> impl Iterator<Item = SiteId> + '_ {
-        self.members().chain(self.which(Standing::Joining))
+        self.members().chain(self.which(SiteStatus::Joining))
     }
 
     /// Returns the sites with a given status.
-    pub fn which(&self, standing: Standing) -> impl Iterator<Item = SiteId> + '_ {
-        SiteId::all(self.sites()).filter(move |site| self.standing(*site) == standing)
+    pub fn which(&self, status: SiteStatus) -> impl Iterator<Item = SiteId> + '_ {
+        SiteId::all(self.sites()).filter(move |site| self.status(*site) == status)
     }
 
     /// Returns the gaps of a site's earlier lives.
@@ -120,7 +120,7 @@ impl Members {
     /// Returns the gap of the last life of a site that was removed and is not a member again. No
     /// transactions are added to the history of such a site.
     pub fn open_gap(&self, site: SiteId) -> Option<Gap> {
-        let gone = matches!(self.standing(site), Standing::Gone | Standing::Joining);
+        let gone = matches!(self.status(site), SiteStatus::Gone | SiteStatus::Joining);
         self.gaps(site).last().copied().filter(|_| gone)
     }
 
@@ -179,13 +179,14 @@ impl Members {
         }
         let slot = &self.0[site.index()];
         let mut busy = SiteId::all(self.sites()).filter(|other| {
-            *other != site && matches!(self.standing(*other), Standing::Leaving | Standing::Joining)
+            *other != site
+                && matches!(self.status(*other), SiteStatus::Leaving | SiteStatus::Joining)
         });
-        let stage = match (change, self.standing(site)) {
+        let stage = match (change, self.status(site)) {
             (Change::Remove, _) if site == me => return Err(MemberError::Itself),
-            (Change::Remove, Standing::Member) => slot.stage + 1,
-            (Change::Remove, Standing::Joining) => slot.stage + 2,
-            (Change::Add, Standing::Gone) => slot.stage + 1,
+            (Change::Remove, SiteStatus::Member) => slot.stage + 1,
+            (Change::Remove, SiteStatus::Joining) => slot.stage + 2,
+            (Change::Add, SiteStatus::Gone) => slot.stage + 1,
             _ => return Err(MemberError::Already(slot.stage)),
         };
         if change == Change::Add
@@ -237,16 +238,16 @@ mod tests {
     fn a_site_leaves_and_joins_again_and_again() {
         let mut members = Members::new(3);
         for life in 0..3 {
-            assert_eq!((members.standing(C), members.life(C)), (Standing::Member, life));
+            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Member, life));
             members = members.changed(A, C, Change::Remove).unwrap();
-            assert_eq!((members.standing(C), members.life(C)), (Standing::Leaving, life));
+            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Leaving, life));
             let (cut, end) =
                 (Timestamp(10 * u64::from(life) + 1), Timestamp(10 * u64::from(life) + 5));
             members = members.closed(C, Gap { cut, end });
-            assert_eq!((members.standing(C), members.life(C)), (Standing::Gone, life));
+            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Gone, life));
             assert!(members.is_well_formed());
             members = members.changed(B, C, Change::Add).unwrap();
-            assert_eq!((members.standing(C), members.life(C)), (Standing::Joining, life + 1));
+            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Joining, life + 1));
             assert!(members.gap_of(C, Timestamp(1000)).is_some());
             members = members.joined(C, Timestamp(10 * u64::from(life) + 7));
         }
@@ -271,7 +272,7 @@ mod tests {
         let members = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
         let joining = members.changed(A, C, Change::Add).unwrap();
         let leaving = joining.changed(A, C, Change::Remove).unwrap();
-        assert_eq!((leaving.standing(C), leaving.life(C)), (Standing::Leaving, 1));
+        assert_eq!((leaving.status(C), leaving.life(C)), (SiteStatus::Leaving, 1));
     }
 
     #[test]
@@ -297,7 +298,7 @@ mod tests {
     fn a_site_that_is_listed_later_waits_to_be_added() {
         let short = Members::new(2);
         let long = Members::founded(2, 3);
-        assert_eq!((long.standing(C), long.life(C)), (Standing::Gone, 0));
+        assert_eq!((long.status(C), long.life(C)), (SiteStatus::Gone, 0));
         assert!(long.is_well_formed() && long.is_new(C) && !long.is_new(B));
         assert_eq!(long.first(2), short);
         // Lists of different lengths exchange the statuses of the sites that both have.
@@ -307,7 +308,7 @@ mod tests {
         assert!(other.merge(&one));
         assert_eq!((one.sites(), &other), (3, &leaving));
         let joining = long.changed(A, C, Change::Add).unwrap();
-        assert_eq!((joining.standing(C), joining.life(C)), (Standing::Joining, 1));
+        assert_eq!((joining.status(C), joining.life(C)), (SiteStatus::Joining, 1));
         let joined = joining.joined(C, Timestamp(7));
         assert!(joined.gap_of(C, Timestamp(8)).is_none() && !joined.is_new(C));
     }

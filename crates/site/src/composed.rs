@@ -204,11 +204,11 @@ impl Wire for Message {
         }
     }
 
-    fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
+    fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         match self {
-            Message::UniStore(message) => Wire::fits(message, from, to, topology),
-            Message::Primary(message) => message.fits(from, to, topology),
-            Message::Trial(message) => message.fits(from, to, topology),
+            Message::UniStore(message) => Wire::validate(message, from, to, topology),
+            Message::Primary(message) => message.validate(from, to, topology),
+            Message::Trial(message) => message.validate(from, to, topology),
         }
     }
 

@@ -396,9 +396,9 @@ mod tests {
     #[test]
     fn sites_are_counted_as_people_do() {
         for (others, words) in [(0, "0 other sites take"), (1, "1 other site takes")] {
-            let told = CommandError::TooFewSites { others, f: 2 }.to_string();
+            let text = CommandError::TooFewSites { others, f: 2 }.to_string();
             assert_eq!(
-                told,
+                text,
                 format!("{words} part, so nothing survives the loss of f = 2; add a site")
             );
         }

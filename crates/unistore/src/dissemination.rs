@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use solera_machine::Address;
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::config::{Config, Rule};
@@ -41,7 +41,7 @@ struct Root {
     /// `stableMatrix` (Alg. 2 l. 32).
     stable_matrix: Vec<Vector>,
     /// List of members that each site has last reported.
-    told: Vec<Option<Members>>,
+    reported: Vec<Option<Members>>,
     /// Number of sites that all workers of this site list, as far as is known.
     listed: usize,
     floors: Vec<Floors>,
@@ -101,7 +101,7 @@ impl Dissemination {
                 f: config.f,
                 uniform_before_visible: config.keeps(Rule::UniformBeforeVisible),
                 stable_matrix: vec![zero; sites],
-                told: vec![None; sites],
+                reported: vec![None; sites],
                 listed: 0,
                 floors: (0..sites)
                     .map(|_| Floors { in_force: zero, announced: VecDeque::new() })
@@ -159,7 +159,7 @@ impl Dissemination {
     }
 
     /// Handles the begin of a new life of a site: reports of its earlier lives do not apply to it.
-    pub(crate) fn welcome(&mut self, site: SiteId) {
+    pub(crate) fn begin_life(&mut self, site: SiteId) {
         let Some(root) = &mut self.root else { return };
         root.stable_matrix[site.index()] = Vector::zero(self.members.sites());
         // Nothing settles beyond what has settled until the site announces what its transactions
@@ -173,11 +173,11 @@ impl Dissemination {
     /// yet.
     pub(crate) fn not_agreed(&self) -> Option<SiteId> {
         let root = self.root.as_ref();
-        let told = |site: SiteId| root.and_then(|root| root.told[site.index()].as_ref());
+        let reported = |site: SiteId| root.and_then(|root| root.reported[site.index()].as_ref());
         let listed = root.map_or(0, |root| root.listed);
         self.members.listening().find(|site| match *site == self.me.site {
             true => listed < self.members.sites(),
-            false => told(*site) != Some(&self.members),
+            false => reported(*site) != Some(&self.members),
         })
     }
 
@@ -248,7 +248,7 @@ impl Dissemination {
             root.closed[site.index()] = gap.is_some_and(|gap| *most <= gap.end);
             if let Some(ceiling) = ceiling
                 && gap.is_some()
-                && self.members.standing(*site) == Standing::Gone
+                && self.members.status(*site) == SiteStatus::Gone
             {
                 root.floors[site.index()].announce_the_end(*ceiling);
             }
@@ -270,7 +270,7 @@ impl Dissemination {
         members: Members,
     ) {
         let Some(root) = &mut self.root else { return };
-        root.told[site.index()] = Some(members);
+        root.reported[site.index()] = Some(members);
         if !self.members.is_member(self.me.site) || !self.members.is_member(site) {
             return;
         }

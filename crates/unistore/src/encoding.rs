@@ -19,8 +19,8 @@ impl OfProtocol for Message {
         changes.max(1) as u64
     }
 
-    fn fits(&self, from: Address, to: Address, shape: &Topology) -> bool {
-        self.fits(from, to, shape)
+    fn validate(&self, from: Address, to: Address, shape: &Topology) -> bool {
+        self.validate(from, to, shape)
     }
 
     /// Only ranges of updates become long.

@@ -53,7 +53,7 @@ impl FailureDetector {
 
     /// Clears all suspicions after this replica was itself paused, because it could not receive
     /// messages.
-    pub(crate) fn forgive(&mut self, now: Monotonic) {
+    pub(crate) fn clear_suspicions(&mut self, now: Monotonic) {
         self.last_heard.fill(Some(now));
         self.suspected_since.fill(None);
     }

@@ -28,7 +28,7 @@
 //! | `failure_detector`, `heard`, `lacking` | suspected sites; times that siblings have sent of their own histories; siblings that have lost updates |
 //! | `record`, `recovery` | records of a journal; rebuilding a replica from them |
 //! | `transfer` | sending a partition's full state to a site that joins: the donor's side |
-//! | `protocol`, `encoding`, `fits` | number of the protocol; bytes of messages and records; validation of received messages |
+//! | `protocol`, `encoding`, `validate` | number of the protocol; bytes of messages and records; validation of received messages |
 
 mod accesses;
 mod by_origin;
@@ -38,7 +38,6 @@ mod config;
 mod dissemination;
 mod encoding;
 mod failure_detector;
-mod fits;
 mod groups;
 mod heard;
 mod keys;
@@ -56,6 +55,7 @@ mod recovery;
 mod replica;
 mod transfer;
 mod uniformity;
+mod validate;
 mod worker;
 
 pub use command::{Command, CommandError, ExecuteGuarded, Response, StrongLimit, TxId};

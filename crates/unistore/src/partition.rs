@@ -453,7 +453,7 @@ impl Partition {
     }
 
     /// Clears what is known of a site that begins a new life.
-    pub(crate) fn welcome(&mut self, site: SiteId) {
+    pub(crate) fn begin_life(&mut self, site: SiteId) {
         let nothing = Vector::zero(self.sites());
         self.global_matrix[site.index()] = nothing;
         self.sent[site.index()] = nothing;

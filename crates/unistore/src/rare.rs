@@ -17,5 +17,5 @@ solera_machine::rare_paths! {
     /// A worker starts from a journal with prepared transactions.
     RECOVERS_PREPARED = "a worker starts with prepared transactions";
     /// A participant sends guards the outcomes of transactions again.
-    TELLS_GUARDS_AGAIN = "a worker tells guards again";
+    RESENDS_OUTCOMES = "a worker sends guards an outcome again";
 }

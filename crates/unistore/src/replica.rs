@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use solera_data::Dot;
 use solera_machine::{Address, GuardAnswer, Machine, Now, PartitionId, RequestId};
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, Timestamp, Vector};
 
 use self::barriers::Barriers;
@@ -402,12 +402,12 @@ impl Replica {
 
     /// Executes all periodic work.
     fn tick(&mut self, now: Now) {
-        self.notice_a_pause(now);
+        self.detect_pause(now);
         self.worker.detector.on_tick(now.monotonic);
         self.expire_transactions(now);
         self.ask_for_decisions(now);
         self.repeat_decisions(now);
-        self.tell_guards_again();
+        self.resend_outcomes();
         self.give_up_confirmations(now);
         self.joining.fill(&mut self.worker, now);
         self.donor.hand_over_more(&mut self.worker, now);
@@ -438,7 +438,7 @@ impl Replica {
         let active = now.monotonic.since(self.worker.last_activity) < timing.quiet_after
             || self.was_asked(now, timing.quiet_after);
         let members = &self.worker.dissemination.members;
-        let changing = [Standing::Leaving, Standing::Joining]
+        let changing = [SiteStatus::Leaving, SiteStatus::Joining]
             .iter()
             .any(|standing| members.which(*standing).next().is_some());
         let suspects = members.members().any(|site| self.worker.detector.suspects(site));
@@ -453,12 +453,12 @@ impl Replica {
 
     /// Clears all suspicions if this host was stopped for a while, since it could not receive
     /// messages.
-    fn notice_a_pause(&mut self, now: Now) {
+    fn detect_pause(&mut self, now: Now) {
         let paused = self.last_tick.is_none_or(|last| {
             now.monotonic.since(last) >= self.worker.config.timing.suspect_after / 2
         });
         if paused {
-            self.worker.detector.forgive(now.monotonic);
+            self.worker.detector.clear_suspicions(now.monotonic);
         }
         self.last_tick = Some(now.monotonic);
     }
@@ -475,11 +475,11 @@ impl Replica {
 
     /// Returns whether the floor in a message of the tree is below every live snapshot here, as the
     /// site's root has to ensure.
-    fn may_fold(&self, told: &SiteView) -> bool {
+    fn may_fold(&self, view: &SiteView) -> bool {
         let mut future = self.worker.dissemination.view.uniform_vec;
-        future.join(&told.uniform_vec);
+        future.join(&view.uniform_vec);
         let future = future.with(self.worker.me, self.worker.clock.last());
-        self.floor(future).covers(&told.floor)
+        self.floor(future).covers(&view.floor)
     }
 
     /// Folds updates that no snapshot needs separately any more, and forgets those that are

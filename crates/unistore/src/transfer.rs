@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use solera_data::State;
 use solera_machine::{Address, Now, PartitionId};
-use solera_membership::Standing;
+use solera_membership::SiteStatus;
 use solera_time::{Monotonic, Vector};
 
 use crate::config::Rule;
@@ -89,11 +89,11 @@ impl Donor {
     pub(crate) fn on_fetch(&mut self, worker: &mut Worker, now: Now, from: Address, fetch: Fetch) {
         let members = &worker.dissemination.members;
         // While a site leaves, this worker may have more or less of its history than will be kept.
-        let leaving = members.which(Standing::Leaving).next().is_some();
+        let leaving = members.which(SiteStatus::Leaving).next().is_some();
         // Until this site serves, its keys' bases are later than any snapshot that it could take.
         let serves = worker.dissemination.view.serving || !worker.config.keeps(Rule::DonorServes);
         if worker.index_of(fetch.partition).is_none()
-            || members.standing(from.site) != Standing::Joining
+            || members.status(from.site) != SiteStatus::Joining
             || !members.is_member(worker.me)
             || leaving
             || !serves
@@ -111,7 +111,7 @@ impl Donor {
         let index = self.pins.iter().position(of).expect("it was found or added");
         let pin = &mut self.pins[index];
         pin.heard = now.monotonic;
-        pin.take_word(&fetch);
+        pin.on_progress(&fetch);
         if pin.is_complete() {
             self.pins.remove(index);
         } else {
@@ -143,7 +143,7 @@ impl Donor {
     pub(crate) fn hand_over_more(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
         self.pins.retain(|pin| {
-            members.standing(pin.to.site) == Standing::Joining
+            members.status(pin.to.site) == SiteStatus::Joining
                 && now.monotonic.since(pin.heard) < PATIENCE
         });
         for index in 0..self.pins.len() {
@@ -164,7 +164,7 @@ impl Donor {
         let pin = &mut self.pins[pin];
         if pin.hand_over.is_none() && !uniform_vec.covers(&pin.snapshot) {
             // Other workers should learn soon what this transfer waits for.
-            return worker.be_active(now);
+            return worker.note_activity(now);
         }
         let partition = &worker.partitions[index];
         pin.hand_over.get_or_insert_with(|| partition.hand_over(pin.snapshot));
@@ -177,7 +177,7 @@ impl Donor {
 
 impl Pin {
     /// Updates the window and the positions from a message of the receiver.
-    fn take_word(&mut self, fetch: &Fetch) {
+    fn on_progress(&mut self, fetch: &Fetch) {
         self.window = usize::try_from(fetch.window).map_or(MAX_WINDOW, |w| w.min(MAX_WINDOW));
         if fetch.at < self.arrived {
             return;

@@ -165,7 +165,7 @@ impl Worker {
     }
 
     /// Notes an activity that should be reported to other workers soon.
-    pub(crate) fn be_active(&mut self, now: Now) {
+    pub(crate) fn note_activity(&mut self, now: Now) {
         self.last_activity = now.monotonic;
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use solera_data::{Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
-use solera_membership::{Change, MemberError, Standing};
+use solera_membership::{Change, MemberError, SiteStatus};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Checkpoint, Command, Config, Input, Message, Output, Part, Record, Recovery, Replica, Response,
@@ -150,7 +150,7 @@ impl Stage {
             let Some(host) = self.hosts.get_mut(&to) else { continue };
             let message: Message = postcard::from_bytes(&bytes).unwrap();
             assert!(
-                message.fits(from, to, &host.config.topology),
+                message.validate(from, to, &host.config.topology),
                 "{from:?} breaks {to:?}: {message:?}"
             );
             host.replica.handle(now, Input::Message { from, life, message });
@@ -263,7 +263,7 @@ impl Stage {
         // No state is kept for a site that is no member.
         self.settles();
         let root = &self.hosts[&at(0, 0)].replica;
-        assert_eq!(root.status().members().standing(new), Standing::Gone);
+        assert_eq!(root.status().members().status(new), SiteStatus::Gone);
         assert_eq!(root.status().view().uniform_vec[new], Timestamp::ZERO);
         self.until("all agree", |stage| stage.add(new).is_ok());
         let config = Stage::config(at(sites, 0), &after, 1);

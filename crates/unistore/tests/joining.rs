@@ -6,7 +6,7 @@ use std::sync::Arc;
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
-use solera_membership::{Change, MemberError, Members, Standing};
+use solera_membership::{Change, MemberError, Members, SiteStatus};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Command, CommandError, Config, Fetch, Filling, Input, Message, Output, Pasts, Place, Replica,
@@ -159,8 +159,8 @@ impl Stage {
         changed
     }
 
-    fn standing(&mut self, site: SiteId) -> Standing {
-        self.replica(A).status().members().standing(site)
+    fn standing(&mut self, site: SiteId) -> SiteStatus {
+        self.replica(A).status().members().status(site)
     }
 
     /// Stops and removes a site.
@@ -171,7 +171,7 @@ impl Stage {
 
     /// Lets a removed site join again.
     fn add(&mut self, site: SiteId, life: u32) {
-        assert_eq!(self.standing(site), Standing::Gone);
+        assert_eq!(self.standing(site), SiteStatus::Gone);
         self.change(site, Change::Add).unwrap();
         self.start(site, life);
     }
@@ -213,7 +213,7 @@ fn a_site_that_joined_has_what_it_had_told_and_no_more() {
     stage.execute(A, "meanwhile", &Op::SetAdd(vec![Value::from("x")]));
     stage.replace_b();
     stage.run(60);
-    assert_eq!(stage.standing(B), Standing::Member);
+    assert_eq!(stage.standing(B), SiteStatus::Member);
     for site in [A, B] {
         assert_eq!(stage.execute(site, "told", &Op::Get), Outcome::Bulk(Value::from("yes")));
         assert_eq!(stage.execute(site, "kept to itself", &Op::Get), Outcome::Nil);
@@ -318,7 +318,7 @@ fn a_slow_link_is_not_asked_for_what_is_under_way() {
     let mut stage = with_sixty_keys();
     stage.piece_ms = 3000;
     stage.replace_b();
-    while stage.standing(B) != Standing::Member {
+    while stage.standing(B) != SiteStatus::Member {
         stage.run(1);
         assert!(stage.now_ms < 900_000, "{:?}", stage.replica(B).status().progress());
     }
@@ -346,7 +346,7 @@ fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
     stage.run(10);
     stage.loses = 5;
     stage.replace_b();
-    while stage.standing(B) != Standing::Member {
+    while stage.standing(B) != SiteStatus::Member {
         stage.run(1);
         // The key changes while its parts are in transit.
         stage.execute(A, "large", &Op::SetRemove(vec![element(stage.now_ms as usize % 3000)]));
@@ -390,7 +390,7 @@ fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
         stage.links.clear();
     }
     stage.run(2000);
-    assert_eq!((stage.standing(B), begun(&stage.sent)), (Standing::Member, 2));
+    assert_eq!((stage.standing(B), begun(&stage.sent)), (SiteStatus::Member, 2));
     assert_eq!(stage.execute(B, "key 59", &Op::Get), stage.execute(A, "key 59", &Op::Get));
 }
 
@@ -525,7 +525,7 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
         let stages = vec![(0u32, vec![]), (4, vec![(0u64, 0u64)]), (3, vec![(0, 0)])];
         let members: Members =
             postcard::from_bytes(&postcard::to_stdvec(&stages).unwrap()).unwrap();
-        assert_eq!(members.standing(C), Standing::Joining);
+        assert_eq!(members.status(C), SiteStatus::Joining);
         let view = SiteView { serving, ..*replica.status().view() };
         let message = Message::Down(view, members.clone());
         replica.handle(now, Input::Message { from: root, life: 1, message });
@@ -571,7 +571,7 @@ fn what_depends_on_what_is_gone_with_another_site_is_kept_and_settles() {
     for site in [B, C] {
         stage.add(site, 1);
         stage.run(60);
-        assert_eq!(stage.standing(site), Standing::Member);
+        assert_eq!(stage.standing(site), SiteStatus::Member);
     }
     stage.execute_at(eventual, C, "n", &Op::Set(Value::from("new")));
     stage.run(20);

@@ -11,7 +11,7 @@ use solera_certification::{Body, Rule as Certification};
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
-use solera_membership::{Change, Standing};
+use solera_membership::{Change, SiteStatus};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
     Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, Response, Rule, TxId,
@@ -255,7 +255,7 @@ fn removed(stage: &mut Stage) {
     replica.change_members(now, C, Change::Remove).unwrap();
     stage.collect();
     stage.run(1000);
-    assert_eq!(stage.replicas[&A].0.status().members().standing(C), Standing::Gone);
+    assert_eq!(stage.replicas[&A].0.status().members().status(C), SiteStatus::Gone);
 }
 
 #[test]
@@ -276,6 +276,6 @@ fn of_a_former_life_of_a_site_that_has_joined_again() {
     stage.journals.remove(&C);
     stage.start(C, 1);
     stage.run(9000);
-    assert_eq!(stage.replicas[&A].0.status().members().standing(C), Standing::Member);
+    assert_eq!(stage.replicas[&A].0.status().members().status(C), SiteStatus::Member);
     stage.decide();
 }

@@ -73,7 +73,7 @@ impl Replica {
         timeout: Option<Duration>,
     ) {
         let until = timeout.map(|timeout| now.monotonic.after(timeout));
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         let waiting = Waiting { request, kind, pasts, since: now.monotonic, until };
         if let Some(response) = self.outcome_of(now, &waiting) {
             self.worker.reply(request, response);

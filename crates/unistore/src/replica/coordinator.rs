@@ -40,7 +40,7 @@ pub(crate) struct Coordinator {
     open: BTreeMap<TxId, Transaction>,
     /// Commits that some participant has not confirmed yet. Aborted transactions are not kept:
     /// participants take an unknown transaction as aborted.
-    decided: BTreeMap<TxId, Told>,
+    decided: BTreeMap<TxId, SentDecision>,
     singles: Singles,
 }
 
@@ -94,13 +94,13 @@ struct Preparing {
 
 /// Part of a transaction at one worker.
 #[derive(Debug, Default)]
-struct Share {
+struct WorkerPart {
     writes: Vec<Write>,
     eventual: Vec<(Key, Op)>,
     guards: Guarded,
 }
 
-impl Share {
+impl WorkerPart {
     /// Returns the approximate size in bytes.
     fn size(&self) -> usize {
         let eventual = self.eventual.iter().map(|(key, op)| key.len() + op.size());
@@ -111,7 +111,7 @@ impl Share {
 
 /// A commit, and the time when it was last sent to the participants; `None` after a restart.
 #[derive(Debug)]
-struct Told {
+struct SentDecision {
     decision: Decision,
     at: Option<Monotonic>,
     /// The client that waits until all participants have confirmed.
@@ -141,12 +141,12 @@ impl Coordinator {
 
     /// Returns the decisions for a checkpoint.
     pub(crate) fn to_save(&self) -> Vec<(TxId, Decision)> {
-        self.decided.iter().map(|(tx, told)| (*tx, told.decision.clone())).collect()
+        self.decided.iter().map(|(tx, sent)| (*tx, sent.decision.clone())).collect()
     }
 
     /// Restores a decision from before a restart.
     pub(crate) fn restore(&mut self, tx: TxId, decision: Decision) {
-        self.decided.insert(tx, Told { decision, at: None, answer: None });
+        self.decided.insert(tx, SentDecision { decision, at: None, answer: None });
     }
 
     /// Forgets a decision that all participants have confirmed.
@@ -422,13 +422,13 @@ impl Replica {
             let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
             return self.commit_strong(now, request, tx, transaction, until, claim);
         }
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
         let guards = std::mem::take(&mut transaction.guards);
         let writes = std::mem::take(&mut transaction.writes);
         let eventual = std::mem::take(&mut transaction.eventual);
         let is_guarded = !guards.is_empty();
-        let mut shares: BTreeMap<Address, Share> = BTreeMap::new();
+        let mut shares: BTreeMap<Address, WorkerPart> = BTreeMap::new();
         for (key, effect) in writes {
             let share = shares.entry(self.owner_of(&key)).or_default();
             share.writes.push(Write { key, effect });
@@ -451,9 +451,9 @@ impl Replica {
 
     /// Prepares and commits in one step a transaction that wrote only to this worker, or nothing at
     /// all (UniStore Alg. 1 l. 28).
-    fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: Share) {
+    fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: WorkerPart) {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
-        let Share { writes, eventual, .. } = share;
+        let WorkerPart { writes, eventual, .. } = share;
         let (mut committed, mut latest) = (None, Vector::zero(snap_vec.entries().len()));
         let transaction = if writes.is_empty() {
             self.coordinator.open.remove(&tx)
@@ -490,13 +490,13 @@ impl Replica {
         now: Now,
         request: RequestId,
         tx: TxId,
-        shares: BTreeMap<Address, Share>,
+        shares: BTreeMap<Address, WorkerPart>,
     ) {
         let partitions = self.partitions_of(shares.values().flat_map(|share| &share.writes));
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
         let participants: Vec<_> = shares.keys().copied().collect();
         let snap_vec = transaction.snap_vec;
-        let size: usize = shares.values().map(Share::size).sum();
+        let size: usize = shares.values().map(WorkerPart::size).sum();
         let transfer = Duration::from_secs((size / SLOWEST_TRANSFER) as u64);
         transaction.preparing = Some(Preparing {
             request,
@@ -509,7 +509,7 @@ impl Replica {
             partitions,
             ts: snap_vec[self.worker.me],
         });
-        for (owner, Share { writes, eventual, guards }) in shares {
+        for (owner, WorkerPart { writes, eventual, guards }) in shares {
             let message = match guards.is_empty() {
                 true => Message::Prepare { tx, snap_vec, writes, eventual },
                 false => Message::PrepareGuarded(Box::new(PrepareGuarded {
@@ -547,8 +547,8 @@ impl Replica {
         let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
         let pasts = self.pasts_after(&transaction, writes.then_some(ts));
         match self.coordinator.decided.get_mut(&tx) {
-            Some(told) if eventual && self.worker.config.keeps(Rule::EventualConfirmed) => {
-                told.answer = Some(Answer { request, since: now.monotonic, pasts });
+            Some(sent) if eventual && self.worker.config.keeps(Rule::EventualConfirmed) => {
+                sent.answer = Some(Answer { request, since: now.monotonic, pasts });
             }
             _ => self.answer_commit(request, tx, Response::Committed { pasts }),
         }
@@ -569,7 +569,7 @@ impl Replica {
         }
         if let Some(decision) = decision {
             let at = Some(now.monotonic);
-            self.coordinator.decided.insert(tx, Told { decision, at, answer: None });
+            self.coordinator.decided.insert(tx, SentDecision { decision, at, answer: None });
         }
     }
 
@@ -617,7 +617,8 @@ impl Replica {
     /// Handles the confirmation of a participant that has applied or dropped its part. `until`
     /// covers the commit vectors of its eventual writes.
     pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId, until: &Vector) {
-        let Some(Told { decision, answer, .. }) = self.coordinator.decided.get_mut(&tx) else {
+        let Some(SentDecision { decision, answer, .. }) = self.coordinator.decided.get_mut(&tx)
+        else {
             return;
         };
         decision.unconfirmed.retain(|participant| *participant != from);
@@ -640,7 +641,7 @@ impl Replica {
     pub(crate) fn give_up_confirmations(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 4;
         let mut overdue = Vec::new();
-        for (tx, Told { decision, answer, .. }) in &mut self.coordinator.decided {
+        for (tx, SentDecision { decision, answer, .. }) in &mut self.coordinator.decided {
             let late = |answer: &mut Answer| now.monotonic.since(answer.since) >= patience;
             if let Some(Answer { request, .. }) = answer.take_if(late) {
                 let worker = decision.unconfirmed[0];
@@ -657,7 +658,7 @@ impl Replica {
     pub(crate) fn repeat_decisions(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
-        for (tx, Told { decision, at, .. }) in &mut self.coordinator.decided {
+        for (tx, SentDecision { decision, at, .. }) in &mut self.coordinator.decided {
             if at.is_none_or(|at| now.monotonic.since(at) >= patience) {
                 *at = Some(now.monotonic);
                 let message = Message::Commit { tx: *tx, ts: decision.ts };
@@ -677,7 +678,7 @@ impl Replica {
             return;
         }
         let message = match self.coordinator.decided.get(&tx) {
-            Some(told) => Message::Commit { tx, ts: told.decision.ts },
+            Some(sent) => Message::Commit { tx, ts: sent.decision.ts },
             None => Message::Abort { tx },
         };
         self.worker.send(from, message);

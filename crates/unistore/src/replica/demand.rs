@@ -47,7 +47,7 @@ pub(crate) struct Demand {
     /// Time when this worker was last asked.
     pub(crate) asked_at: Option<Monotonic>,
     /// `knownVec` that this worker last reported within its site.
-    pub(crate) told: Vector,
+    pub(crate) reported: Vector,
     /// Whether a tick is due at once.
     at_once: bool,
     /// Number of immediate ticks left in this interval, and the begin of the interval.
@@ -66,7 +66,7 @@ impl Demand {
             afar: false,
             afar_at: None,
             asked_at: None,
-            told: zero,
+            reported: zero,
             at_once: false,
             left: AT_ONCE,
             since: Monotonic(0),
@@ -267,7 +267,7 @@ impl Replica {
         self.demand.asked_at = Some(now.monotonic);
         // A sibling asks because nothing has arrived, so this worker sends again, even if it has
         // reported before.
-        if from.site != self.worker.me || afar || !self.demand.told.covers(upto) {
+        if from.site != self.worker.me || afar || !self.demand.reported.covers(upto) {
             self.demand.hurry();
         }
         if afar {

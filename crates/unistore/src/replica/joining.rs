@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use solera_machine::{Address, Now, PartitionId};
-use solera_membership::Standing;
+use solera_membership::SiteStatus;
 use solera_time::{Monotonic, Origin, SiteId, Vector};
 
 use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
@@ -71,7 +71,7 @@ struct Attempt {
     /// Whether there are pieces to acknowledge to the donor.
     news: bool,
     /// Times of the last message to and from the donor.
-    told: Monotonic,
+    sent: Monotonic,
     heard: Monotonic,
     /// Number of times that the same pieces were requested.
     repeated: u32,
@@ -191,13 +191,13 @@ impl Joining {
     /// no member forgets updates that this site may lack.
     pub(crate) fn fill(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
-        let let_in = members.standing(worker.me) == Standing::Joining
+        let let_in = members.status(worker.me) == SiteStatus::Joining
             && members.life(worker.me) == worker.config.life
-            && members.which(Standing::Leaving).next().is_none();
+            && members.which(SiteStatus::Leaving).next().is_none();
         if worker.is_filled() || !let_in || !worker.dissemination.view.agreed {
             return;
         }
-        self.give_up_the_silent(worker, now);
+        self.replace_silent_donors(worker, now);
         if self.attempts.is_empty() {
             self.pace.pause();
         }
@@ -213,7 +213,7 @@ impl Joining {
 
     /// Replaces donors that have sent nothing for long. The time doubles with each replacement, so
     /// that a slow link succeeds in the end. A donor without an alternative is kept.
-    fn give_up_the_silent(&mut self, worker: &mut Worker, now: Now) {
+    fn replace_silent_donors(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
         let Joining { attempts, failed, patience, pace, .. } = self;
         let most = (*patience).max(pace.round * 8).min(GIVE_UP_AT_LAST);
@@ -243,7 +243,7 @@ impl Joining {
             at: Place::START,
             items: None,
             news: true,
-            told: now.monotonic,
+            sent: now.monotonic,
             heard: now.monotonic,
             repeated: 0,
         })
@@ -255,7 +255,7 @@ impl Joining {
         let share = pace.window / attempts.len();
         let attempt = &mut attempts[index];
         let repeats = !attempt.news;
-        let last = attempt.told.max(attempt.heard);
+        let last = attempt.sent.max(attempt.heard);
         if repeats && now.monotonic.since(last) < attempt.patience(pace) {
             return;
         }
@@ -266,7 +266,7 @@ impl Joining {
             attempt.repeated += 1;
             pace.slow_down();
         }
-        (attempt.told, attempt.news) = (now.monotonic, false);
+        (attempt.sent, attempt.news) = (now.monotonic, false);
         let Attempt { donor, partition, number, at, .. } = *attempt;
         let (attempt, window) = (number, share as u64);
         let fetch = Fetch { partition, attempt, at, window, again: repeats };
@@ -352,7 +352,7 @@ impl Replica {
         self.worker.record(|| Record::Filled(partition, chunk.clone(), complete));
         self.take_chunk(index, chunk, complete);
         if complete {
-            self.tell_stored(now, index);
+            self.report_stored(now, index);
         }
         self.joining.go_on(&mut self.worker, now, accepted);
     }

@@ -1,7 +1,7 @@
 //! Changes of the list of sites, and their effects.
 
 use solera_machine::{Address, Now};
-use solera_membership::{Change, MemberError, Members, Standing};
+use solera_membership::{Change, MemberError, Members, SiteStatus};
 use solera_time::SiteId;
 
 use super::Replica;
@@ -74,7 +74,7 @@ impl Replica {
     pub(crate) fn learn_members(&mut self, now: Now, theirs: &Members) {
         let mut members = self.worker.dissemination.members.clone();
         if members.merge(theirs) {
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
             self.worker.record(|| Record::Members(members.clone()));
             self.set_members(members, |_| false);
             for site in SiteId::all(self.worker.config.topology.sites()) {
@@ -121,9 +121,9 @@ impl Replica {
                 }
             }
             if members.life(site) != before.life(site) {
-                self.worker.dissemination.welcome(site);
+                self.worker.dissemination.begin_life(site);
                 for partition in &mut self.worker.partitions {
-                    partition.welcome(site);
+                    partition.begin_life(site);
                 }
             }
         }
@@ -143,12 +143,12 @@ impl Replica {
         }
         let members = &self.worker.dissemination.members;
         members.life(from.site) == life
-            && match members.standing(from.site) {
-                Standing::Member => true,
-                Standing::Joining => {
+            && match members.status(from.site) {
+                SiteStatus::Member => true,
+                SiteStatus::Joining => {
                     matches!(message, Message::Fetch(_) | Message::StableVec { .. })
                 }
-                Standing::Leaving | Standing::Gone => false,
+                SiteStatus::Leaving | SiteStatus::Gone => false,
             }
     }
 }

@@ -272,7 +272,7 @@ impl Replica {
         self.worker.record(|| record(prepared.clone()));
         let asked = Some(now.monotonic);
         self.participant.prepared.insert(tx, Waiting { prepared, asked });
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
     }
 
     /// COMMIT (UniStore Alg. 1 l. 42–48). The clock advances past the commit time; the paper waits
@@ -297,7 +297,7 @@ impl Replica {
                 self.participant.executed.join(&update.commit_vec());
                 self.trace_eventual(*partition, update);
             }
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
             self.release_known_vec();
             self.retry_parked(now);
         }
@@ -358,7 +358,7 @@ impl Replica {
         let (_, update) = done.stored?;
         let update = update.expect("nothing of this kind passes");
         self.demand.want_stored(self.worker.me, update.dot.ts);
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         Some((id, update))
     }
 

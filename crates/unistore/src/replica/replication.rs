@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use smallvec::smallvec;
 use solera_machine::{Address, Now, PartitionId};
-use solera_membership::{Gap, Members, Standing};
+use solera_membership::{Gap, Members, SiteStatus};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::committed::{STRETCH_LIMIT, TICK_BYTES};
@@ -75,7 +75,7 @@ impl Replica {
         }
         if behind {
             // The rest is sent soon, and not only for those partitions that come first.
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
             self.first_to_send += 1;
         }
         if now.monotonic.since(self.known_vec_sent) >= self.worker.config.timing.known_vec_interval
@@ -87,10 +87,10 @@ impl Replica {
 
     /// Returns whether this replica sends `dest` the causal transactions of `site`.
     fn sends(&self, dest: SiteId, site: SiteId) -> bool {
-        let forwards = || match self.worker.dissemination.members.standing(site) {
-            Standing::Member => self.worker.detector.should_forward(dest, site),
-            Standing::Leaving => !self.worker.detector.suspects(dest),
-            Standing::Gone | Standing::Joining => false,
+        let forwards = || match self.worker.dissemination.members.status(site) {
+            SiteStatus::Member => self.worker.detector.should_forward(dest, site),
+            SiteStatus::Leaving => !self.worker.detector.suspects(dest),
+            SiteStatus::Gone | SiteStatus::Joining => false,
         };
         site == self.worker.me
             || (site != dest && self.worker.config.keeps(Rule::Forwarding) && forwards())
@@ -129,7 +129,7 @@ impl Replica {
         *sent = known;
         let partition = partition.id;
         if origin == Origin::Strong && all {
-            self.told_strong(index, dest);
+            self.sent_strong(index, dest);
         }
         Some(Stretch { partition, origin, prev, known, updates })
     }
@@ -137,8 +137,8 @@ impl Replica {
     /// REPLICATE and HEARTBEAT (UniStore Alg. 2 l. 9–18).
     pub(crate) fn on_replicate(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
         let own = stretches.iter().filter(|stretch| stretch.origin == Origin::Site(from.site));
-        if let Some(told) = own.map(|stretch| stretch.known).max() {
-            self.hear(from, told);
+        if let Some(sent) = own.map(|stretch| stretch.known).max() {
+            self.hear(from, sent);
         }
         for stretch in stretches {
             if let Some(index) = self.worker.index_of(stretch.partition)
@@ -171,7 +171,7 @@ impl Replica {
         let already = self.worker.partitions[index].known_vec[origin];
         match origin {
             Origin::Site(site)
-                if self.worker.dissemination.members.standing(site) == Standing::Leaving
+                if self.worker.dissemination.members.status(site) == SiteStatus::Leaving
                     && !self.worker.partitions[index].agreed[from.site.index()] =>
             {
                 // The sender had not received the removal yet, and may have forgotten the updates
@@ -192,7 +192,7 @@ impl Replica {
             return;
         }
         if !updates.is_empty() {
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
             self.demand.hurry();
         }
         let mut taken = Vec::new();
@@ -238,7 +238,7 @@ impl Replica {
 
     /// Records the known time of a leaving site, which must not be forgotten.
     pub(crate) fn keep_known(&mut self, index: usize, site: SiteId) {
-        if self.worker.dissemination.members.standing(site) == Standing::Leaving {
+        if self.worker.dissemination.members.status(site) == SiteStatus::Leaving {
             let (id, known) =
                 (self.worker.partitions[index].id, self.worker.partitions[index].known_vec[site]);
             self.worker.record(|| Record::Known(id, site, known));
@@ -313,8 +313,8 @@ impl Replica {
                 // A member confirms a change when all of its protocols have completed it.
                 let members = self.settled_members().clone();
                 let voted = self.strong.service.clock();
-                let told = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
-                self.worker.send(owner, told);
+                let message = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
+                self.worker.send(owner, message);
             }
         }
     }
@@ -380,23 +380,23 @@ impl Replica {
             if members.life(*site) != *life {
                 continue;
             }
-            let members = match members.standing(*site) {
+            let members = match members.status(*site) {
                 // The cut is the least time of all partitions, because partitions may have only
                 // parts of what is after it.
-                Standing::Leaving if agreed && !gone => {
+                SiteStatus::Leaving if agreed && !gone => {
                     members.closed(*site, Gap { cut: *least, end: *most })
                 }
                 // Another removed site had more of its history, which is lost with that site. A
                 // site that joins must have received the end of the gap before.
-                Standing::Gone if *gone => members.ended_at(*site, *most),
+                SiteStatus::Gone if *gone => members.ended_at(*site, *most),
                 _ => continue,
             };
             self.learn_members(now, &members);
         }
         let members = &self.worker.dissemination.members;
-        let joining = members.standing(self.worker.me) == Standing::Joining
+        let joining = members.status(self.worker.me) == SiteStatus::Joining
             && members.life(self.worker.me) == self.worker.config.life
-            && members.which(Standing::Leaving).next().is_none();
+            && members.which(SiteStatus::Leaving).next().is_none();
         if joining && subtree.filled {
             let members = members.joined(self.worker.me, self.worker.clock.read(now.physical));
             self.learn_members(now, &members);
@@ -422,7 +422,7 @@ impl Replica {
                 })
         };
         let settled = self.settled_members() == members;
-        let leaving = members.which(Standing::Leaving).filter(|site| settled && same(*site));
+        let leaving = members.which(SiteStatus::Leaving).filter(|site| settled && same(*site));
         let gone = SiteId::all(members.sites()).filter(|site| members.open_gap(*site).is_some());
         let converged = leaving.chain(gone).map(|site| {
             let known = || self.worker.partitions.iter().map(|partition| partition.known_vec[site]);
@@ -501,7 +501,7 @@ impl Replica {
             let uniform_vec = self.worker.dissemination.view.uniform_vec;
             (self.floor(future), self.own_known_vec(clock), uniform_vec)
         };
-        self.demand.told = known_vec;
+        self.demand.reported = known_vec;
         Subtree {
             known_vec,
             floor,

@@ -217,12 +217,12 @@ impl<'a> Status<'a> {
         let mut seen = BTreeSet::new();
         let fresh = newest.into_iter().map(|(_, key)| key).filter(|key| seen.insert(*key));
         let mut room = AT_RISK_BYTES;
-        let told = fresh.take(keys).take_while(|key| {
+        let listed = fresh.take(keys).take_while(|key| {
             let fits = key.len() <= room;
             room = room.saturating_sub(key.len());
             fits
         });
-        let named = told.cloned().collect();
+        let named = listed.cloned().collect();
         AtRisk { transactions: times.len(), keys: named }
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct Strong {
     submitted: BTreeMap<TransactionId, Submitted>,
     /// Open transactions of one operation, with the transaction of their last attempt.
     singles: BTreeMap<RequestId, (TxId, Single)>,
-    again: Vec<Again>,
+    retries: Vec<Retry>,
     /// Upper bound of the strong timestamps of transactions that this worker has submitted and does
     /// not wait for any more.
     ceiling: Timestamp,
@@ -145,7 +145,7 @@ struct Single {
 
 /// A transaction of one operation that was aborted and waits for its next attempt.
 #[derive(Debug)]
-struct Again {
+struct Retry {
     single: Single,
     /// Snapshot that this site must hold before another attempt can succeed.
     lacks: Option<Vector>,
@@ -174,7 +174,7 @@ impl Strong {
             first: config.life == 0,
             submitted: BTreeMap::new(),
             singles: BTreeMap::new(),
-            again: Vec::new(),
+            retries: Vec::new(),
             ceiling: Timestamp::ZERO,
             asked: BTreeSet::new(),
             pruned: (Monotonic(0), Vector::zero(config.topology.sites())),
@@ -207,7 +207,7 @@ impl Strong {
     /// Returns the number of transactions that wait for their decision or for a retry.
     pub(crate) fn undecided(&self) -> usize {
         // Transactions that were submitted here are also pending at the service.
-        self.again.len() + self.service.pending()
+        self.retries.len() + self.service.pending()
     }
 
     /// Returns the counts of outcomes.
@@ -231,7 +231,7 @@ impl Replica {
         }
         let first = self.strong.first;
         for index in 0..self.worker.partitions.len() {
-            self.tell_stored(now, index);
+            self.report_stored(now, index);
         }
         self.set_groups();
         self.strong.service.begin(now, first);
@@ -249,7 +249,7 @@ impl Replica {
 
     /// Reports to the service the strong transactions of a partition that are stored here after a
     /// restart, or came from a donor.
-    pub(crate) fn tell_stored(&mut self, now: Now, index: usize) {
+    pub(crate) fn report_stored(&mut self, now: Now, index: usize) {
         let partition = &self.worker.partitions[index];
         let group = group_of(partition.id);
         for update in partition.committed[Origin::Strong].iter() {
@@ -405,7 +405,7 @@ impl Replica {
         until: Timestamp,
         claim: Option<Claim>,
     ) {
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         let single = self.strong.singles.remove(&request).map(|(_, single)| single);
         let name = transaction.name();
         let (snap_vec, writes, accesses) = transaction.into_certified();
@@ -495,7 +495,7 @@ impl Replica {
     /// Handles the outcome of a strong transaction of this worker.
     fn on_decided(&mut self, now: Now, tid: TransactionId, outcome: Outcome, claim: Claim) {
         let Some(submitted) = self.strong.submitted.remove(&tid) else { return };
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         let Submitted { request, snap_vec, single, .. } = submitted;
         match outcome {
             Outcome::Committed(ts) => {
@@ -543,7 +543,7 @@ impl Replica {
                     self.wait_for(lacks);
                 }
                 let single = Single { claim: Some(claim), ..single };
-                self.strong.again.push(Again { single, lacks, at });
+                self.strong.retries.push(Retry { single, lacks, at });
             }
             _ => {
                 let lacks = lacks.map(Box::new);
@@ -565,21 +565,21 @@ impl Replica {
         });
         self.give_up_late(now);
         self.give_up_asking(now);
-        self.attempt_again(now);
+        self.retry_aborted(now);
         if !self.strong.is_idle() {
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
         }
     }
 
     /// Retries aborted transactions, once this site has the transactions that they conflicted with.
-    fn attempt_again(&mut self, now: Now) {
-        let again = std::mem::take(&mut self.strong.again);
-        let is_due = |again: &Again| {
-            again.at <= now.monotonic || again.lacks.is_some_and(|lacks| self.holds(&lacks))
+    fn retry_aborted(&mut self, now: Now) {
+        let retries = std::mem::take(&mut self.strong.retries);
+        let is_due = |retry: &Retry| {
+            retry.at <= now.monotonic || retry.lacks.is_some_and(|lacks| self.holds(&lacks))
         };
-        let (due, later): (Vec<Again>, _) = again.into_iter().partition(is_due);
-        self.strong.again = later;
-        for Again { single, .. } in due {
+        let (due, later): (Vec<Retry>, _) = retries.into_iter().partition(is_due);
+        self.strong.retries = later;
+        for Retry { single, .. } in due {
             self.attempt(now, single);
         }
     }
@@ -657,7 +657,7 @@ impl Replica {
             Certified::Complete { group, upto } => self.complete(now, group, upto),
             Certified::CatchUp { group, .. } => self.catch_up(group),
             Certified::Reached(path) => self.worker.reach(path),
-            Certified::Leader { .. } => self.worker.be_active(now),
+            Certified::Leader { .. } => self.worker.note_activity(now),
         }
     }
 
@@ -682,7 +682,7 @@ impl Replica {
         self.certifying(now, |replica| {
             replica.strong.service.handle(now, from, message);
             if hurries {
-                replica.worker.be_active(now);
+                replica.worker.note_activity(now);
             }
             if let Some(snap_vec) = seen {
                 // The vote, or its acknowledgement, waits until this site stores the transaction's

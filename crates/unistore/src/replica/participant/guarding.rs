@@ -24,7 +24,7 @@ use super::Waiting;
 pub(crate) struct Guarding {
     prepared: BTreeMap<TxId, Voting>,
     /// Transactions that have ended, until all their guards have acknowledged the outcome.
-    untold: BTreeMap<TxId, Untold>,
+    ended: BTreeMap<TxId, Unacknowledged>,
     /// Open questions: the transaction, and the protocol.
     asked: BTreeMap<AskId, (TxId, u8)>,
     /// Number of questions so far.
@@ -44,19 +44,19 @@ struct Voting {
 }
 
 #[derive(Debug)]
-struct Untold {
+struct Unacknowledged {
     committed: bool,
     /// Protocols that have not acknowledged the outcome.
     protocols: BTreeSet<u8>,
     /// Whether the outcome was sent to them since the start.
-    told: bool,
+    sent: bool,
 }
 
 impl Guarding {
     /// Returns the number of transactions that are prepared, or have ended and whose outcome some
     /// guard has not acknowledged.
     pub(crate) fn open(&self) -> usize {
-        self.prepared.len() + self.untold.len()
+        self.prepared.len() + self.ended.len()
     }
 
     /// Returns whether all guards have promised, as far as this process knows.
@@ -81,7 +81,7 @@ impl Guarding {
         }
         for (tx, committed, protocols) in untold {
             let protocols = protocols.into_iter().collect();
-            self.untold.insert(tx, Untold { committed, protocols, told: false });
+            self.ended.insert(tx, Unacknowledged { committed, protocols, sent: false });
         }
     }
 
@@ -100,10 +100,10 @@ impl Guarding {
             }
             bytes += voting.guards.bytes();
         }
-        if !self.untold.is_empty() {
-            let untold = self.untold.iter().map(|(tx, untold)| {
-                let protocols = untold.protocols.iter().copied().collect();
-                (*tx, untold.committed, protocols)
+        if !self.ended.is_empty() {
+            let untold = self.ended.iter().map(|(tx, ended)| {
+                let protocols = ended.protocols.iter().copied().collect();
+                (*tx, ended.committed, protocols)
             });
             let (prepared, untold) = (Vec::new(), untold.collect());
             parts.push(Part::Guards { prepared, untold });
@@ -116,13 +116,13 @@ impl Guarding {
     pub(crate) fn end(&mut self, tx: TxId, committed: bool) -> bool {
         let Some(voting) = self.prepared.remove(&tx) else { return false };
         let protocols = voting.guards.protocols().into_iter().collect();
-        self.untold.insert(tx, Untold { committed, protocols, told: false });
+        self.ended.insert(tx, Unacknowledged { committed, protocols, sent: false });
         true
     }
 
     /// Forgets a transaction whose guards have all acknowledged the outcome.
     pub(crate) fn forget(&mut self, tx: TxId) {
-        self.untold.remove(&tx);
+        self.ended.remove(&tx);
     }
 
     fn ask(&mut self, tx: TxId, protocol: u8, question: GuardQuestion) -> Output {
@@ -181,7 +181,7 @@ impl Replica {
         };
         match answer {
             GuardAnswer::Verdict(verdict) => self.on_verdict(now, tx, protocol, verdict),
-            GuardAnswer::Ended => self.on_told(tx, protocol),
+            GuardAnswer::Ended => self.on_acknowledged(tx, protocol),
         }
     }
 
@@ -189,7 +189,7 @@ impl Replica {
         // A transaction may end before its guards answer. In that case they have got the outcome.
         let Some((coordinator, ts)) = self.prepared_at(tx) else { return };
         let Some(voting) = self.participant.guarding.prepared.get_mut(&tx) else { return };
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         if let Verdict::Refused(refusal) = verdict
             && self.worker.config.keeps(Rule::HeedRefusals)
         {
@@ -210,10 +210,10 @@ impl Replica {
     }
 
     /// Handles the acknowledgement of a guard that has recorded the outcome of a transaction.
-    fn on_told(&mut self, tx: TxId, protocol: u8) {
-        let Some(untold) = self.participant.guarding.untold.get_mut(&tx) else { return };
-        untold.protocols.remove(&protocol);
-        if untold.protocols.is_empty() {
+    fn on_acknowledged(&mut self, tx: TxId, protocol: u8) {
+        let Some(ended) = self.participant.guarding.ended.get_mut(&tx) else { return };
+        ended.protocols.remove(&protocol);
+        if ended.protocols.is_empty() {
             self.participant.guarding.forget(tx);
             self.worker.record(|| Record::GuardsTold(tx));
         }
@@ -222,19 +222,19 @@ impl Replica {
     /// Sends the outcome of a transaction to its guards, after it was recorded.
     pub(super) fn end_guards(&mut self, tx: TxId, committed: bool) {
         if self.participant.guarding.end(tx, committed) {
-            self.tell_guards(tx);
+            self.send_outcome(tx);
         }
     }
 
-    fn tell_guards(&mut self, tx: TxId) {
+    fn send_outcome(&mut self, tx: TxId) {
         let guarding = &mut self.participant.guarding;
-        let Some(untold) = guarding.untold.get_mut(&tx) else { return };
-        untold.told = true;
-        let (committed, protocols) = (untold.committed, untold.protocols.clone());
+        let Some(ended) = guarding.ended.get_mut(&tx) else { return };
+        ended.sent = true;
+        let (committed, protocols) = (ended.committed, ended.protocols.clone());
         for protocol in protocols {
             if !self.guards_keys(protocol) {
                 // The protocol ran in a former process, and kept nothing.
-                self.on_told(tx, protocol);
+                self.on_acknowledged(tx, protocol);
                 continue;
             }
             let question = GuardQuestion::End { id: tx.into(), committed };
@@ -245,13 +245,12 @@ impl Replica {
 
     /// After a restart, sends guards the outcomes that they have not acknowledged: the former
     /// process may not have sent them.
-    pub(crate) fn tell_guards_again(&mut self) {
-        let untold = self.participant.guarding.untold.iter();
-        let again: Vec<TxId> =
-            untold.filter(|(_, untold)| !untold.told).map(|(tx, _)| *tx).collect();
+    pub(crate) fn resend_outcomes(&mut self) {
+        let ended = self.participant.guarding.ended.iter();
+        let again: Vec<TxId> = ended.filter(|(_, ended)| !ended.sent).map(|(tx, _)| *tx).collect();
         for tx in again {
-            self.worker.reach(rare::TELLS_GUARDS_AGAIN);
-            self.tell_guards(tx);
+            self.worker.reach(rare::RESENDS_OUTCOMES);
+            self.send_outcome(tx);
         }
     }
 }

@@ -106,7 +106,7 @@ impl Replica {
             ts > self.worker.partitions[index].known_vec.strong,
             "strong transactions come in order"
         );
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         self.wait_for(&share.commit_vec(ts));
         let prev = self.worker.partitions[index].known_vec.strong;
         let mut delivered = Vec::new();
@@ -192,7 +192,7 @@ impl Replica {
     }
 
     /// Notes that the whole history was sent to the site.
-    pub(crate) fn told_strong(&mut self, index: usize, dest: SiteId) {
+    pub(crate) fn sent_strong(&mut self, index: usize, dest: SiteId) {
         self.strong.asked.remove(&(index, dest));
     }
 

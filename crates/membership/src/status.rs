@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Status of a site in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SiteStatus {
     /// The site takes part.
     Member,
     /// The site was declared dead. Members ignore its messages and settle its history.
@@ -15,22 +15,22 @@ pub enum Standing {
     Joining,
 }
 
-impl fmt::Display for Standing {
+impl fmt::Display for SiteStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Standing::Member => "member",
-            Standing::Leaving => "leaving",
-            Standing::Gone => "removed",
-            Standing::Joining => "joining",
+            SiteStatus::Member => "member",
+            SiteStatus::Leaving => "leaving",
+            SiteStatus::Gone => "removed",
+            SiteStatus::Joining => "joining",
         })
     }
 }
 
-pub(crate) fn standing_at(stage: u32) -> Standing {
+pub(crate) fn status_at(stage: u32) -> SiteStatus {
     match stage % 4 {
-        0 => Standing::Member,
-        1 => Standing::Leaving,
-        2 => Standing::Gone,
-        _ => Standing::Joining,
+        0 => SiteStatus::Member,
+        1 => SiteStatus::Leaving,
+        2 => SiteStatus::Gone,
+        _ => SiteStatus::Joining,
     }
 }

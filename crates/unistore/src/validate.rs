@@ -17,29 +17,29 @@ impl Message {
     /// The sender may list more or fewer sites than the receiver, as long as nothing has happened
     /// at the sites that only one of them lists.
     #[expect(clippy::too_many_lines, reason = "one arm per message")]
-    pub fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
-        let fits = Fits { to, topology };
-        if !fits.exists(from) || !fits.exists(to) {
+    pub fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
+        let validator = Validator { to, topology };
+        if !validator.exists(from) || !validator.exists(to) {
             return false;
         }
         let within_site = from.site == to.site;
         match self {
             Message::Execute { past, key, .. } => {
-                within_site && fits.vector(past) && fits.owned(key.as_bytes())
+                within_site && validator.vector(past) && validator.owned(key.as_bytes())
             }
-            Message::ExecuteReply { response, .. } => within_site && fits.response(response),
+            Message::ExecuteReply { response, .. } => within_site && validator.response(response),
             Message::GetVersion { snap_vec, key, .. } => {
-                within_site && fits.vector(snap_vec) && fits.owned(key.as_bytes())
+                within_site && validator.vector(snap_vec) && validator.owned(key.as_bytes())
             }
             Message::Prepare { snap_vec, writes, eventual, .. } => {
-                within_site && fits.prepare(snap_vec, writes, eventual)
+                within_site && validator.prepare(snap_vec, writes, eventual)
             }
             Message::Version { .. }
             | Message::PrepareAck { .. }
             | Message::Commit { .. }
             | Message::Abort { .. }
             | Message::Undecided { .. } => within_site,
-            Message::Resolved { until, .. } => within_site && fits.vector(until),
+            Message::Resolved { until, .. } => within_site && validator.vector(until),
             Message::Up(Subtree {
                 known_vec,
                 floor,
@@ -50,8 +50,11 @@ impl Message {
                 ..
             }) => {
                 within_site
-                    && fits.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
-                    && converged.iter().filter_map(|it| it.ceiling).all(|vec| fits.vector(&vec))
+                    && validator.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
+                    && converged
+                        .iter()
+                        .filter_map(|it| it.ceiling)
+                        .all(|vec| validator.vector(&vec))
             }
             Message::Down(view, members) => {
                 let vectors = [
@@ -61,36 +64,36 @@ impl Message {
                     &view.floor,
                     &view.settled_vec,
                 ];
-                within_site && fits.vectors(&vectors) && members.is_well_formed()
+                within_site && validator.vectors(&vectors) && members.is_well_formed()
             }
             Message::Replicate(stretches) => {
-                !within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
+                !within_site && stretches.iter().all(|stretch| validator.stretch(stretch))
             }
             Message::Gap { origin, .. } => match origin {
-                Origin::Site(site) => !within_site && fits.lists(*site),
+                Origin::Site(site) => !within_site && validator.lists(*site),
                 // Within a site, for a range that a central certifier has sent.
                 Origin::Strong => true,
             },
             Message::KnownVecGlobal { known_vecs, members, .. } => {
                 !within_site
-                    && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))
+                    && known_vecs.iter().all(|(_, known_vec)| validator.vector(known_vec))
                     && members.is_well_formed()
             }
             Message::StableVec { stable_vec, floor, ceiling, members } => {
                 !within_site
-                    && fits.vectors(&[stable_vec, floor, ceiling])
+                    && validator.vectors(&[stable_vec, floor, ceiling])
                     && members.is_well_formed()
             }
             Message::Spread(stretches) => {
-                within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
+                within_site && stretches.iter().all(|stretch| validator.stretch(stretch))
             }
-            Message::AskOutcome { tid, .. } => fits.exists(tid.coordinator),
+            Message::AskOutcome { tid, .. } => validator.exists(tid.coordinator),
             Message::OutcomeIs { .. } => true,
-            Message::Certification(message) => fits.certification(message),
+            Message::Certification(message) => validator.certification(message),
             Message::Fetch(_) | Message::NotKept { .. } => !within_site,
-            Message::Filling(filling) => !within_site && fits.filling(filling),
-            Message::Wanted { upto, .. } => fits.vector(upto),
-            Message::PrepareGuarded(prepare) => within_site && fits.guarded(prepare),
+            Message::Filling(filling) => !within_site && validator.filling(filling),
+            Message::Wanted { upto, .. } => validator.vector(upto),
+            Message::PrepareGuarded(prepare) => within_site && validator.guarded(prepare),
             Message::GuardRefused { refusal, .. } => {
                 within_site
                     && refusal.reason.len() <= Refusal::LONGEST_REASON
@@ -100,12 +103,12 @@ impl Message {
     }
 }
 
-struct Fits<'a> {
+struct Validator<'a> {
     to: Address,
     topology: &'a Topology,
 }
 
-impl Fits<'_> {
+impl Validator<'_> {
     fn exists(&self, address: Address) -> bool {
         self.topology.has(address)
     }
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_a_replica_does_not_fit() {
+    fn a_message_that_would_break_a_replica_is_invalid() {
         let topology = Topology { partitions: 4, workers: vec![2, 1] };
         let good = Vector::zero(2);
         let key = (0..).map(|i| Key::from(format!("k{i}").as_bytes()));
@@ -308,7 +311,7 @@ mod tests {
         };
         let gap =
             |origin| Message::Gap { partition: PartitionId(9), origin, known: Timestamp::ZERO };
-        for (message, from, fits) in [
+        for (message, from, valid) in [
             (prepare(good, &mine), at(0, 0), true),
             (prepare(good, &other), at(0, 0), false),
             (eventual(&mine), at(0, 0), true),
@@ -325,7 +328,11 @@ mod tests {
             (gap(Origin::Strong), at(1, 0), true),
             (gap(Origin::Strong), at(0, 0), true),
         ] {
-            assert_eq!(message.fits(from, at(0, 1), &topology), fits, "{message:?} of {from:?}");
+            assert_eq!(
+                message.validate(from, at(0, 1), &topology),
+                valid,
+                "{message:?} of {from:?}"
+            );
         }
     }
 
@@ -358,7 +365,7 @@ mod tests {
             let (key, protocol, reason) = (mine.clone(), 9, "r".repeat(reason));
             Message::GuardRefused { tx, refusal: Refusal { key, protocol, reason } }
         };
-        for (message, from, fits) in [
+        for (message, from, valid) in [
             (prepare(vec![guard(&mine, 3)]), at(0, 0), true),
             (prepare(vec![guard(&mine, 3)]), at(1, 0), false),
             (prepare(vec![]), at(0, 0), false),
@@ -371,12 +378,16 @@ mod tests {
             (refused(Refusal::LONGEST_REASON), at(1, 0), false),
             (refused(Refusal::LONGEST_REASON + 1), at(0, 0), false),
         ] {
-            assert_eq!(message.fits(from, at(0, 1), &topology), fits, "{message:?} of {from:?}");
+            assert_eq!(
+                message.validate(from, at(0, 1), &topology),
+                valid,
+                "{message:?} of {from:?}"
+            );
         }
     }
 
     #[test]
-    fn a_stretch_that_is_out_of_order_does_not_fit() {
+    fn a_stretch_that_is_out_of_order_is_invalid() {
         let topology = Topology { partitions: 1, workers: vec![1, 1] };
         let (partition, origin) = (PartitionId(0), Origin::Site(SiteId(1)));
         let update = |ts| {
@@ -384,7 +395,7 @@ mod tests {
             let (snap_vec, writes) = (Vector::zero(2), vec![]);
             Arc::new(Update { dot, snap_vec, writes, eventual: false })
         };
-        for (times, fits) in [
+        for (times, valid) in [
             (vec![], true),
             (vec![3, 4, 9], true),
             (vec![4, 3], false),
@@ -396,7 +407,7 @@ mod tests {
             let (prev, known) = (Timestamp(2), Timestamp(9));
             let stretch = Stretch { partition, origin, prev, known, updates };
             let message = Message::Replicate(vec![stretch]);
-            assert_eq!(message.fits(at(1, 0), at(0, 0), &topology), fits, "{times:?}");
+            assert_eq!(message.validate(at(1, 0), at(0, 0), &topology), valid, "{times:?}");
         }
     }
 }
