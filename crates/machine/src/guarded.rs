@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_which_guards_are_named_makes_no_difference() {
+    fn the_order_in_which_guards_are_added_makes_no_difference() {
         let all = [
             guard("b", 2, "1"),
             guard("a", 3, "1"),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_not_bounded() {
+    fn guards_beyond_the_limits_are_not_bounded() {
         let many = |count: usize| (0..count).map(|n| guard(&n.to_string(), 1, "")).collect();
         let claim = |length: usize| Guarded::from(guard("k", 1, &"c".repeat(length)));
         let key = |length: usize| Guarded::from(guard(&"k".repeat(length), 1, ""));

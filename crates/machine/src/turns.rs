@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_count_and_nothing_is_saved_up() {
+    fn costs_count_and_idle_protocols_save_up_nothing() {
         let mut turns = Turns::default();
         push(&mut turns, Lane::USUAL, (1, 100), "long");
         for item in ["x", "y", "z"] {

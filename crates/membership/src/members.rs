@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_site_that_leaves_has_committed_is_not_given_up_before_it_is_gone() {
+    fn transactions_of_a_leaving_site_are_not_given_up_before_it_is_removed() {
         let gap = Gap { cut: Timestamp(1), end: Timestamp(5) };
         let mut members = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
         members = members.changed(A, C, Change::Add).unwrap().joined(C, Timestamp(7));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_changed_is_refused() {
+    fn invalid_changes_are_rejected() {
         let members = Members::new(3);
         let leaving = members.changed(A, C, Change::Remove).unwrap();
         let gone = leaving.closed(C, Gap { cut: Timestamp(1), end: Timestamp(2) });

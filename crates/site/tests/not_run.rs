@@ -32,14 +32,14 @@ fn messages_of_others(config: Config) -> Site {
 }
 
 #[test]
-fn what_a_worker_does_not_run_it_drops_and_counts() {
+fn messages_of_protocols_that_do_not_run_are_dropped_and_counted() {
     assert_eq!(messages_of_others(config()).ignored(), [0, 1, 1]);
     assert_eq!(messages_of_others(config().with_primary()).ignored(), [0, 0, 1]);
     assert_eq!(messages_of_others(config().with_trial(1)).ignored(), [0, 1, 0]);
 }
 
 #[test]
-fn others_are_told_of_the_protocols_that_run() {
+fn only_protocols_that_run_are_announced() {
     let names = |primary, trial| -> Vec<&str> {
         protocols(primary, trial).map(|protocol| protocol.name).collect()
     };

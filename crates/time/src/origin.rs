@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "in a cluster of at most 7 sites")]
-    fn a_site_that_no_cluster_has_is_not_taken_for_strong() {
+    fn a_site_beyond_the_limit_has_no_index() {
         Origin::Site(SiteId(MAX_SITES as u8)).index();
     }
 }

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_zero() {
+    fn unlisted_entries_are_zero() {
         let (short, long) = (v(&[3, 4]), v(&[1, 5, 7]));
         assert_eq!(short, v(&[3, 4, 0]));
         assert!(!short.covers(&v(&[0, 0, 7])));

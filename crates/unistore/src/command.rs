@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sites_are_counted_as_people_do() {
+    fn one_site_is_singular() {
         for (others, words) in [(0, "0 other sites take"), (1, "1 other site takes")] {
             let text = CommandError::TooFewSites { others, f: 2 }.to_string();
             assert_eq!(

@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_beyond_a_cut_before_all_workers_have_heard_of_it() {
+    fn nothing_is_known_beyond_a_cut_before_all_workers_have_the_removal() {
         let gap = Gap { cut: Timestamp(2), end: Timestamp(5) };
         let leaving = Members::new(3).changed(SiteId(1), GONE, Change::Remove).unwrap();
         let gone = leaving.closed(GONE, gap);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_counted_as_they_are_written() {
+    fn counted_bytes_are_those_written() {
         let message = Message::Replicate(Vec::new());
         let mut written = Vec::new();
         message.encode(&mut written);

@@ -88,7 +88,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn silence_raises_suspicion_and_a_word_ends_it() {
+    fn silence_raises_suspicion_and_a_message_ends_it() {
         let mut detector = FailureDetector::new(SiteId(0), 3, Duration::from_millis(100));
         detector.on_tick(Monotonic(0));
         detector.heard(SiteId(1), Monotonic(60 * MS));

@@ -619,7 +619,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_that_lists_fewer_sites_lacks_what_observed_the_others() {
+    fn a_snapshot_that_lists_fewer_sites_lacks_updates_that_observed_the_others() {
         let dot = Dot::of(SiteId(0), Timestamp(5));
         let snap_vec = Vector::zero(3).with(SiteId(2), Timestamp(7));
         let update = Update { dot, snap_vec, writes: Vec::new(), eventual: false };

@@ -43,7 +43,7 @@ mod tests {
     use crate::record::Record;
 
     #[test]
-    fn what_passes_is_read_as_what_was_kept() {
+    fn a_record_by_reference_decodes_as_the_owned_one() {
         let partition = PartitionId(300);
         let dot = Dot::of(SiteId(1), Timestamp(1 << 60));
         let snap_vec = Vector::zero(3).with(SiteId(2), Timestamp(7));

@@ -201,7 +201,7 @@ fn a_session_that_goes_on_with_a_key_waits_one_round_trip_each_time() {
 }
 
 #[test]
-fn what_the_leader_tells_later_counts_once() {
+fn a_later_delivery_from_the_leader_counts_once() {
     for workers in [1, 2] {
         let mut world = World::new(workers, false);
         let mut past = none();
@@ -218,7 +218,7 @@ fn what_the_leader_tells_later_counts_once() {
         };
         // The decision is on its way to the leader, which then sends the update.
         world.pass(ONE_WAY[2][0] + TICKS);
-        assert!(world.messages.values().any(|message| comes(&message)), "it is not told again");
+        assert!(world.messages.values().any(|message| comes(&message)), "it is not sent again");
         world.pass(1000);
         for site in 0..3 {
             let owner = world.owner(site);
@@ -228,11 +228,11 @@ fn what_the_leader_tells_later_counts_once() {
 }
 
 #[test]
-fn what_was_delivered_ahead_survives_a_restart_once() {
-    for told_before in [false, true] {
+fn an_early_delivery_survives_a_restart_once() {
+    for delivered_before in [false, true] {
         let mut world = World::new(1, true);
         let (_, past, _) = world.increment(at(2, 0), none());
-        if told_before {
+        if delivered_before {
             world.pass(200);
         }
         world.restart(at(2, 0));

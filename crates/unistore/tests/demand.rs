@@ -192,7 +192,7 @@ fn a_barrier_is_passed_though_the_other_workers_are_idle() {
 }
 
 #[test]
-fn a_client_attaches_to_what_idle_workers_of_all_sites_have_to_tell() {
+fn a_client_attaches_to_a_time_that_idle_workers_have_not_reported() {
     each(|workers, journal| {
         for (without, passed) in without(workers) {
             let mut stage = Stage::new(workers, journal, without);
@@ -269,7 +269,7 @@ fn a_read_does_not_wait_for_the_leader_of_an_idle_key() {
 }
 
 #[test]
-fn progress_that_is_lost_is_asked_for_at_its_site() {
+fn lost_progress_is_requested_from_its_site() {
     for journal in [false, true] {
         let mut stage = Stage::new(2, journal, None);
         let (last, key) = key_of_last(2);
@@ -285,7 +285,7 @@ fn progress_that_is_lost_is_asked_for_at_its_site() {
 
 /// An idle cluster only sends signs of life.
 #[test]
-fn an_idle_cluster_goes_quiet_and_a_write_is_told_at_once() {
+fn an_idle_cluster_goes_quiet_and_a_write_is_sent_at_once() {
     let topology = Arc::new(Topology { partitions: PARTITIONS, workers: vec![1; 3] });
     let mut replica = Replica::new(Config::new(at(0, 0), topology), 1);
     let now = |ms: u64| Now {
@@ -318,8 +318,8 @@ fn an_idle_cluster_goes_quiet_and_a_write_is_told_at_once() {
     }
     let (mut pasts, op) = (Pasts::none(3), Op::IncrBy(1));
     replica.execute_at_once(now(5000), &mut pasts, Level::Causal, b"k", &op).unwrap().unwrap();
-    let told = replica.next_deadline().unwrap();
-    assert_eq!(told.since(now(5000).monotonic), Duration::from_millis(1));
+    let deadline = replica.next_deadline().unwrap();
+    assert_eq!(deadline.since(now(5000).monotonic), Duration::from_millis(1));
     // Its siblings do not answer, so it continues for a while.
     assert!(ticks(&mut replica, 6000) > 100);
 }

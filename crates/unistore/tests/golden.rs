@@ -126,22 +126,22 @@ fn judge(name: &str, variants: (u8, usize), decode: impl Fn(&[u8]) -> Option<Sam
 }
 
 #[test]
-fn messages_are_encoded_as_ever() {
+fn messages_keep_their_encoding() {
     judge("messages-1", (26, 44), message);
 }
 
 #[test]
-fn records_are_encoded_as_ever() {
+fn records_keep_their_encoding() {
     judge("records-1", (15, 19), record);
 }
 
 #[test]
-fn parts_are_encoded_as_ever() {
+fn parts_keep_their_encoding() {
     judge("parts-1", (7, 11), part);
 }
 
 /// Encodings outside the supported versions are rejected, and so is the variant after the last.
 #[test]
-fn what_comes_after_the_last_variant_is_refused() {
+fn the_variant_after_the_last_is_rejected() {
     assert!(message(&draw(0, 26)).is_none() && record(&draw(0, 15)).is_none());
 }

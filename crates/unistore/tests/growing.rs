@@ -301,7 +301,7 @@ fn a_site_that_nobody_listed_joins_while_the_others_write() {
 }
 
 #[test]
-fn a_site_alone_gets_another() {
+fn a_single_site_gets_a_second() {
     let mut stage = Stage::new(&[3], 1);
     stage.write(1);
     stage.grow(&[3]);
@@ -310,7 +310,7 @@ fn a_site_alone_gets_another() {
 }
 
 #[test]
-fn a_site_that_does_not_know_the_new_one_can_be_removed() {
+fn a_site_that_does_not_list_the_new_one_can_be_removed() {
     let mut stage = Stage::new(&[1, 1], 1);
     stage.write(2);
     stage.restart(at(0, 0), &[1, 1, 1]);

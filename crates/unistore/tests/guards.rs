@@ -284,7 +284,7 @@ fn a_transaction_commits_once_all_its_guards_have_promised() {
 }
 
 #[test]
-fn a_refusal_aborts_and_is_told_to_the_client_and_to_the_other_guards() {
+fn a_refusal_aborts_and_is_reported_to_the_client_and_to_the_other_guards() {
     let mut site = Site::new();
     let (here, there) = (key_of(FIRST, "a"), key_of(SECOND, "b"));
     let tx = site.begin(FIRST, false);
@@ -310,7 +310,7 @@ fn a_refusal_aborts_and_is_told_to_the_client_and_to_the_other_guards() {
 }
 
 #[test]
-fn a_guarded_single_of_the_own_worker_asks_too_and_answers_once() {
+fn a_guarded_single_of_the_same_worker_asks_too_and_is_answered_once() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");
     let add = site.single(FIRST, &key, guard(&key, BANK));
@@ -329,7 +329,7 @@ fn a_guarded_single_of_the_own_worker_asks_too_and_answers_once() {
 }
 
 #[test]
-fn a_single_without_guards_asks_nobody_and_is_answered_as_one_with_them() {
+fn a_single_without_guards_asks_no_guard_and_has_the_same_answer() {
     let mut site = Site::new();
     for owner in [FIRST, SECOND] {
         let key = key_of(owner, "a");
@@ -345,7 +345,7 @@ fn a_single_without_guards_asks_nobody_and_is_answered_as_one_with_them() {
 }
 
 #[test]
-fn an_operation_that_fails_asks_nobody() {
+fn an_operation_that_fails_asks_no_guard() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");
     let (past, level) = (Vector::zero(1), Level::Causal);
@@ -395,7 +395,7 @@ fn a_single_that_takes_too_long_is_answered_once() {
 }
 
 #[test]
-fn a_guard_that_does_not_answer_in_time_is_told_of_the_abort() {
+fn a_guard_that_does_not_answer_in_time_gets_the_abort() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");
     let add = site.single(FIRST, &key, guard(&key, BANK));
@@ -410,7 +410,7 @@ fn a_guard_that_does_not_answer_in_time_is_told_of_the_abort() {
 }
 
 #[test]
-fn what_nobody_could_guard_is_refused_in_words() {
+fn a_guard_of_an_unknown_protocol_is_rejected_with_the_reason() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");
     let many: Guarded = (0..=Guarded::MOST as u8)
@@ -439,7 +439,7 @@ fn what_nobody_could_guard_is_refused_in_words() {
 
 /// The workers of a site restart one after another with a new configuration.
 #[test]
-fn a_participant_without_the_guard_refuses_in_words() {
+fn a_participant_without_the_guard_refuses_with_the_reason() {
     let mut site = Site::new();
     let there = key_of(SECOND, "b");
     site.configs.get_mut(&SECOND).unwrap().guards.clear();
@@ -485,7 +485,7 @@ fn promised(site: &mut Site) -> (RequestId, PromiseId, Message) {
 }
 
 #[test]
-fn a_participant_that_starts_again_tells_guards_how_a_prepared_transaction_ended() {
+fn a_restarted_participant_sends_guards_the_outcome_of_a_prepared_transaction() {
     let mut site = Site::new();
     let (add, id, _) = promised(&mut site);
     site.restart(SECOND);
@@ -499,7 +499,7 @@ fn a_participant_that_starts_again_tells_guards_how_a_prepared_transaction_ended
 }
 
 #[test]
-fn a_participant_that_starts_again_tells_guards_again_until_they_know() {
+fn a_restarted_participant_sends_outcomes_until_guards_acknowledge_them() {
     for from_checkpoint in [false, true] {
         let mut site = Site::new();
         let (_, id, commit) = promised(&mut site);
@@ -527,7 +527,7 @@ fn a_participant_that_starts_again_tells_guards_again_until_they_know() {
 
 /// A question that was not answered before a crash never gets a promise, so the coordinator aborts.
 #[test]
-fn a_participant_that_starts_again_before_the_promise_does_not_vote() {
+fn a_participant_that_restarts_before_the_promise_does_not_vote() {
     let mut site = Site::new();
     let there = key_of(SECOND, "b");
     let add = site.single(FIRST, &there, guard(&there, BANK));
@@ -567,7 +567,7 @@ fn the_record_comes_before_the_question() {
     let replica = site.replicas.get_mut(&FIRST).unwrap();
     replica.handle(now, Input::Message { from: SECOND, life: 0, message });
     let outputs = std::iter::from_fn(|| replica.poll_output());
-    let told: Vec<_> = outputs
+    let order: Vec<_> = outputs
         .filter_map(|output| match output {
             Output::Records(records) => {
                 let of = |record| matches!(record, Record::PreparedGuarded(of, ..) if of == tx);
@@ -578,5 +578,5 @@ fn the_record_comes_before_the_question() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, ["record", "question"]);
+    assert_eq!(order, ["record", "question"]);
 }

@@ -33,7 +33,7 @@ fn rest(replica: &mut Replica, ms: u64) {
 }
 
 #[test]
-fn what_went_away_since_it_was_asked_is_told() {
+fn the_largest_size_since_the_last_query_is_reported() {
     let mut replica = replica();
     let large = Value::from("x".repeat(10_000).as_str());
     for i in 0..10 {

@@ -123,7 +123,7 @@ impl Stage {
 
     /// Lets time pass once. Delivers the messages of one site to another; the others stay in
     /// transit.
-    fn tell(&mut self, from: SiteId, to: SiteId) {
+    fn exchange(&mut self, from: SiteId, to: SiteId) {
         self.tick();
         let (arrives, rest) = std::mem::take(&mut self.links)
             .into_iter()
@@ -185,7 +185,7 @@ impl Stage {
 }
 
 #[test]
-fn what_the_donor_has_just_written_is_counted_once() {
+fn a_write_that_the_donor_has_just_made_counts_once() {
     let mut stage = Stage::new(2);
     stage.run(10);
     stage.replace_b();
@@ -205,9 +205,9 @@ fn what_the_donor_has_just_written_is_counted_once() {
 }
 
 #[test]
-fn a_site_that_joined_has_what_it_had_told_and_no_more() {
+fn a_site_that_joined_has_the_history_that_it_had_sent_and_no_more() {
     let mut stage = Stage::new(2);
-    stage.execute(B, "told", &Op::Set(Value::from("yes")));
+    stage.execute(B, "key", &Op::Set(Value::from("yes")));
     stage.run(10);
     stage.execute(B, "kept to itself", &Op::Set(Value::from("no")));
     stage.execute(A, "meanwhile", &Op::SetAdd(vec![Value::from("x")]));
@@ -215,14 +215,14 @@ fn a_site_that_joined_has_what_it_had_told_and_no_more() {
     stage.run(60);
     assert_eq!(stage.standing(B), SiteStatus::Member);
     for site in [A, B] {
-        assert_eq!(stage.execute(site, "told", &Op::Get), Outcome::Bulk(Value::from("yes")));
+        assert_eq!(stage.execute(site, "key", &Op::Get), Outcome::Bulk(Value::from("yes")));
         assert_eq!(stage.execute(site, "kept to itself", &Op::Get), Outcome::Nil);
         assert_eq!(stage.execute(site, "meanwhile", &Op::SetLen), Outcome::Int(1));
     }
     // Its new life takes part.
-    stage.execute(B, "told", &Op::Set(Value::from("again")));
+    stage.execute(B, "key", &Op::Set(Value::from("again")));
     stage.run(20);
-    assert_eq!(stage.execute(A, "told", &Op::Get), Outcome::Bulk(Value::from("again")));
+    assert_eq!(stage.execute(A, "key", &Op::Get), Outcome::Bulk(Value::from("again")));
     let unsettled = stage.replica(A).status().unsettled_updates();
     assert_eq!(unsettled, 0, "something is kept for nobody");
 }
@@ -230,9 +230,9 @@ fn a_site_that_joined_has_what_it_had_told_and_no_more() {
 /// A sibling that asks for updates which every site, itself included, had stored has lost them, and
 /// no site can send them again.
 #[test]
-fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
+fn a_sibling_that_asks_for_updates_forgotten_everywhere_lacks_them() {
     let mut stage = Stage::new(2);
-    stage.execute(A, "told", &Op::Set(Value::from("yes")));
+    stage.execute(A, "key", &Op::Set(Value::from("yes")));
     stage.run(20);
     assert_eq!(stage.replica(A).status().unsettled_updates(), 0);
     let sibling = Address { site: B, worker: 0 };
@@ -261,7 +261,7 @@ fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
 }
 
 #[test]
-fn nothing_is_promised_that_too_few_sites_could_keep() {
+fn a_barrier_fails_with_too_few_sites() {
     let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1] });
     let mut config = Config::new(Address { site: A, worker: 0 }, topology);
     config.f = 1;
@@ -280,7 +280,7 @@ fn nothing_is_promised_that_too_few_sites_could_keep() {
 }
 
 #[test]
-fn a_former_life_is_not_listened_to() {
+fn messages_of_a_former_life_are_ignored() {
     let mut stage = Stage::new(2);
     stage.run(10);
     let former = stage.replicas.remove(&B).unwrap();
@@ -314,7 +314,7 @@ fn set(key: usize, bytes: usize) -> (String, Op) {
 }
 
 #[test]
-fn a_slow_link_is_not_asked_for_what_is_under_way() {
+fn pieces_in_transit_on_a_slow_link_are_not_requested_again() {
     let mut stage = with_sixty_keys();
     stage.piece_ms = 3000;
     stage.replace_b();
@@ -332,7 +332,7 @@ fn a_slow_link_is_not_asked_for_what_is_under_way() {
 }
 
 #[test]
-fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
+fn a_large_key_is_sent_in_parts_and_lost_parts_are_sent_again() {
     let mut stage = Stage::new(2);
     let element = |i: usize| Value::from(format!("{i:0>1000}").as_str());
     for thousand in 0..3 {
@@ -376,7 +376,7 @@ fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
 }
 
 #[test]
-fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
+fn a_transfer_restarts_after_its_donor_has_timed_out() {
     let mut stage = with_sixty_keys();
     stage.piece_ms = 100;
     stage.replace_b();
@@ -432,13 +432,13 @@ fn seconds_without_its_donor(mut stage: Stage) -> u64 {
 }
 
 #[test]
-fn after_a_long_cut_a_dead_donor_is_not_waited_for_as_long() {
+fn a_dead_donor_is_replaced_sooner_than_after_the_length_of_an_earlier_cut() {
     let seconds = seconds_without_its_donor(cut_while_it_joins());
     assert!(seconds < 400, "{seconds} s");
 }
 
 #[test]
-fn what_a_cut_took_is_forgotten_once_pieces_come() {
+fn the_length_of_a_cut_is_forgotten_once_pieces_arrive() {
     let mut stage = cut_while_it_joins();
     let came = stage.replica(C).status().progress().bytes;
     while stage.replica(C).status().progress().bytes < came + 64 * 1024 {
@@ -451,7 +451,7 @@ fn what_a_cut_took_is_forgotten_once_pieces_come() {
 
 /// A worker of a joining site, and one that has learned earlier that the whole site serves.
 #[test]
-fn who_does_not_serve_yet_answers_no_other_worker() {
+fn a_worker_that_does_not_serve_yet_answers_no_other_worker() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2] });
     let [first, second] = [0, 1].map(|worker| Address { site: B, worker });
     let mut config = Config::new(second, topology.clone());
@@ -484,7 +484,7 @@ fn who_does_not_serve_yet_answers_no_other_worker() {
 
 /// A worker that folded it could not read at its open snapshots any more.
 #[test]
-fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
+fn a_floor_of_the_root_above_a_live_snapshot_is_ignored() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![2, 1, 1] });
     let [root, worker] = [0, 1].map(|worker| Address { site: A, worker });
     let mut replica = Replica::new(Config::new(worker, topology), 1);
@@ -495,14 +495,14 @@ fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
     let view = *replica.status().view();
     let later = Timestamp::from_physical(Physical(now.physical.0 + 1_000_000));
     let beyond = Vector::zero(3).with(B, later);
-    let tells = |replica: &mut Replica, now, view| {
+    let send_view = |replica: &mut Replica, now, view| {
         let message = Message::Down(view, replica.status().members().clone());
         replica.handle(now, Input::Message { from: root, life: 0, message });
     };
     let uniform = SiteView { uniform_vec: beyond, ..view };
-    tells(&mut replica, now, uniform);
+    send_view(&mut replica, now, uniform);
     assert_eq!(replica.status().ignored(), 0);
-    tells(&mut replica, now, SiteView { floor: beyond, ..uniform });
+    send_view(&mut replica, now, SiteView { floor: beyond, ..uniform });
     assert_eq!(replica.status().ignored(), 1);
     now.monotonic = now.monotonic.after(std::time::Duration::from_secs(1));
     replica.on_deadline(now);
@@ -512,7 +512,7 @@ fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
 /// A worker's keys may be later than any snapshot of a site that has just joined, so updates that
 /// it sent would arrive twice.
 #[test]
-fn a_site_that_has_just_joined_hands_nothing_over() {
+fn a_site_that_has_just_joined_is_no_donor() {
     let hands_over = |serving: bool, without: Option<Rule>| {
         let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2, 1] });
         let [root, worker] = [0, 1].map(|worker| Address { site: B, worker });
@@ -553,14 +553,14 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
 /// B wrote to an eventual space after it had seen a write of C there that no other site got.
 /// Nothing else is missing once both are removed.
 #[test]
-fn what_depends_on_what_is_gone_with_another_site_is_kept_and_settles() {
+fn an_eventual_write_whose_dependency_is_lost_is_kept_and_settles() {
     let mut stage = Stage::new(3);
     stage.run(10);
     let (eventual, increment) = (Level::Eventual, |by| Op::IncrBy(by));
     stage.execute_at(eventual, C, "n", &increment(1));
-    stage.tell(C, B);
+    stage.exchange(C, B);
     assert_eq!(stage.execute_at(eventual, B, "n", &increment(10)), Outcome::Int(11));
-    stage.tell(B, A);
+    stage.exchange(B, A);
     for site in [B, C] {
         stage.lose(site);
     }

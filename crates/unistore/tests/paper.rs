@@ -213,7 +213,7 @@ fn prepared_with(stage: &mut Stage, value: &str) -> RequestId {
 }
 
 #[test]
-fn alg_1_l_13_a_transaction_reads_its_own_writes_and_nobody_else_does() {
+fn alg_1_l_13_only_the_transaction_itself_reads_its_own_writes() {
     let mut stage = Stage::new(&[2], None);
     let tx = stage.begin(at(0, 0), Vector::zero(1));
     let operate = |op| Command::Operate {
@@ -286,7 +286,7 @@ fn a_large_transaction_has_time_to_get_to_its_partitions() {
 }
 
 #[test]
-fn a_participant_that_hears_no_decision_asks_for_it() {
+fn a_participant_that_gets_no_decision_asks_for_it() {
     let mut stage = Stage::new(&[2], None);
     let commit = prepared(&mut stage);
     // The acknowledgement arrives, and the decision is lost.
@@ -310,7 +310,7 @@ fn eventual(stage: &mut Stage, key: &str) -> TxId {
 }
 
 #[test]
-fn an_eventual_write_is_told_to_be_done_only_when_nothing_can_lose_it() {
+fn an_eventual_write_is_acknowledged_only_when_no_crash_can_lose_it() {
     let mut stage = Stage::new(&[2], None);
     let (key, nobody) = (key_of(1), Vector::zero(1));
     let read = |stage: &mut Stage| {
@@ -376,7 +376,7 @@ fn a_strong_transaction_ends_at_its_limits_and_a_causal_one_does_not() {
 }
 
 #[test]
-fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
+fn a_transaction_too_large_for_a_record_is_rejected_before_anything_is_recorded() {
     let mut stage = Stage::new(&[2], None);
     let nobody = Vector::zero(1);
     let value = Value::from(vec![b'x'; 300 << 20]);
@@ -420,7 +420,7 @@ fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
 }
 
 #[test]
-fn only_keys_that_can_be_told_in_a_few_megabytes_are_named_as_at_risk() {
+fn keys_at_risk_are_listed_up_to_a_few_megabytes() {
     let mut stage = Stage::new(&[1, 1], None);
     for key in ["x".repeat(9 << 20).as_str(), "short"] {
         stage.execute(at(0, 0), Vector::zero(2), key, set("v"));
@@ -468,7 +468,7 @@ fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
 /// The reads of a transaction that was dropped are certified as its commit would be: not if another
 /// transaction that its site has not seen has changed them.
 #[test]
-fn alg_3_l_1_what_a_dropped_transaction_has_read_is_certified() {
+fn alg_3_l_1_the_reads_of_a_dropped_transaction_are_certified() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(200, always);
     let (here, key, level) = (at(1, 0), Key::from("k"), Level::Linearizable);
@@ -515,7 +515,7 @@ fn a_strong_command_commits_although_others_change_its_key_all_the_time() {
 }
 
 #[test]
-fn a_strong_command_that_others_keep_from_committing_ends_in_time_and_names_the_key() {
+fn a_strong_command_that_conflicts_each_time_fails_in_time_and_names_the_key() {
     let without = Rule::Certification(solera_certification::Rule::AbortedFirst);
     let (response, changes) = strong_command_among_others(Some(without));
     let Response::Failed(error @ CommandError::Aborted { key, .. }) = &response else {
@@ -590,7 +590,7 @@ fn alg_1_l_5_a_remote_transaction_is_invisible_before_it_is_uniform() {
 /// UniStore Figure 1: site 0 commits t1, which reaches site 1 alone, and dies. Site 1 commits t2,
 /// which depends on t1. Site 2 can show t2 only if site 1 forwards t1 (Alg. 2 l. 19–22).
 #[test]
-fn figure_1_what_reached_one_site_is_forwarded_to_all() {
+fn figure_1_a_transaction_that_reached_one_site_is_forwarded_to_all() {
     for (without, arrives) in [(None, true), (Some(Rule::Forwarding), false)] {
         let mut stage = Stage::new(&[1, 1, 1], without);
         stage.pass(100, always);
@@ -677,7 +677,7 @@ fn a_past_that_died_with_its_site_is_reported() {
 }
 
 #[test]
-fn a_living_site_is_not_lost_though_it_is_suspected_since_long() {
+fn transactions_of_a_live_site_are_not_lost_though_it_is_suspected_for_long() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(100, always);
     // Sites 0 and 1 get no messages from each other; their writes reach each other through site 2.
@@ -783,7 +783,7 @@ fn an_update_that_cannot_be_folded_does_not_hold_back_the_removals_behind_it() {
 }
 
 #[test]
-fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
+fn a_past_from_the_future_does_not_attach_and_advances_no_clock() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(100, always);
     let timeout = Some(Duration::from_millis(200));
@@ -804,7 +804,7 @@ fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
 }
 
 #[test]
-fn a_wait_for_a_site_of_which_nothing_has_arrived_says_so() {
+fn a_timeout_reports_that_nothing_of_a_site_has_arrived() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     let without_2 = |from: Address, to: Address| from.site.0 != 2 && to.site.0 != 2;
     let wait_in_vain = |stage: &mut Stage| {
@@ -828,7 +828,7 @@ fn a_wait_for_a_site_of_which_nothing_has_arrived_says_so() {
 /// REDBLUE: updates that the central certifier sends within its site may be lost when a link
 /// between two nodes of the site breaks.
 #[test]
-fn what_a_central_certifier_spread_in_vain_is_spread_again() {
+fn lost_messages_of_a_central_certifier_are_sent_again() {
     let mut stage = Stage::with(&[2, 1, 1], |config| config.protocol = Protocol::RedBlue);
     stage.pass(200, always);
     let key = Key::from(key_of(1).as_str());
@@ -856,7 +856,7 @@ fn what_a_central_certifier_spread_in_vain_is_spread_again() {
 
 /// A site that follows a time passes it on, so one broken peer must not advance the times of all.
 #[test]
-fn strong_times_from_the_future_move_nobody() {
+fn strong_times_from_the_future_advance_no_clock() {
     use solera_certification::{Ballot, Body, GroupId, Message as Certified};
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(200, always);
@@ -988,7 +988,7 @@ fn a_barrier_reports_eventual_writes_that_died_with_another_site() {
 }
 
 #[test]
-fn what_is_prepared_is_at_risk() {
+fn prepared_transactions_are_at_risk() {
     for (without, transactions) in [(None, 1), (Some(Rule::PreparedAtRisk), 0)] {
         let mut stage = Stage::new(&[2, 1, 1], without);
         stage.pass(100, always);

@@ -72,7 +72,7 @@ fn text(value: &str) -> Outcome {
 }
 
 #[test]
-fn a_scan_finds_what_was_there_when_its_transaction_began() {
+fn a_scan_finds_the_keys_of_its_transactions_snapshot() {
     let mut replica = replica(0, 1, 1);
     for i in 0..10 {
         run(&mut replica, 1, &format!("k{i}"), Op::Set(Value::from("old")));
@@ -115,7 +115,7 @@ fn a_scan_finds_what_was_there_when_its_transaction_began() {
 }
 
 #[test]
-fn a_scan_waits_for_what_is_prepared_within_its_snapshot() {
+fn a_scan_waits_for_transactions_prepared_within_its_snapshot() {
     let mut replica = replica(1, 2, 2);
     let key = (0..)
         .map(|i| format!("k{i}"))

@@ -218,19 +218,19 @@ fn removed_late(without: Option<Rule>) -> Stage {
 }
 
 #[test]
-fn of_a_coordinator_that_reaches_no_leader_in_time() {
+fn a_removal_whose_coordinator_reaches_no_leader_in_time() {
     removed_late(None).shows("11");
 }
 
 #[test]
-fn without_the_rule_a_vote_that_comes_too_late_undoes_more_than_it_has_seen() {
+fn without_the_rule_a_late_vote_removes_more_than_it_has_observed() {
     let mut stage = removed_late(Some(Rule::Certification(Certification::InTime)));
     let values = [A, B, C].map(|site| stage.execute(site, Op::Get));
     assert_eq!(values, [const { Outcome::Nil }; 3]);
 }
 
 #[test]
-fn of_a_coordinator_that_has_restarted() {
+fn a_removal_whose_coordinator_has_restarted() {
     let mut stage = Stage::new();
     stage.remove_undecided();
     stage.stop(C);
@@ -240,7 +240,7 @@ fn of_a_coordinator_that_has_restarted() {
 }
 
 #[test]
-fn of_a_coordinator_whose_client_does_not_wait_any_more() {
+fn a_removal_whose_client_has_timed_out() {
     let mut stage = Stage::new();
     stage.remove_undecided();
     stage.run(9000);
@@ -259,7 +259,7 @@ fn removed(stage: &mut Stage) {
 }
 
 #[test]
-fn of_a_coordinator_whose_site_was_removed() {
+fn a_removal_whose_coordinators_site_was_removed() {
     let mut stage = Stage::new();
     removed(&mut stage);
     stage.run(9000);
@@ -267,7 +267,7 @@ fn of_a_coordinator_whose_site_was_removed() {
 }
 
 #[test]
-fn of_a_former_life_of_a_site_that_has_joined_again() {
+fn a_removal_of_a_former_life_of_a_site_that_has_joined_again() {
     let mut stage = Stage::new();
     removed(&mut stage);
     let now = stage.now();

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_checkpoint_keeps_is_cut_into_parts() {
+    fn the_state_for_a_checkpoint_is_split_into_parts() {
         let mut guarding = Guarding::default();
         assert!(guarding.to_save(10).is_empty());
         for sequence in 0..5 {
