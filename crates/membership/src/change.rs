@@ -35,26 +35,28 @@ impl MemberError {
     /// Returns the reason as text, with the sites' names.
     pub fn explain(&self, name: impl Fn(SiteId) -> String) -> String {
         match self {
-            MemberError::NotAMember => "this site is no member itself; ask another one".to_owned(),
+            MemberError::NotAMember => {
+                "this site is not a member; send the request to a member".to_owned()
+            }
             MemberError::Itself => {
-                "a site does not remove itself; ask another one, when this one is stopped"
+                "a site cannot remove itself; stop it and send the request to another member"
                     .to_owned()
             }
             MemberError::Already(stage) => match status_at(*stage) {
-                SiteStatus::Member => "the site is a member already".to_owned(),
+                SiteStatus::Member => "the site is already a member".to_owned(),
                 SiteStatus::Leaving => {
-                    "the site is leaving; it can be added once it is gone".to_owned()
+                    "the site is leaving; it can be added once it has been removed".to_owned()
                 }
-                SiteStatus::Gone => "the site is gone already".to_owned(),
-                SiteStatus::Joining => "the site is joining already".to_owned(),
+                SiteStatus::Gone => "the site is already removed".to_owned(),
+                SiteStatus::Joining => "the site is already joining".to_owned(),
             },
             MemberError::Busy(site) => format!(
-                "site {} is leaving or joining; one site joins at a time, when none is leaving",
+                "site {} is leaving or joining; add a site when no other is leaving or joining",
                 name(*site)
             ),
             MemberError::NotAgreed(site) => format!(
-                "site {} has not confirmed the last change yet, or was not heard since this site \
-                 started; all of its nodes must be reachable, and list the same sites",
+                "site {} has not confirmed the last change yet, or has sent nothing since this \
+                 site started; all of its nodes must be reachable, and list the same sites",
                 name(*site)
             ),
         }

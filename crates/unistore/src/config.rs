@@ -125,8 +125,7 @@ pub enum Rule {
     /// A site that has joined becomes a donor only when its own snapshots contain the data that it
     /// was filled with.
     DonorServes,
-    /// The wait of a read until all strong transactions of its snapshot have arrived (Alg. 1 l.
-    /// 21).
+    /// Reads wait until all strong transactions of their snapshot have arrived (Alg. 1 l. 21).
     WaitOnStrong,
     /// A worker asks idle workers for progress that it waits for. Only latency depends on it.
     AskForProgress,
