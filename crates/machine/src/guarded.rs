@@ -21,7 +21,7 @@ pub struct Guard {
     pub key: Vec<u8>,
     /// Number of the protocol that guards the key.
     pub protocol: u8,
-    /// What the transaction requests of the guard, in the guard's own encoding.
+    /// Request of the transaction, in the guard's own encoding.
     pub claim: Vec<u8>,
 }
 

@@ -21,11 +21,11 @@ macro_rules! of_each_protocol {
         #[allow(clippy::large_enum_variant, reason = "a box for each input would cost more")]
         #[derive(Clone, $($derived),*)]
         pub enum $name {
-            /// Of UniStore.
+            /// Variant of UniStore.
             UniStore(solera_unistore::$of),
-            /// Of `primary`.
+            /// Variant of `primary`.
             Primary(solera_primary::$of),
-            /// Of `trial`.
+            /// Variant of `trial`.
             Trial(solera_trial::$of),
         }
 
@@ -94,14 +94,14 @@ impl Command {
 /// Work that a host runs elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
-    /// Of `trial`.
+    /// Variant of `trial`.
     Trial(solera_trial::Chain),
 }
 
 /// Result of a [`Job`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobResult {
-    /// Of `trial`.
+    /// Variant of `trial`.
     Trial(u64),
 }
 

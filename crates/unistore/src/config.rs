@@ -95,7 +95,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Whether the protocol has strong transactions.
+    /// Returns whether the protocol has strong transactions.
     pub fn has_strong(self) -> bool {
         matches!(self, Protocol::UniStore | Protocol::RedBlue)
     }

@@ -23,7 +23,7 @@ impl OfProtocol for Message {
         self.validate(from, to, shape)
     }
 
-    /// Only ranges of updates become long.
+    /// Splits ranges of updates; no other message becomes long.
     fn split(&mut self) -> Option<Message> {
         let Message::Replicate(stretches) = self else { return None };
         if stretches.len() > 1 {
@@ -38,7 +38,7 @@ impl OfProtocol for Message {
         Some(Message::Replicate(vec![second]))
     }
 
-    /// A result that is too large becomes an error.
+    /// Replaces a result that is too large by an error.
     fn too_large(self) -> Option<Message> {
         match self {
             Message::ExecuteReply {
