@@ -1,34 +1,35 @@
-//! Checkpoints, part by part.
+//! Checkpoints, written part by part.
 
 use solera_journal::{Error, Lsn};
 use solera_machine::Machine;
 
 use crate::log::Snapshot;
 
-/// A checkpoint is begun after so many bytes of records, or after as many as the last one has.
+/// Bytes of records after which a checkpoint is due, unless the last checkpoint was larger: then as
+/// many bytes as that had.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 
-/// The checkpoint that is being written, and when the next one is due.
+/// The checkpoint that is being written, and the state that determines when the next is due.
 pub(crate) struct Checkpoints<M: Machine, S> {
     saving: Option<Saving<M, S>>,
-    /// The log puts a complete one in force.
+    /// Whether the log is publishing a complete checkpoint.
     publishing: bool,
-    /// Bytes of records since the last checkpoint began, and of that checkpoint.
+    /// Bytes of records since the last checkpoint began.
     since: u64,
     last: u64,
-    /// The next one is due whatever was written: the disk has little room left, and records that a
-    /// checkpoint stands for may go.
+    /// Whether the next checkpoint is due whatever was written, because the disk has little space
+    /// left and a checkpoint lets the log delete older records.
     makes_room: bool,
-    /// Why the last one failed, until somebody has asked.
+    /// Error that ended the last checkpoint, until the host has taken it.
     problem: Option<Error>,
-    /// The bytes of a part.
+    /// Buffer for the bytes of a part.
     bytes: Vec<u8>,
 }
 
 struct Saving<M: Machine, S> {
     checkpoint: M::Checkpoint,
     snapshot: S,
-    /// The last record that the parts so far know of.
+    /// Last record whose effects the parts so far contain.
     knows: Lsn,
     bytes: u64,
 }
@@ -48,20 +49,20 @@ impl<M: Machine, S> Default for Checkpoints<M, S> {
 }
 
 impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
-    /// A record of so many bytes was written.
+    /// Counts a record of `bytes` bytes.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.since += bytes as u64;
     }
 
     pub(crate) fn is_due(&self) -> bool {
         let enough = self.since >= CHECKPOINT_BYTES.max(self.last);
-        // Two at a time would need room for the data once more, and the log's events do not say
-        // which they mean.
+        // Two checkpoints at a time would need space for the data twice, and the log's events do
+        // not identify the checkpoint that they are about.
         let none = self.saving.is_none() && !self.publishing;
         none && (enough || self.makes_room)
     }
 
-    /// Whether the next checkpoint is due at once, because the log needs room.
+    /// Sets whether the next checkpoint is due at once, because the log needs space.
     pub(crate) fn need_room(&mut self, needs: bool) {
         self.makes_room = needs;
     }
@@ -80,7 +81,7 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
         self.saving = Some(Saving { checkpoint, snapshot, knows: lsn, bytes: 0 });
     }
 
-    /// Writes the next part of what was begun; the last record is `lsn`.
+    /// Writes the next part of the checkpoint; `lsn` is the number of the last record.
     pub(crate) fn add_part(&mut self, machine: &M, lsn: Lsn, keys: usize) -> Option<M::Part> {
         let saving = self.saving.as_mut()?;
         let part = machine.next_part(&mut saving.checkpoint, keys)?;
@@ -95,7 +96,8 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
         Some(part)
     }
 
-    /// The checkpoint, if it is complete and all records that it knows of are durable.
+    /// Returns the checkpoint, if it is complete and all records whose effects it contains are
+    /// durable.
     pub(crate) fn take_complete(&mut self, durable: Lsn) -> Option<S> {
         let saving = self
             .saving
@@ -105,19 +107,19 @@ impl<M: Machine, S: Snapshot> Checkpoints<M, S> {
         Some(saving.snapshot)
     }
 
-    /// The complete checkpoint is in force.
+    /// Notes that the log has published the complete checkpoint.
     pub(crate) fn published(&mut self) {
         self.publishing = false;
     }
 
-    /// The next is begun when as much was written again.
+    /// Gives the checkpoint up. The next is due after as many bytes of records again.
     pub(crate) fn give_up(&mut self, error: Error) {
         (self.saving, self.publishing) = (None, false);
         (self.since, self.makes_room) = (0, false);
         self.problem = Some(error);
     }
 
-    /// Nothing is written any more.
+    /// Discards the checkpoint, because the log writes nothing any more.
     pub(crate) fn stop(&mut self) {
         self.saving = None;
     }

@@ -1,4 +1,4 @@
-//! A machine and what it waits for.
+//! Driver of one machine.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,57 +11,58 @@ use crate::gate::Gate;
 use crate::log::Log;
 use crate::options::Options;
 
-/// Runs one machine; see the [crate](crate) for what its host calls when. `C` is what the host
-/// keeps of clients who call the machine directly.
+/// Runs one machine. The [crate documentation](crate) describes the calls that a host makes. `C` is
+/// the host's state for clients who call the machine directly.
 pub struct Driver<M: Machine, L: Log, C = Infallible> {
     machine: M,
     inbox: Turns<InputOf<M>>,
-    /// What the turn may still cost.
+    /// Remaining cost that the current turn may spend.
     left: u64,
-    /// Nothing if the machine keeps no records.
+    /// `None` if the machine keeps no records.
     gate: Option<Gate<M, L, C>>,
 }
 
 impl<M: Machine, L: Log, C> Driver<M, L, C> {
-    /// Runs a machine that keeps no records.
+    /// Creates a driver of a machine that keeps no records.
     pub fn in_memory(machine: M) -> Self {
         Driver { machine, inbox: Turns::default(), left: 0, gate: None }
     }
 
-    /// Runs a machine whose records go to `log`, of which all up to `persisted` are durable.
+    /// Creates a driver of a machine whose records go to `log`; all records up to `persisted` are
+    /// durable.
     pub fn with_log(machine: M, log: L, persisted: Lsn, options: Options) -> Self {
         let gate = Some(Gate::new(log, persisted, options));
         Driver { machine, inbox: Turns::default(), left: 0, gate }
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &M {
         &self.machine
     }
 
-    /// The machine, for direct calls. What it has to say leaves with the next [`poll`](Self::poll);
-    /// whoever called it waits with [`hold`](Self::hold).
+    /// Returns the machine for direct calls. The outputs of a call leave with the next
+    /// [`poll`](Self::poll); its caller waits with [`hold`](Self::hold).
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
 
-    /// The log, if there is one.
+    /// Returns the log, if there is one.
     pub fn log(&self) -> Option<&L> {
         self.gate.as_ref().map(Gate::log)
     }
 
-    /// The log, for a host that completes its syncs. Only the driver appends records.
+    /// Returns the log, for a host that completes its syncs. Only the driver appends records.
     pub fn log_mut(&mut self) -> Option<&mut L> {
         self.gate.as_mut().map(Gate::log_mut)
     }
 
-    /// Gives the machine an input.
+    /// Passes an input to the machine.
     pub fn handle(&mut self, now: Now, input: InputOf<M>) {
         self.machine.handle(now, input);
     }
 
-    /// Gives the machine an input, if nothing waits and the turn may still cost something.
-    /// Otherwise puts it behind those of its protocol that wait for [`work`](Self::work).
+    /// Passes an input to the machine if no input waits and the turn's quantum is not spent.
+    /// Otherwise queues it behind the inputs of its protocol that wait for [`work`](Self::work).
     pub fn take(&mut self, now: Now, input: InputOf<M>) {
         let share = M::share(&input);
         if self.left > 0 && self.inbox.is_empty() {
@@ -72,10 +73,10 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         }
     }
 
-    /// Begins a turn, which may cost `quantum`, and gives the machine what waits, protocol by
-    /// protocol. Where [`has_inputs`](Self::has_inputs) afterwards, the host lets others have their
-    /// turn, and comes back. A protocol that is given more than a worker can do thus delays others
-    /// by one quantum and not by all that waits for it.
+    /// Begins a turn of cost `quantum` and passes waiting inputs to the machine, protocol by
+    /// protocol. If [`has_inputs`](Self::has_inputs) is true afterwards, the host serves its other
+    /// work and then begins another turn. A protocol with more input than the worker can handle
+    /// thus delays others by one quantum, not by its whole queue.
     pub fn work(&mut self, now: Now, quantum: u64) {
         self.left = quantum;
         while self.left > 0
@@ -86,22 +87,22 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         }
     }
 
-    /// Tells the machine that a client wants no more replies to a request. A command that still
-    /// waits is not carried out.
+    /// Notifies the machine that a client wants no more replies to a request. A command that is
+    /// still queued is dropped.
     pub fn cancel(&mut self, now: Now, request: RequestId) {
         let is_it = |input: &InputOf<M>| matches!(input, Input::Client { request: of, .. } if *of == request);
         self.inbox.retain(|input| !is_it(input));
         self.machine.handle(now, Input::Cancel { request });
     }
 
-    /// Whether inputs wait for [`work`](Self::work).
+    /// Returns whether inputs wait for [`work`](Self::work).
     pub fn has_inputs(&self) -> bool {
         !self.inbox.is_empty()
     }
 
-    /// Lets the machine do what is due at `now`, if something is, and returns whether something
-    /// was. `full` returns the workers to which links are full: the machine sends them as little as
-    /// possible until the next deadline.
+    /// Lets the machine execute what is due at `now`; returns whether anything was due. `full`
+    /// returns the workers whose links are full. The machine sends them as little as possible until
+    /// the next deadline.
     pub fn on_deadline(&mut self, now: Now, full: impl FnOnce() -> Vec<Address>) -> bool {
         let is_due = self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline);
         if is_due {
@@ -111,13 +112,14 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         is_due
     }
 
-    /// Returns when the machine wants [`on_deadline`](Self::on_deadline) next.
+    /// Returns when the machine next needs [`on_deadline`](Self::on_deadline).
     pub fn next_deadline(&self) -> Option<Monotonic> {
         self.machine.next_deadline()
     }
 
     /// Returns the next output, in order: messages and replies that may leave now, events, jobs,
-    /// and records. Records are appended to the log before they are returned, unless it has failed.
+    /// and records. Records are appended to the log before they are returned, unless the log has
+    /// failed.
     pub fn poll(&mut self) -> Option<OutputOf<M>> {
         let Some(gate) = &mut self.gate else { return self.machine.poll_output() };
         if let Some(output) = gate.take_released() {
@@ -141,39 +143,39 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         None
     }
 
-    /// Whether messages and replies wait for the log.
+    /// Returns whether messages and replies wait for the log.
     pub fn waits(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::waits)
     }
 
-    /// Whether [`submit`](Self::submit) should be called when those who are ready to write have
-    /// done so. While a sync is under way what comes in is collected for the next; where nothing
-    /// waits, for longer.
+    /// Returns whether the host should call [`submit`](Self::submit) after all clients that are
+    /// ready to write have done so. During a sync, new records are collected for the next one.
+    /// Where replies do not wait for the log, records are collected for longer.
     pub fn wants_submit(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::wants_submit)
     }
 
-    /// Hands what was appended to the disk.
+    /// Submits the appended records to the disk.
     pub fn submit(&mut self) {
         if let Some(gate) = &mut self.gate {
             gate.submit();
         }
     }
 
-    /// The log has something to tell.
+    /// Handles an event of the log.
     pub fn on_log_event(&mut self, event: Event) {
         if let Some(gate) = &mut self.gate {
             gate.on_event(event);
         }
     }
 
-    /// Keeps a client who has called the machine directly until all that the machine has done so
-    /// far is durable; then [`take_durable`](Self::take_durable) returns it. Returns the client at
-    /// once if all is durable, or need not be. If the log fails, or has failed, and nobody is
-    /// answered any more, the client is dropped.
+    /// Holds a client that has called the machine directly until all records that the machine has
+    /// emitted so far are durable; then [`take_durable`](Self::take_durable) returns it. Returns
+    /// the client at once if all records are durable or the options do not require that. Drops the
+    /// client if the log fails or has failed and replies are no longer sent.
     ///
-    /// To be called when [`poll`](Self::poll) has returned `None`, for records that were not polled
-    /// are in no log yet.
+    /// Call this when [`poll`](Self::poll) has returned `None`: records that were not polled are
+    /// not in the log yet.
     pub fn hold(&mut self, client: C) -> Option<C> {
         match &mut self.gate {
             Some(gate) => gate.hold(client),
@@ -181,28 +183,29 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         }
     }
 
-    /// Returns the next client who has waited long enough, in the order in which they came.
+    /// Returns the next held client whose records are durable, in the order in which clients were
+    /// held.
     pub fn take_durable(&mut self) -> Option<C> {
         self.gate.as_mut().and_then(Gate::take_durable)
     }
 
-    /// Whether [`hold`](Self::hold) would keep a client.
+    /// Returns whether [`hold`](Self::hold) would hold a client.
     pub fn must_wait(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::must_wait)
     }
 
-    /// Whether records are appended that are not durable.
+    /// Returns whether some appended records are not durable.
     pub fn has_undurable(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::has_undurable)
     }
 
-    /// Why commands that write must be refused: the log has failed, or is about to, until it has
-    /// room again.
+    /// Returns the reason for which commands that write must be rejected: the log has failed, or
+    /// has little space left and will fail unless it regains some.
     pub fn refuses(&self) -> Option<&Error> {
         self.gate.as_ref().and_then(Gate::refuses)
     }
 
-    /// Whether nothing can be written any more.
+    /// Returns whether the log has failed for good.
     pub fn has_stopped(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::has_stopped)
     }
@@ -212,56 +215,56 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.gate.as_mut().is_some_and(Gate::has_just_stopped)
     }
 
-    /// Whether clients are answered. Where replies wait for the log, they do not come any more when
-    /// it has failed: what is in memory and was not written is gone when the machine is built
-    /// again, and nobody may have seen it.
+    /// Returns whether clients get replies. Where replies wait for the log, none are sent after it
+    /// has failed: the state in memory that was not written is lost when the machine is rebuilt, so
+    /// no client may see it.
     pub fn answers(&self) -> bool {
         self.gate.as_ref().is_none_or(Gate::answers)
     }
 
-    /// Whether so much was written since the last checkpoint that it is time for the next, or the
-    /// log needs room.
+    /// Returns whether a checkpoint is due, because of the bytes written since the last one or
+    /// because the log needs space.
     pub fn wants_checkpoint(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::wants_checkpoint)
     }
 
-    /// A checkpoint is due whatever was written: the log may find room by it.
+    /// Makes a checkpoint due whatever was written, because it may free space for the log.
     pub fn need_checkpoint(&mut self) {
         if let Some(gate) = &mut self.gate {
             gate.need_checkpoint();
         }
     }
 
-    /// Whether a checkpoint is being written.
+    /// Returns whether a checkpoint is being written.
     pub fn is_saving(&self) -> bool {
         self.gate.as_ref().is_some_and(Gate::is_saving)
     }
 
-    /// How many bytes of a checkpoint wait for the disk.
+    /// Returns the number of bytes of a checkpoint that wait for the disk.
     pub fn checkpoint_backlog(&self) -> usize {
         self.gate.as_ref().map_or(0, Gate::checkpoint_backlog)
     }
 
-    /// Begins a checkpoint; one that is being written is given up. If this one cannot be begun,
-    /// [`take_problem`](Self::take_problem) tells why.
+    /// Begins a checkpoint; gives up one that is being written. If the log cannot begin it,
+    /// [`take_problem`](Self::take_problem) returns the error.
     pub fn begin_checkpoint(&mut self) {
         if let Some(gate) = &mut self.gate {
             gate.begin_checkpoint();
         }
     }
 
-    /// Writes the next part of the checkpoint that was begun, with at most so many keys, and
-    /// returns it with the last record that it knows of; also where the log refuses the part and
-    /// the checkpoint is given up. `None` if none is being written, it is complete, or the machine
-    /// has no part now.
+    /// Writes the next part of the checkpoint, with at most `keys` keys. Returns it with the number
+    /// of the last record whose effects it contains, also if the log rejects the part and the
+    /// checkpoint is given up. Returns `None` if no checkpoint is being written, if it is complete,
+    /// or if the machine has no part now.
     ///
     /// # Panics
-    /// If [`poll`](Self::poll) has more to return.
+    /// If [`poll`](Self::poll) has more outputs to return.
     pub fn save(&mut self, keys: usize) -> Option<(Lsn, M::Part)> {
         self.gate.as_mut()?.save(&self.machine, keys)
     }
 
-    /// Error that ended the last checkpoint; returned once.
+    /// Returns the error that ended the last checkpoint, once.
     pub fn take_problem(&mut self) -> Option<Error> {
         self.gate.as_mut().and_then(Gate::take_problem)
     }

@@ -1,4 +1,4 @@
-//! What a machine says waits until the records before it are durable.
+//! Holds outputs of a machine until the records before them are durable.
 
 use std::collections::VecDeque;
 
@@ -9,29 +9,28 @@ use crate::checkpoint::Checkpoints;
 use crate::log::Log;
 use crate::options::{Options, Rule};
 
-/// Where nothing waits for it, so much is handed to the disk at once.
+/// Bytes of records after which the log submits them to the disk, where no output waits for them.
 const SUBMIT_BYTES: usize = 256 << 10;
 
 pub(crate) struct Gate<M: Machine, L: Log, C> {
     log: L,
     options: Options,
     persisted: Lsn,
-    /// What was handed to the disk, and how many bytes were not yet.
+    /// Last record that was submitted to the disk; the field below counts the bytes after it.
     submitted: Lsn,
     unsubmitted: usize,
-    /// What was said after records that are not durable yet.
+    /// Outputs after records that are not durable yet.
     held: VecDeque<(Lsn, OutputOf<M>)>,
-    /// What may leave since they are.
+    /// Outputs whose records have become durable.
     released: VecDeque<OutputOf<M>>,
-    /// Clients of direct calls who wait for records that are not durable yet, and those who need
-    /// wait no more.
+    /// Clients of direct calls that wait for records, and those whose records have become durable.
     waiting: VecDeque<(Lsn, C)>,
     durable: VecDeque<C>,
-    /// Why writes are refused.
+    /// Reason for which writes are rejected.
     failure: Option<Error>,
-    /// The log has failed for good.
+    /// Whether the log has failed for good.
     stopped: bool,
-    /// The same, until somebody has asked.
+    /// The same, until the host has read it.
     just_stopped: bool,
     checkpoints: Checkpoints<M, L::Snapshot>,
 }
@@ -76,10 +75,11 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         }
     }
 
-    /// A message or reply leaves now, or waits for the records before it.
+    /// Returns a message or reply that may leave now; holds one that must wait for the records
+    /// before it.
     pub(crate) fn pass(&mut self, output: OutputOf<M>) -> Option<OutputOf<M>> {
         if self.stopped {
-            // Nothing may be said to others that is not durable.
+            // Other nodes must not receive anything that is not durable.
             let reply = matches!(output, Output::Reply { .. });
             return (reply && self.answers()).then_some(output);
         }
@@ -90,7 +90,8 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         None
     }
 
-    /// A client who has called the machine directly goes on now, or waits for the records before.
+    /// Returns a client that may go on now; holds one that must wait for the records of its direct
+    /// call.
     pub(crate) fn hold(&mut self, client: C) -> Option<C> {
         if self.stopped {
             return self.answers().then_some(client);
@@ -106,7 +107,7 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         self.durable.pop_front()
     }
 
-    /// Whether what is said now waits for the records before it.
+    /// Returns whether an output that is emitted now has to wait for records.
     pub(crate) fn must_wait(&self) -> bool {
         let waits = self.options.waits && !self.stopped && self.has_undurable();
         waits && self.options.without.keeps(Rule::SyncFirst)
@@ -169,10 +170,11 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         }
     }
 
-    /// From now on nothing is written. Whoever waits is not told that anything is durable.
+    /// Stops all writing. Held outputs and clients are dropped, because their records are not
+    /// durable.
     fn fail(&mut self, error: Error) {
         if !self.stopped {
-            // It tells more than that the disk was nearly full.
+            // The error of the failure is more specific than that the disk was nearly full.
             self.failure = Some(error);
             (self.stopped, self.just_stopped) = (true, true);
         }
@@ -232,7 +234,7 @@ impl<M: Machine, L: Log, C> Gate<M, L, C> {
         Some((lsn, part?))
     }
 
-    /// A complete checkpoint is in force once all that it knows of is durable.
+    /// Publishes a complete checkpoint once all records whose effects it contains are durable.
     fn publish(&mut self) {
         let durable = match self.options.without.keeps(Rule::PublishDurable) {
             true => self.persisted,

@@ -1,28 +1,28 @@
-//! The driver of machines: servers, the simulator and virtual clusters run the same one over their
-//! own clocks, networks and disks.
+//! The driver of machines. Servers, the simulator and virtual clusters run the same driver over
+//! their own clocks, networks and disks.
 //!
-//! A [`Driver`] owns a machine and the [`Log`] that keeps its records. Its host hands over what
-//! arrives and carries out what leaves:
+//! A [`Driver`] owns a machine and the [`Log`] that keeps its records. Its host passes inputs to it
+//! and carries out its outputs:
 //!
-//! 1. [`Driver::work`], which begins a turn, and [`Driver::take`] for what arrives; another turn
-//!    while [`Driver::has_inputs`], after what follows has been done; or a direct call of the
-//!    machine through [`Driver::machine_mut`];
-//! 2. [`Driver::poll`] until it returns `None`: what may leave now, in order; then [`Driver::hold`]
-//!    for each client who has called directly;
-//! 3. where [`Driver::wants_submit`], [`Driver::submit`], at the latest when everyone who is ready
-//!    to write has done so; where replies do not wait for the log, also now and then, since small
-//!    writes do not ask for it;
-//! 4. for each event of the log, [`Driver::on_log_event`], and then [`Driver::poll`] and
-//!    [`Driver::take_durable`] for what that lets go; [`Driver::has_just_stopped`] tells that the
-//!    rest will never leave;
-//! 5. when [`Driver::next_deadline`] has come, [`Driver::on_deadline`], with the links that are
-//!    full, so that the machine says less there;
-//! 6. where [`Driver::wants_checkpoint`], [`Driver::begin_checkpoint`], and then [`Driver::save`]
-//!    until it is complete.
+//! 1. [`Driver::work`] begins a turn; [`Driver::take`] passes on an input that has arrived. The
+//!    host begins another turn while [`Driver::has_inputs`], after the following steps. A direct
+//!    call through [`Driver::machine_mut`] replaces this step.
+//! 2. [`Driver::poll`], until it returns `None`, returns the outputs that may leave now, in order.
+//!    Then the host calls [`Driver::hold`] for each client that has called the machine directly.
+//! 3. If [`Driver::wants_submit`], the host calls [`Driver::submit`], at the latest when all
+//!    clients that are ready to write have done so. Where replies do not wait for the log, it also
+//!    calls it now and then, since few small writes do not make `wants_submit` true.
+//! 4. For each event of the log, the host calls [`Driver::on_log_event`], then [`Driver::poll`] and
+//!    [`Driver::take_durable`] for the outputs and clients that it releases.
+//!    [`Driver::has_just_stopped`] returns true when the remaining ones will never be released.
+//! 5. When [`Driver::next_deadline`] has come, the host calls [`Driver::on_deadline`] with the
+//!    workers whose links are full, so that the machine sends less to them.
+//! 6. If [`Driver::wants_checkpoint`], the host calls [`Driver::begin_checkpoint`], and then
+//!    [`Driver::save`] until the checkpoint is complete.
 //!
-//! **Nothing that a machine says leaves before the records that it emitted earlier are durable**
-//! (`docs/decisions/0007-durability.md`), unless the host acknowledges before that, and **a
-//! checkpoint is in force only once all records that it knows of are durable**.
+//! **No message or reply leaves before the records that the machine emitted earlier are durable**
+//! (`docs/decisions/0007-durability.md`), unless the options say that replies do not wait, and **a
+//! checkpoint is published only once all records whose effects it contains are durable**.
 
 mod checkpoint;
 mod driver;

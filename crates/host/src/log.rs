@@ -1,43 +1,43 @@
-//! What the driver needs of a journal.
+//! Interface of the driver to a journal.
 
 use solera_journal::{BackgroundSnapshot, Disk, Error, Lsn, SnapshotWriter, Syncer};
 
-/// Keeps a machine's records. What becomes of them it tells as [`Event`](solera_journal::Event)s,
-/// which the host passes on to [`Driver::on_log_event`](crate::Driver::on_log_event).
+/// Keeps a machine's records. It reports their progress as [`Event`](solera_journal::Event)s, which
+/// the host passes on to [`Driver::on_log_event`](crate::Driver::on_log_event).
 pub trait Log {
     /// A checkpoint while it is written.
     type Snapshot: Snapshot;
 
-    /// Takes a record. It goes nowhere before [`submit`](Self::submit).
+    /// Appends a record. It is not written before [`submit`](Self::submit).
     ///
     /// # Errors
     /// The log has failed for good, or cannot hold the record.
     fn append(&mut self, record: &[u8]) -> Result<(), Error>;
 
-    /// The last record that was appended; 0 if there is none.
+    /// Returns the number of the last record that was appended; 0 if there is none.
     fn last(&self) -> Lsn;
 
-    /// Hands what was appended to the disk.
+    /// Submits the appended records to the disk.
     ///
     /// # Errors
     /// The log has failed for good.
     fn submit(&mut self) -> Result<(), Error>;
 
-    /// Begins a checkpoint that stands for all records up to `lsn`.
+    /// Begins a checkpoint that replaces all records up to `lsn`.
     ///
     /// # Errors
-    /// The checkpoint cannot be written; the log may go on.
+    /// The checkpoint cannot be written; the log may continue.
     fn begin_snapshot(&mut self, lsn: Lsn) -> Result<Self::Snapshot, Error>;
 
-    /// Puts a complete checkpoint in force. Returns whether that is done; if not, an event tells
-    /// when it is, or that it has failed.
+    /// Publishes a complete checkpoint. Returns whether it is published; if not, an event reports
+    /// later that it is, or that it has failed.
     ///
     /// # Errors
-    /// The checkpoint has failed; the log may go on.
+    /// The checkpoint has failed; the log may continue.
     fn publish(&mut self, snapshot: Self::Snapshot) -> Result<bool, Error>;
 }
 
-/// A checkpoint while it is written. Dropping it gives it up.
+/// A checkpoint while it is written. Dropping it discards it.
 pub trait Snapshot {
     /// Takes the bytes of the next part.
     ///
@@ -45,7 +45,7 @@ pub trait Snapshot {
     /// The checkpoint cannot be written.
     fn add(&mut self, part: &[u8]) -> Result<(), Error>;
 
-    /// How many bytes were taken and are not written yet.
+    /// Returns the number of bytes that were added and are not written yet.
     fn backlog_bytes(&self) -> usize;
 }
 
@@ -84,7 +84,7 @@ impl Snapshot for BackgroundSnapshot {
     }
 }
 
-/// Written where it is added.
+/// Writes each part when it is added.
 impl<D: Disk> Snapshot for SnapshotWriter<D> {
     fn add(&mut self, part: &[u8]) -> Result<(), Error> {
         self.add(part)
@@ -95,7 +95,7 @@ impl<D: Disk> Snapshot for SnapshotWriter<D> {
     }
 }
 
-/// The log of machines that keep nothing: there is none.
+/// The log of machines that keep no records; it has no values.
 #[derive(Debug)]
 pub enum NoLog {}
 

@@ -1,16 +1,17 @@
-//! Building a machine again from its journal.
+//! Rebuilds a machine from its journal.
 
 use solera_journal::{Disk, Entry, Error, Journal, Options, Recovered};
 use solera_machine::Recovery;
 
-/// The bytes before a part: the last record that it knows of.
+/// Length of the number that precedes a part: that of the last record whose effects the part
+/// contains.
 pub(crate) const LSN_BYTES: usize = 8;
 
-/// Opens or begins a journal and builds its machine again. `read` is told the size of each entry,
-/// in bytes.
+/// Opens or creates a journal and rebuilds its machine. `read` is called with the size of each
+/// entry, in bytes.
 ///
 /// # Errors
-/// The journal cannot be opened, or holds what is not of this machine.
+/// The journal cannot be opened, or holds entries that are not of this machine.
 pub fn open<D: Disk, R: Recovery>(
     disk: D,
     options: &Options,

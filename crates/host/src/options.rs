@@ -1,25 +1,25 @@
-//! How a driver uses its log, and rules that tests leave out.
+//! Options of a driver, and the rules that tests can disable.
 
 use solera_machine::Without;
 
-/// How a log is used.
+/// Options of a driver's use of its log.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Whether messages and replies wait until the records before them are durable.
     pub waits: bool,
-    /// A rule to leave out.
+    /// Rule that is disabled.
     pub without: Without<Rule>,
 }
 
-/// A rule of the driver that tests leave out, to see that somebody notices.
+/// A rule of the driver that tests can disable, to prove that the checks notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Outputs wait until the records that were emitted earlier are durable.
     SyncFirst,
-    /// Nobody is answered after the log has failed.
+    /// Clients get no replies after the log has failed.
     LogToAnswer,
-    /// Clients who have called the machine directly wait for the records, too.
+    /// Clients that have called the machine directly wait for the records, too.
     HoldClients,
-    /// A checkpoint is in force once the records that it knows of are durable.
+    /// A checkpoint is published only when all records whose effects it contains are durable.
     PublishDurable,
 }

@@ -1,33 +1,34 @@
-//! A journal without a thread, for hosts whose time is virtual.
+//! A journal without a thread, for hosts with virtual time.
 
 use solera_journal::{Disk, Error, Event, Journal, Lsn, SnapshotWriter};
 
 use crate::log::Log;
 
-/// A journal whose syncs begin with [`Log::submit`] and end when the host says so.
+/// A journal whose syncs begin with [`Log::submit`] and end when the host calls
+/// [`VirtualLog::end_sync`].
 #[derive(Debug)]
 pub struct VirtualLog<D: Disk>(Journal<D>);
 
 impl<D: Disk> VirtualLog<D> {
-    /// Nobody else may use the journal.
+    /// Wraps a journal, which nothing else may use.
     pub fn new(journal: Journal<D>) -> Self {
         VirtualLog(journal)
     }
 
-    /// The sync that was begun is done. What is to be told of it.
+    /// Completes the current sync. Returns the events that it causes.
     pub fn end_sync(&mut self) -> Vec<Event> {
         let Ok(persisted) = self.0.sync() else { return Vec::new() };
         let mut events = vec![Event::Persisted(persisted)];
         match self.0.prepare() {
             Ok(true) => events.push(Event::SpaceRegained),
             Err(full) if full.is_disk_full() => events.push(Event::SpaceLow(full)),
-            // Any other failure is the journal's end.
+            // Any other error makes the journal fail for good.
             Ok(false) | Err(_) => {}
         }
         events
     }
 
-    /// The error that ended the journal, as an event.
+    /// Returns the error that ended the journal, as an event.
     pub fn failure(&self) -> Option<Event> {
         self.0.failure().cloned().map(Event::Failed)
     }

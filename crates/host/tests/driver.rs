@@ -1,4 +1,4 @@
-//! The driver with a machine that counts, over a journal on a simulated disk.
+//! Tests of the driver with a machine that counts, over a journal on a simulated disk.
 
 use std::convert::Infallible;
 
@@ -9,9 +9,9 @@ use solera_machine::{
 };
 use solera_time::{Monotonic, Physical, SiteId};
 
-/// Adds what it is told, records each sum, replies with it, and informs another machine. Zero asks
-/// for the sum, and is answered a hundred more. A deadline makes it write a record of [`LONG`]
-/// bytes; the next one is due at `due`.
+/// Adds the amounts that it receives, records each sum, replies with it, and sends it to another
+/// machine. Zero requests the sum, and is answered with a hundred more. A deadline makes it write a
+/// record of [`LONG`] bytes; the next one is due at `due`.
 #[derive(Debug, Default)]
 struct Sum {
     sum: u64,
@@ -31,8 +31,7 @@ impl Machine for Sum {
     type Answer = Infallible;
     type Checkpoint = u8;
 
-    /// Commands are of a protocol for each thousand of their amount, and cost what they add within
-    /// it.
+    /// Each thousand of a command's amount is another protocol; the rest of the amount is the cost.
     fn share(input: &Input<u64, u64>) -> Share {
         let amount = if let Input::Client { command, .. } = input { *command } else { 0 };
         Share { lane: Lane::USUAL, protocol: (amount / 1000) as u8, cost: amount % 1000 }
@@ -74,7 +73,7 @@ impl Machine for Sum {
         Some(self.due)
     }
 
-    /// Two parts, each with the sum as of then.
+    /// Returns two parts, each with the current sum.
     fn next_part(&self, parts: &mut u8, _: usize) -> Option<u64> {
         *parts += 1;
         (*parts <= 2).then_some(self.sum)
@@ -89,14 +88,14 @@ impl Machine for Sum {
     }
 }
 
-/// What a [`Sum`] is built from again.
+/// Rebuilds a [`Sum`].
 #[derive(Default)]
-struct Again {
+struct Rebuild {
     sum: u64,
     parts: usize,
 }
 
-impl Recovery for Again {
+impl Recovery for Rebuild {
     type Machine = Sum;
 
     fn take_part(&mut self, _: u64, part: &[u8]) -> Result<(), String> {
@@ -116,7 +115,7 @@ impl Recovery for Again {
 }
 
 const LONG: usize = 8 << 20;
-/// A checkpoint is due after so many bytes.
+/// Bytes after which a checkpoint is due.
 const DUE: usize = 64 << 20;
 const NOW: Now = Now { monotonic: Monotonic(0), physical: Physical(0) };
 
@@ -126,7 +125,7 @@ fn open_with(disk: &SimDisk, options: Options) -> Tested {
     let identity = Identity::new(b"sum").unwrap();
     let journal = solera_journal::Options::new(identity);
     let (journal, found, sum) =
-        solera_host::open(disk.clone(), &journal, Again::default(), |_| ()).unwrap();
+        solera_host::open(disk.clone(), &journal, Rebuild::default(), |_| ()).unwrap();
     Driver::with_log(sum, VirtualLog::new(journal), found.last, options)
 }
 
@@ -138,7 +137,7 @@ fn add(driver: &mut Tested, amount: u64) {
     driver.handle(NOW, Input::Client { request: RequestId(amount), command: amount });
 }
 
-/// What leaves now: the sums of replies and messages, in order.
+/// Returns the sums of the replies and messages that leave now, in order.
 fn leaves(driver: &mut Tested) -> Vec<u64> {
     let outputs = std::iter::from_fn(|| driver.poll());
     let sum = |output| match output {
@@ -154,7 +153,7 @@ fn sync(driver: &mut Tested) {
     end_sync(driver);
 }
 
-/// A driver whose machine has one record, which is durable.
+/// Returns a driver whose machine has one record, which is durable.
 fn with_one_record(disk: &SimDisk) -> Tested {
     let mut driver = open(disk);
     add(&mut driver, 1);
@@ -164,7 +163,7 @@ fn with_one_record(disk: &SimDisk) -> Tested {
     driver
 }
 
-/// Writes so many bytes of long records, which are durable then.
+/// Writes `bytes` bytes of long records and makes them durable.
 fn write_long(driver: &mut Tested, bytes: usize) {
     for _ in 0..bytes / LONG {
         driver.on_deadline(NOW, Vec::new);
@@ -180,7 +179,7 @@ fn end_sync(driver: &mut Tested) {
     events.into_iter().chain(failed).for_each(|event| driver.on_log_event(event));
 }
 
-/// The amounts that a turn of the driver has added.
+/// Returns the amounts that a turn of the driver has added, and whether inputs still wait.
 fn turn(driver: &mut Driver<Sum, NoLog>, quantum: u64) -> (Vec<u64>, bool) {
     let before = driver.machine().sum;
     driver.work(NOW, quantum);
@@ -192,7 +191,7 @@ fn turn(driver: &mut Driver<Sum, NoLog>, quantum: u64) -> (Vec<u64>, bool) {
 }
 
 #[test]
-fn what_waits_is_done_turn_by_turn_and_protocols_alternate() {
+fn waiting_inputs_are_handled_turn_by_turn_and_protocols_alternate() {
     let mut driver: Driver<Sum, NoLog> = Driver::in_memory(Sum::default());
     let ask = |driver: &mut Driver<Sum, NoLog>, amount| {
         driver.take(NOW, Input::Client { request: RequestId(amount), command: amount });
@@ -203,12 +202,12 @@ fn what_waits_is_done_turn_by_turn_and_protocols_alternate() {
     ask(&mut driver, 2010);
     assert!(driver.has_inputs());
     assert_eq!(turn(&mut driver, 20), (vec![1010, 2010], true));
-    // It came later than all that protocol 1 still has to do.
+    // It came later than all waiting inputs of protocol 1.
     ask(&mut driver, 2011);
     assert_eq!(turn(&mut driver, 20), (vec![1011, 2011], true));
     assert_eq!(turn(&mut driver, 100), (vec![1012, 1013], false));
     assert!(!driver.has_inputs());
-    // 75 are left of the turn: what comes now is done at once, until they are spent.
+    // 75 are left of the turn's quantum: inputs are handled at once until they are spent.
     let before = driver.machine().sum;
     for amount in [1050, 2050, 2050] {
         ask(&mut driver, amount);
@@ -218,7 +217,7 @@ fn what_waits_is_done_turn_by_turn_and_protocols_alternate() {
 }
 
 #[test]
-fn a_command_that_is_cancelled_while_it_waits_is_not_carried_out() {
+fn a_command_that_is_cancelled_while_it_waits_is_not_executed() {
     let mut driver: Driver<Sum, NoLog> = Driver::in_memory(Sum::default());
     for amount in [1, 2, 3] {
         driver.take(NOW, Input::Client { request: RequestId(amount), command: amount });
@@ -228,7 +227,7 @@ fn a_command_that_is_cancelled_while_it_waits_is_not_carried_out() {
 }
 
 #[test]
-fn what_is_said_waits_for_the_records_before_it() {
+fn outputs_wait_for_the_records_before_them() {
     let mut driver = open(&SimDisk::new(1));
     add(&mut driver, 1);
     let first = driver.poll();
@@ -237,7 +236,7 @@ fn what_is_said_waits_for_the_records_before_it() {
     assert_eq!(leaves(&mut driver), []);
     assert!(driver.must_wait());
     driver.submit();
-    // While a sync is under way, what comes in is for the next.
+    // Records that come in during a sync wait for the next one.
     add(&mut driver, 2);
     assert_eq!(leaves(&mut driver), []);
     assert!(!driver.wants_submit());
@@ -249,7 +248,7 @@ fn what_is_said_waits_for_the_records_before_it() {
 }
 
 #[test]
-fn clients_of_direct_calls_wait_for_all_that_was_done_before() {
+fn clients_of_direct_calls_wait_for_all_earlier_records() {
     let disk = SimDisk::new(1);
     let mut driver = open(&disk);
     assert_eq!(driver.hold("early"), Some("early"), "nothing is written");
@@ -270,7 +269,7 @@ fn clients_of_direct_calls_wait_for_all_that_was_done_before() {
 }
 
 #[test]
-fn clients_of_direct_calls_go_on_where_the_log_is_not_waited_for() {
+fn clients_of_direct_calls_go_on_where_replies_do_not_wait() {
     let disk = SimDisk::new(1);
     let mut driver = open_with(&disk, Options { waits: false, without: None.into() });
     add(&mut driver, 1);
@@ -282,7 +281,7 @@ fn clients_of_direct_calls_go_on_where_the_log_is_not_waited_for() {
 }
 
 #[test]
-fn what_was_let_go_leaves_before_what_is_said_after_it() {
+fn released_outputs_leave_before_later_ones() {
     let mut driver = open(&SimDisk::new(1));
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), []);
@@ -294,7 +293,7 @@ fn what_was_let_go_leaves_before_what_is_said_after_it() {
 }
 
 #[test]
-fn nothing_waits_where_the_log_is_not_waited_for() {
+fn no_output_waits_where_replies_do_not_wait() {
     let mut driver = open_with(&SimDisk::new(1), Options { waits: false, without: None.into() });
     add(&mut driver, 1);
     assert_eq!(leaves(&mut driver), [1, 1]);
@@ -305,7 +304,7 @@ fn nothing_waits_where_the_log_is_not_waited_for() {
 }
 
 #[test]
-fn nobody_hears_of_what_a_failed_log_may_have_lost() {
+fn no_output_leaves_whose_record_a_failed_log_may_have_lost() {
     let disk = SimDisk::new(1);
     let mut driver = open(&disk);
     add(&mut driver, 1);
@@ -324,7 +323,7 @@ fn nobody_hears_of_what_a_failed_log_may_have_lost() {
 }
 
 #[test]
-fn where_nobody_waited_a_failed_log_leaves_reads_as_they_are() {
+fn a_failed_log_does_not_stop_reads_where_replies_do_not_wait() {
     let disk = SimDisk::new(1);
     let mut driver = open_with(&disk, Options { waits: false, without: None.into() });
     disk.fail_power_after(0);
@@ -337,7 +336,7 @@ fn where_nobody_waited_a_failed_log_leaves_reads_as_they_are() {
 }
 
 #[test]
-fn a_disk_that_is_nearly_full_refuses_writes_and_goes_on() {
+fn a_nearly_full_disk_rejects_writes_until_it_has_space() {
     let mut driver = open(&SimDisk::new(1));
     driver.on_log_event(Event::SpaceLow(Error::Stopped));
     assert!(driver.refuses().is_some() && !driver.has_stopped() && driver.answers());
@@ -350,7 +349,7 @@ fn a_disk_that_is_nearly_full_refuses_writes_and_goes_on() {
 }
 
 #[test]
-fn the_error_that_ends_a_log_is_told_instead_of_a_full_disk() {
+fn the_error_that_ends_a_log_replaces_that_of_a_full_disk() {
     let mut driver = open(&SimDisk::new(1));
     driver.on_log_event(Event::SpaceLow(Error::Locked));
     driver.on_log_event(Event::Failed(Error::Stopped));
@@ -358,7 +357,7 @@ fn the_error_that_ends_a_log_is_told_instead_of_a_full_disk() {
 }
 
 #[test]
-fn a_disk_that_is_nearly_full_makes_a_checkpoint_due_once() {
+fn a_nearly_full_disk_makes_a_checkpoint_due_once() {
     let disk = SimDisk::new(1);
     let mut driver = open(&disk);
     assert!(!driver.wants_checkpoint());
@@ -371,7 +370,7 @@ fn a_disk_that_is_nearly_full_makes_a_checkpoint_due_once() {
 }
 
 #[test]
-fn room_for_segments_is_of_no_use_to_a_log_that_has_failed() {
+fn a_failed_log_stays_failed_when_space_is_regained() {
     let mut driver = open(&SimDisk::new(1));
     driver.on_log_event(Event::SpaceLow(Error::Stopped));
     driver.on_log_event(Event::Failed(Error::Stopped));
@@ -380,7 +379,7 @@ fn room_for_segments_is_of_no_use_to_a_log_that_has_failed() {
 }
 
 #[test]
-fn a_checkpoint_is_due_when_so_much_was_written_since_the_last_was_begun() {
+fn a_checkpoint_is_due_after_enough_bytes_since_the_begin_of_the_last() {
     let disk = SimDisk::new(1);
     let mut driver = open(&disk);
     write_long(&mut driver, DUE - LONG);
@@ -399,7 +398,7 @@ fn a_checkpoint_is_due_when_so_much_was_written_since_the_last_was_begun() {
 }
 
 #[test]
-fn a_checkpoint_counts_once_all_that_it_knows_of_is_durable() {
+fn a_checkpoint_is_published_once_its_records_are_durable() {
     let disk = SimDisk::new(1);
     let mut driver = with_one_record(&disk);
     assert_eq!(driver.save(1), None, "none was begun");
@@ -416,12 +415,12 @@ fn a_checkpoint_counts_once_all_that_it_knows_of_is_durable() {
     let mut parts = 0;
     let journal = solera_journal::Options::new(Identity::new(b"sum").unwrap());
     let (_, found, sum) =
-        solera_host::open(disk, &journal, Again::default(), |_| parts += 1).unwrap();
+        solera_host::open(disk, &journal, Rebuild::default(), |_| parts += 1).unwrap();
     assert_eq!((found.snapshot_records, found.records, parts, sum.sum), (2, 1, 3, 3));
 }
 
 #[test]
-fn a_checkpoint_that_fails_is_told_of_once_and_not_begun_by_itself() {
+fn a_failed_checkpoint_is_reported_once_and_not_restarted() {
     let disk = SimDisk::new(1);
     let mut driver = with_one_record(&disk);
     driver.begin_checkpoint();
@@ -435,7 +434,7 @@ fn a_checkpoint_that_fails_is_told_of_once_and_not_begun_by_itself() {
 }
 
 #[test]
-fn injected_faults_do_what_they_say() {
+fn disabled_rules_have_their_effect() {
     let open =
         |disk: &SimDisk, rule| open_with(disk, Options { waits: true, without: Some(rule).into() });
     let mut driver = open(&SimDisk::new(1), Rule::SyncFirst);
@@ -458,7 +457,7 @@ fn injected_faults_do_what_they_say() {
 }
 
 #[test]
-fn only_what_is_due_is_done_and_the_machine_learns_of_full_links_before() {
+fn deadlines_run_when_due_after_the_machine_gets_the_full_links() {
     let mut driver = Driver::<Sum, NoLog>::in_memory(Sum { due: Monotonic(7), ..Sum::default() });
     let full = Address { site: SiteId(1), worker: 0 };
     let at = |time| Now { monotonic: Monotonic(time), ..NOW };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_machine::NodeId;
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 
 /// What the nodes of other sites said to this node's calls.
 ///
@@ -60,7 +60,7 @@ impl Acceptance {
 }
 
 fn has_a_say(node: NodeId, members: &Members) -> bool {
-    matches!(members.standing(node.site), Standing::Member | Standing::Joining)
+    matches!(members.status(node.site), SiteStatus::Member | SiteStatus::Joining)
 }
 
 #[cfg(test)]

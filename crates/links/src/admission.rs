@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use solera_machine::NodeId;
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 use solera_time::{SiteId, Timestamp};
 
 use crate::acceptance::Acceptance;
@@ -114,8 +114,8 @@ impl Admission {
                 Ordering::Greater => Err(Unwelcome::Unknown),
             };
         }
-        let (present, standing) = (self.members.life(site), self.members.standing(site));
-        let gone = matches!(standing, Standing::Leaving | Standing::Gone);
+        let (present, standing) = (self.members.life(site), self.members.status(site));
+        let gone = matches!(standing, SiteStatus::Leaving | SiteStatus::Gone);
         if life < present || (life == present && gone) {
             return Err(Unwelcome::Removed);
         }

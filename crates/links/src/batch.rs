@@ -131,7 +131,7 @@ pub fn decode_batch<M: Wire>(
     let mut messages = Vec::new();
     while !rest.is_empty() {
         let (message, left) = M::decode(protocol, rest).ok_or(WireError::Content)?;
-        if !message.fits(from, to, shape) {
+        if !message.validate(from, to, shape) {
             return Err(WireError::Misplaced);
         }
         messages.push(message);

@@ -1,4 +1,4 @@
-//! Encoding of messages, records and checkpoint parts: postcard, appended to what is already there.
+//! Encoding of messages, records and checkpoint parts: postcard, appended to a buffer.
 
 use std::fmt;
 
@@ -32,11 +32,11 @@ impl Protocol {
         append(value, bytes);
     }
 
-    /// Reads a record or part of one of the protocols in `known`, which the caller decodes as the
+    /// Decodes a record or part of one of the protocols in `known`. All of them must encode the
     /// same type.
     ///
     /// # Errors
-    /// The bytes are of another protocol or version, or no record of this type.
+    /// The bytes are of another protocol or version, or are not a valid record of this type.
     pub fn decode_record<T: DeserializeOwned>(
         known: &'static [Protocol],
         bytes: &[u8],
@@ -50,7 +50,7 @@ impl Protocol {
     }
 }
 
-/// Serialises to the end of a vector.
+/// A serializer that appends to a vector.
 struct Appended<'a>(&'a mut Vec<u8>);
 
 impl Flavor for Appended<'_> {
@@ -64,7 +64,7 @@ impl Flavor for Appended<'_> {
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        // Most numbers are small: a call to copy them would take longer than all else.
+        // Most numbers encode to one byte, and a call to copy it would dominate the cost.
         if let [byte] = bytes {
             return self.try_push(*byte);
         }
@@ -77,12 +77,12 @@ impl Flavor for Appended<'_> {
     }
 }
 
-/// Bytes that are no record or part.
+/// Reason why bytes are not a record or part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// Of another protocol or version.
+    /// They are of another protocol or version.
     Foreign(Foreign),
-    /// Not what this version writes.
+    /// They have the expected header but not the encoding that this version writes.
     Malformed(String),
 }
 

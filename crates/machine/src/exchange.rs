@@ -1,4 +1,4 @@
-//! What goes into a machine, and what comes out.
+//! Inputs and outputs of machines.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -8,29 +8,30 @@ use serde::{Deserialize, Serialize};
 use crate::Address;
 use crate::records::Records;
 
-/// Names a request, so that its reply can be told from others. Chosen by the host.
+/// Identifies a request, so that replies can be matched to it. The host chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
-/// Names a job of one machine, so that its result can be told from others. Chosen by the machine.
+/// Identifies a job of one machine, so that its result can be matched to it. The machine chooses
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// Names a question that one machine asks another protocol of its worker. Chosen by the machine
-/// that asks.
+/// Identifies a question that one machine asks another protocol of its worker. The asking machine
+/// chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AskId(pub u64);
 
-/// Work that needs nothing but itself. Hosts run it beside the machine, several at a time: servers
-/// on threads of their own, the simulator on virtual cores.
+/// Work that depends on nothing but its own data. Hosts run jobs beside the machine, several at a
+/// time: servers on separate threads, the simulator on virtual cores.
 pub trait Job: Send + 'static {
-    /// What comes of it.
+    /// Result of the work.
     type Result: Send + 'static;
 
     /// Does the work.
     fn run(self) -> Self::Result;
 
-    /// How long the work occupies a core in virtual time.
+    /// Returns how long the work occupies a core in virtual time.
     fn cost(&self) -> Duration;
 }
 
@@ -46,43 +47,45 @@ impl Job for Infallible {
     }
 }
 
-/// An input of a machine with messages `M` and commands `C`, to whose jobs there are results `D`,
-/// and to whose questions there are answers `A`.
+/// An input of a machine with messages `M`, commands `C`, job results `D`, and answers `A` to its
+/// questions.
 #[derive(Clone, Debug)]
 pub enum Input<M, C, D = Infallible, A = Infallible> {
     /// A message from another participant. Links are FIFO. Messages may be lost between sites, and
-    /// within one when a process of it fails.
+    /// within a site when one of its processes fails.
     Message {
         /// The sender.
         from: Address,
-        /// Which life of its site the sender belongs to: sites that were removed may join again.
+        /// Life of the sender's site in which it sent the message: sites that were removed may join
+        /// again.
         life: u32,
         /// The message.
         message: M,
     },
     /// A client's command.
     Client {
-        /// For the reply.
+        /// Identifies the reply.
         request: RequestId,
         /// The command.
         command: C,
     },
-    /// The client wants no more replies to a request. The machine may have carried it out, and may
-    /// still do so where it cannot call it back. Harmless for a request that is over or unknown.
+    /// The client wants no more replies to a request. The machine may have executed the command
+    /// already, and may still execute it where it cannot be revoked. Has no effect for a request
+    /// that has ended or is unknown.
     Cancel {
         /// The request of the command.
         request: RequestId,
     },
-    /// A job has ended. Jobs end in any order; when the process ends, those that run come to
-    /// nothing.
+    /// A job has ended. Jobs end in any order. The results of jobs that run when the process ends
+    /// are lost.
     Done {
         /// The job.
         job: JobId,
-        /// What came of it.
+        /// Its result.
         result: D,
     },
     /// Another protocol of the worker answers a question. Questions that are open when the process
-    /// ends are not answered.
+    /// ends are never answered.
     Answered {
         /// The question.
         ask: AskId,
@@ -91,8 +94,7 @@ pub enum Input<M, C, D = Infallible, A = Infallible> {
     },
 }
 
-/// An output of a machine with messages `M`, responses `R` and events `E`, which hands out jobs `J`
-/// and asks questions `Q`.
+/// An output of a machine with messages `M`, responses `R`, events `E`, jobs `J` and questions `Q`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output<M, R, E, J = Infallible, Q = Infallible> {
     /// A message to another participant.
@@ -102,32 +104,34 @@ pub enum Output<M, R, E, J = Infallible, Q = Infallible> {
         /// The message.
         message: M,
     },
-    /// A reply to a client's command. There may be several: each tells more than those before it.
+    /// A reply to a client's command. There may be several; each contains more than those before
+    /// it.
     Reply {
         /// The command's request.
         request: RequestId,
         /// The answer.
         response: R,
-        /// Whether no other reply to the request follows. A machine sends nothing after it.
+        /// Whether no other reply to the request follows. A machine sends none after it.
         last: bool,
     },
-    /// Steps for the journal, if the machine has one. Messages and replies after them must not
-    /// leave before they are durable.
+    /// Records for the journal, if the machine has one. Messages and replies that follow must not
+    /// leave before these records are durable.
     Records(Records),
-    /// What happened, for the simulator's ledger; only where the machine is asked to tell.
+    /// An event for the simulator's checkers; emitted only if the machine's configuration asks for
+    /// events.
     Trace(E),
-    /// Work that the host does elsewhere. It waits for no record: its result comes back to this
-    /// process alone.
+    /// Work that the host runs elsewhere. It waits for no record, because its result comes back to
+    /// this process alone.
     Job {
-        /// Names it in [`Input::Done`].
+        /// Identifies it in [`Input::Done`].
         job: JobId,
         /// The work.
         work: J,
     },
-    /// A question to another protocol of the worker. What composes the protocols answers it with
-    /// [`Input::Answered`]; a host sees none.
+    /// A question to another protocol of the worker. The machine that composes the protocols
+    /// answers it with [`Input::Answered`]; hosts never see one.
     Ask {
-        /// Names it in the answer.
+        /// Identifies it in the answer.
         ask: AskId,
         /// The question.
         question: Q,
@@ -135,10 +139,10 @@ pub enum Output<M, R, E, J = Infallible, Q = Infallible> {
 }
 
 impl<M, R, E, J, Q> Output<M, R, E, J, Q> {
-    /// Returns the same output as one of a machine that contains the machine whose output this is.
+    /// Converts an output to an output of the machine that contains this one.
     ///
     /// # Errors
-    /// It is a question, which the machine that contains both has to answer.
+    /// Returns a question, which the containing machine has to answer.
     #[inline]
     pub fn widen<M2, R2, E2, J2>(self) -> Result<Output<M2, R2, E2, J2>, (AskId, Q)>
     where

@@ -1,74 +1,76 @@
-//! Guards: what a transaction asks other protocols of its workers before it may prepare.
+//! Guards: consents of other protocols of its workers that a transaction needs before it may
+//! prepare.
 //!
-//! A transaction names guards. Each worker that owns a guarded key asks the protocol that guards
-//! the key, which runs in the same worker, whether the transaction may commit. A yes is a
-//! *promise*, under the transaction's name; it ends when the worker tells the guard that the
-//! transaction committed or aborted. `docs/decisions/0031-guards-of-prepare.md`.
+//! A transaction lists its guards. Each worker that owns a guarded key asks the protocol that
+//! guards the key, which runs in the same worker, whether the transaction may commit. Consent is a
+//! *promise* under the transaction's identifier. It ends when the worker reports to the guard that
+//! the transaction committed or aborted. See `docs/decisions/0031-guards-of-prepare.md`.
 //!
-//! What a guard must do:
-//! - It answers every question, in the end: the worker keeps what it has asked until then.
-//! - It records a promise before it answers, and the end of one before it says that it knows.
-//! - It may be told of an end several times, and of the end of what it never promised or has not
-//!   answered yet. It gives no promise after the end.
+//! Requirements on a guard:
+//! - It eventually answers every question; the worker keeps the question until then.
+//! - It records a promise before it answers, and the end of a promise before it acknowledges that.
+//! - It accepts several reports of the same end, and reports of the end of a transaction that it
+//!   has never promised or not answered yet. It gives no promise after the end.
 
 use serde::{Deserialize, Serialize};
 
 /// A protocol's consent that a transaction needs before it may commit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Guard {
-    /// The guarded key; the worker that owns it asks.
+    /// The guarded key. The worker that owns it asks the guard.
     pub key: Vec<u8>,
-    /// The number of the protocol that guards it.
+    /// Number of the protocol that guards the key.
     pub protocol: u8,
-    /// What the transaction wants of the guard, in an encoding of the guard's.
+    /// Request of the transaction, in the guard's own encoding.
     pub claim: Vec<u8>,
 }
 
-/// The guards of a transaction, in the order of their keys, protocols and claims. Equal ones count
-/// each.
+/// Guards of a transaction, ordered by key, protocol and claim. Equal guards are all kept, and each
+/// counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarded(Vec<Guard>);
 
-/// Names a transaction to the guards of its site, for ever.
+/// Identifies a transaction to the guards of its site. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PromiseId {
-    /// The worker that coordinates the transaction.
+    /// Worker that coordinates the transaction.
     pub coordinator: u8,
-    /// Counts the coordinator's transactions, over all runs.
+    /// Number of the transaction among all that the coordinator has ever run, restarts included.
     pub sequence: u64,
 }
 
-/// A guard's no.
+/// Rejection of a transaction by a guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// A key for which the guard refuses.
+    /// A key for which the guard rejects the transaction.
     pub key: Vec<u8>,
-    /// The number of the guard's protocol.
+    /// Number of the guard's protocol.
     pub protocol: u8,
-    /// Why, in words for people.
+    /// Reason, as text for people.
     pub reason: String,
 }
 
 /// A guard's answer to a transaction that wants to prepare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The transaction may commit until the guard is told how it ended.
+    /// The transaction may commit, until the guard receives its outcome.
     Promised,
-    /// It must not commit. The guard keeps nothing of it.
+    /// The transaction must not commit. The guard keeps no state for it.
     Refused(Refusal),
 }
 
-/// What a participant of a transaction asks a guard of its worker.
+/// Question of a transaction's participant to a guard of its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardQuestion {
-    /// May the transaction commit, as far as all these guards of the protocol are concerned?
+    /// Asks whether the transaction may commit, as far as all these guards of the protocol are
+    /// concerned.
     Promise {
         /// The transaction.
         id: PromiseId,
         /// The protocol's guards at this worker.
         guards: Guarded,
     },
-    /// The transaction ended, and with it all that was promised to it.
+    /// Reports that the transaction has ended, and all promises to it with it.
     End {
         /// The transaction.
         id: PromiseId,
@@ -77,24 +79,25 @@ pub enum GuardQuestion {
     },
 }
 
-/// What a guard answers.
+/// Answer of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardAnswer {
-    /// To [`GuardQuestion::Promise`].
+    /// Answers [`GuardQuestion::Promise`].
     Verdict(Verdict),
-    /// To [`GuardQuestion::End`]: the guard knows, and its record of that comes before this answer.
+    /// Answers [`GuardQuestion::End`]. The guard has emitted its record of the end before this
+    /// answer.
     Ended,
 }
 
 impl Guarded {
-    /// The most guards of one transaction.
+    /// Largest number of guards of one transaction.
     pub const MOST: usize = 64;
-    /// The longest claim in bytes.
+    /// Largest length of a claim, in bytes.
     pub const LONGEST_CLAIM: usize = 1 << 10;
-    /// The most bytes of keys and claims.
+    /// Largest total length of keys and claims, in bytes.
     pub const MOST_BYTES: usize = 64 << 10;
 
-    /// Returns the guards of both. It makes no difference which come first.
+    /// Returns the guards of both. The result does not depend on which is the receiver.
     #[must_use]
     pub fn and(mut self, other: Guarded) -> Guarded {
         if self.0.is_empty() {
@@ -116,25 +119,24 @@ impl Guarded {
         self.0.iter()
     }
 
-    /// Returns the length of all keys and claims.
+    /// Returns the total length of all keys and claims, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(|guard| guard.key.len() + guard.claim.len()).sum()
     }
 
-    /// Returns whether there are no more guards, and no longer ones, than a transaction may name.
+    /// Returns whether the number and lengths of the guards are within the limits of a transaction.
     pub fn is_bounded(&self) -> bool {
         self.0.len() <= Guarded::MOST
             && self.0.iter().all(|guard| guard.claim.len() <= Guarded::LONGEST_CLAIM)
             && self.bytes() <= Guarded::MOST_BYTES
     }
 
-    /// Returns whether the guards are in their order, which those that come from a wire need not
-    /// be.
+    /// Returns whether the guards are in their order. Decoded guards need not be.
     pub fn is_canonical(&self) -> bool {
         self.0.is_sorted()
     }
 
-    /// Returns the numbers of the protocols, in their order and each once.
+    /// Returns the numbers of the protocols, in ascending order and without duplicates.
     pub fn protocols(&self) -> Vec<u8> {
         let mut protocols: Vec<u8> = self.0.iter().map(|guard| guard.protocol).collect();
         protocols.sort_unstable();
@@ -174,10 +176,10 @@ impl IntoIterator for Guarded {
 }
 
 impl Refusal {
-    /// The longest reason in bytes.
+    /// Largest length of a reason, in bytes.
     pub const LONGEST_REASON: usize = 256;
 
-    /// Returns the refusal with a reason that is no longer than that.
+    /// Returns the refusal with its reason cut to [`LONGEST_REASON`](Self::LONGEST_REASON).
     #[must_use]
     pub fn shortened(mut self) -> Refusal {
         let mut end = self.reason.len().min(Refusal::LONGEST_REASON);
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_which_guards_are_named_makes_no_difference() {
+    fn the_order_in_which_guards_are_added_makes_no_difference() {
         let all = [
             guard("b", 2, "1"),
             guard("a", 3, "1"),
@@ -218,14 +220,14 @@ mod tests {
             assert_eq!((&one_by_one, &halves), (&sorted, &sorted));
             assert!(one_by_one.is_canonical());
         }
-        // Two claims of one unit are no claim of one unit.
+        // Two claims to one unit each differ from one claim.
         assert_eq!(sorted.iter().filter(|guard| **guard == all[0]).count(), 2);
         assert_eq!(sorted.protocols(), [2, 3]);
         assert_eq!(sorted.of(3), guard("a", 3, "1").into());
     }
 
     #[test]
-    fn what_is_too_much_is_not_bounded() {
+    fn guards_beyond_the_limits_are_not_bounded() {
         let many = |count: usize| (0..count).map(|n| guard(&n.to_string(), 1, "")).collect();
         let claim = |length: usize| Guarded::from(guard("k", 1, &"c".repeat(length)));
         let key = |length: usize| Guarded::from(guard(&"k".repeat(length), 1, ""));

@@ -7,11 +7,13 @@
 //! 1. The host calls [`Machine::handle`] with one input and the time of its arrival.
 //! 2. It then calls [`Machine::poll_output`] until that returns `None`, and carries out each output
 //!    in the order given. Outputs may be collected over several inputs before they are carried out.
-//!    Nothing leaves before the records that the machine emitted earlier are durable.
-//! 3. It calls [`Machine::next_deadline`] and, when that instant has passed without another input,
-//!    calls [`Machine::hold_back`] with the links that are full, and [`Machine::on_deadline`].
+//!    No output leaves before the records that the machine emitted earlier are durable.
+//! 3. It calls [`Machine::next_deadline`]. When that instant has passed without another input, it
+//!    calls [`Machine::hold_back`] with the workers whose links are full, and
+//!    [`Machine::on_deadline`].
 //!
-//! Every call runs to completion and never blocks. Input of any content must not panic.
+//! Every call runs to completion and never blocks. No input may cause a panic, whatever its
+//! content.
 
 pub mod codec;
 mod exchange;
@@ -38,7 +40,7 @@ pub use turns::{Lane, Share, Turns};
 pub use wire::{OfProtocol, Wire};
 pub use without::Without;
 
-/// Where a machine runs: one worker of one site.
+/// Address of a machine: one worker of one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Address {
     /// The site.
@@ -47,29 +49,29 @@ pub struct Address {
     pub worker: u8,
 }
 
-/// A node by its site and its place there, from 0. People count nodes from 1.
+/// A node, by its site and its position there, from 0. Texts for people count nodes from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId {
     /// Its site.
     pub site: SiteId,
-    /// Its place in the site's list.
+    /// Its position in the site's list of nodes.
     pub node: u8,
 }
 
-/// The time of an input, as the host read its clocks.
+/// Time of an input, as the host read its clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// For deadlines; never goes back.
+    /// Reading for deadlines; never goes back.
     pub monotonic: Monotonic,
-    /// The replica's own wall clock; may be wrong, and may jump.
+    /// Reading of the replica's own wall clock; may be wrong, and may jump.
     pub physical: Physical,
 }
 
-/// A branch of a protocol that few runs take and on which correctness or progress depends, by what
-/// happens there.
+/// A branch of a protocol that few runs take and on which correctness or progress depends,
+/// described by the event that leads there.
 ///
-/// Machines report that they take it; simulations count that, for a branch that no seed reaches is
-/// not tested at all.
+/// Machines report when they take it, and simulations count the reports: a branch that no seed
+/// reaches is not tested at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RarePath(pub &'static str);
 
@@ -86,27 +88,27 @@ macro_rules! rare_paths {
 
 /// A protocol participant as a state machine without I/O.
 pub trait Machine: Send {
-    /// What participants say to one another.
+    /// Message between participants.
     type Message;
-    /// What clients ask for.
+    /// Command of a client.
     type Command;
-    /// What they are answered.
+    /// Response to a command.
     type Response;
-    /// What happened, for whoever judges a history.
+    /// Event for the checkers of histories.
     type Event;
-    /// Work that the host does elsewhere; `Infallible` if there is none.
+    /// Work that the host runs elsewhere; `Infallible` if there is none.
     type Job: Job;
-    /// What the machine asks other protocols of its worker; `Infallible` if nothing.
+    /// Question to another protocol of the worker; `Infallible` if there is none.
     type Question;
-    /// What they answer.
+    /// Answer to a question.
     type Answer;
     /// A part of a checkpoint.
     type Part;
-    /// How far a checkpoint has come.
+    /// Progress of a checkpoint.
     type Checkpoint: Default;
 
-    /// How an input takes part in [`Turns`] with others that wait for the machine. Those of a
-    /// machine of one protocol keep their order, which is the default.
+    /// Returns the share with which an input waits in [`Turns`] for the machine. By default all
+    /// inputs have the same, so those of a machine with one protocol keep their order.
     fn share(_: &InputOf<Self>) -> Share {
         Share { lane: Lane::USUAL, protocol: 0, cost: 1 }
     }
@@ -114,36 +116,37 @@ pub trait Machine: Send {
     /// Handles one input to completion.
     fn handle(&mut self, now: Now, input: InputOf<Self>);
 
-    /// Sends as little as possible to these workers until the next call, because the links to them
-    /// are full. A protocol that keeps no more than a bounded amount on its way to each worker need
-    /// not listen, which is the default.
+    /// Asks the machine to send as little as possible to these workers until the next call, because
+    /// the links to them are full. A protocol that bounds the amount in transit to each worker may
+    /// ignore the call, as the default does.
     fn hold_back(&mut self, _full: Vec<Address>) {}
 
-    /// Does what is due at `now`. Harmless when nothing is.
+    /// Executes all actions that are due at `now`; has no effect if there are none.
     fn on_deadline(&mut self, now: Now);
 
-    /// The next output, in the order in which the machine produced them.
+    /// Returns the next output, in the order in which the machine produced them.
     fn poll_output(&mut self) -> Option<OutputOf<Self>>;
 
-    /// When the machine wants [`on_deadline`](Self::on_deadline) next; `None` if it waits for input
-    /// only.
+    /// Returns when the host should next call [`on_deadline`](Self::on_deadline); `None` if the
+    /// machine waits for input only.
     fn next_deadline(&self) -> Option<Monotonic>;
 
-    /// The next part of a checkpoint, with at most so many keys; `None` when it is complete, and
-    /// while the machine has nothing that a checkpoint could hold.
+    /// Returns the next part of a checkpoint, with at most `keys` keys. Returns `None` when the
+    /// checkpoint is complete, and while the machine has no state that a checkpoint could hold.
     ///
     /// # Panics
-    /// If outputs were not taken: the part would know of records that have no number yet.
+    /// If outputs were not polled: the part would contain effects of records that have no number
+    /// yet.
     fn next_part(&self, checkpoint: &mut Self::Checkpoint, keys: usize) -> Option<Self::Part>;
 
-    /// Whether all parts of a checkpoint have been taken.
+    /// Returns whether all parts of a checkpoint have been returned.
     fn is_complete(checkpoint: &Self::Checkpoint) -> bool;
 
     /// Appends the bytes of a part.
     fn encode_part(part: &Self::Part, bytes: &mut Vec<u8>);
 }
 
-/// What goes into a machine.
+/// Input of a machine.
 pub type InputOf<M> = Input<
     <M as Machine>::Message,
     <M as Machine>::Command,
@@ -151,7 +154,7 @@ pub type InputOf<M> = Input<
     <M as Machine>::Answer,
 >;
 
-/// What leaves a machine.
+/// Output of a machine.
 pub type OutputOf<M> = Output<
     <M as Machine>::Message,
     <M as Machine>::Response,
@@ -160,25 +163,25 @@ pub type OutputOf<M> = Output<
     <M as Machine>::Question,
 >;
 
-/// A machine that is built again from what its host has kept: first all parts of a checkpoint, if
-/// there is one, then all records since the checkpoint began, in order. A part may know of some of
-/// these records: of what the part holds, they change nothing.
+/// Rebuilds a machine from the data that its host has kept: first all parts of a checkpoint, if
+/// there is one, then all records since the checkpoint began, in order. A part may contain the
+/// effects of some of these records. Replaying them must not change the state that the part holds.
 pub trait Recovery {
-    /// What is built.
+    /// The machine that is rebuilt.
     type Machine: Machine;
 
-    /// Takes the bytes of a part, which knows of all records up to `lsn`.
+    /// Takes the bytes of a part, which contains the effects of all records up to `lsn`.
     ///
     /// # Errors
-    /// Why these are not a part of this machine's checkpoints, in words for people.
+    /// The reason, as text for people, if the bytes are not a part of this machine's checkpoints.
     fn take_part(&mut self, lsn: u64, part: &[u8]) -> Result<(), String>;
 
     /// Takes the bytes of the record with this number.
     ///
     /// # Errors
-    /// Why this is not a record of this machine, in words for people.
+    /// The reason, as text for people, if the bytes are not a record of this machine.
     fn take_record(&mut self, lsn: u64, record: &[u8]) -> Result<(), String>;
 
-    /// The machine, once everything was taken.
+    /// Returns the machine, after all parts and records were taken.
     fn into_machine(self) -> Self::Machine;
 }

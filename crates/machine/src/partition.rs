@@ -1,4 +1,4 @@
-//! Which partition a key belongs to.
+//! Assignment of keys to partitions.
 
 use serde::{Deserialize, Serialize};
 /// A logical partition of the key space (UniStore's `m ∈ P`).
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 pub struct PartitionId(pub u16);
 
 impl PartitionId {
-    /// The partition of `key`, by its CRC-32C. If the key contains a non-empty `{tag}`, only the
-    /// tag counts, as in Redis Cluster, so that users can keep keys together.
+    /// Returns the partition of `key`, from its CRC-32C. If the key contains a non-empty `{tag}`,
+    /// only the tag is hashed, as in Redis Cluster, so that users can keep keys together.
     pub fn of(key: &[u8], partitions: u16) -> PartitionId {
         let hash = crc32c::crc32c(hash_tag(key));
-        // Maps the hash to the range without dividing.
+        // Maps the hash to the range without a division.
         PartitionId(((u64::from(hash) * u64::from(partitions)) >> 32) as u16)
     }
 }

@@ -1,75 +1,74 @@
-//! How protocols are told apart in bytes that leave a process.
+//! Identification of protocols in bytes that leave a process.
 
 use std::fmt;
 
-/// A protocol, as frames, records and tokens name it: what they hold of it begins with its number
+/// A protocol, as frames, records and tokens identify it: its part of them begins with its number
 /// and a version.
 ///
-/// Numbers are never given to another protocol. The encodings of messages, records and pasts have
-/// versions of their own: other nodes must understand the first, later builds the second on the
-/// same disk, and whoever is given a token the third. Variants keep their numbers within a version;
-/// new ones come after them.
+/// A number is never reused for another protocol. The encodings of messages, records and pasts have
+/// separate versions, because different readers must understand them: other nodes read messages,
+/// later builds read records on the same disk, and clients pass pasts on in tokens. Variants keep
+/// their numbers within a version; new variants are added at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
-    /// Tells the protocol from all others, past and future.
+    /// Identifies the protocol among all others, past and future.
     pub number: u8,
-    /// For people.
+    /// Name for people.
     pub name: &'static str,
-    /// The oldest version of messages that this build can write and read, and the newest, which it
-    /// prefers.
+    /// Oldest version of messages that this build can write and read.
     pub oldest_messages: u8,
-    /// See `oldest_messages`.
+    /// Newest version of messages that this build can write and read, which it prefers.
     pub messages: u8,
-    /// The version of its records and of the parts of its checkpoints.
+    /// Version of its records and of the parts of its checkpoints.
     pub records: u8,
-    /// The version of what a session carries of it in a token.
+    /// Version of its part of a token.
     pub pasts: u8,
 }
 
-/// Bytes that begin with another protocol or version than the one that reads them.
+/// Reason why bytes belong to another protocol or version than the reader expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// They are too short to tell.
+    /// They are too short to contain a header.
     Short,
-    /// They are of a protocol that is not expected here.
+    /// They belong to a protocol that is not expected here.
     Protocol {
         /// Its number.
         found: u8,
-        /// Whose bytes can be read.
+        /// Protocols whose bytes can be read.
         known: &'static [Protocol],
     },
     /// They are of another version.
     Version {
         /// Their version.
         found: u8,
-        /// The version that is read.
+        /// Version that this build reads.
         expected: u8,
-        /// Whose bytes they are.
+        /// Protocol that they belong to.
         protocol: Protocol,
     },
 }
 
 impl Protocol {
-    /// Length in bytes of what stands before messages and records.
+    /// Length in bytes of the header of messages, records and pasts.
     pub const HEADER_BYTES: usize = 2;
 
-    /// What stands before messages.
+    /// Returns the header of messages.
     pub const fn message_header(&self) -> [u8; Self::HEADER_BYTES] {
         [self.number, self.messages]
     }
 
-    /// What stands before a record or a part.
+    /// Returns the header of a record or a part.
     pub const fn record_header(&self) -> [u8; Self::HEADER_BYTES] {
         [self.number, self.records]
     }
 
-    /// What stands before a session's past.
+    /// Returns the header of a session's past.
     pub const fn past_header(&self) -> [u8; Self::HEADER_BYTES] {
         [self.number, self.pasts]
     }
 
-    /// Reads what stands before a session's past. Returns which of the protocols it names, and what
-    /// comes after it.
+    /// Reads the header of a session's past. Returns the protocol that it names and the remaining
+    /// bytes.
     ///
     /// # Errors
     /// See [`Foreign`].
@@ -80,8 +79,7 @@ impl Protocol {
         read(known, |protocol| protocol.pasts, bytes)
     }
 
-    /// Reads what stands before messages. Returns which of the protocols it names, and what comes
-    /// after it.
+    /// Reads the header of messages. Returns the protocol that it names and the remaining bytes.
     ///
     /// # Errors
     /// See [`Foreign`].
@@ -92,8 +90,8 @@ impl Protocol {
         read(known, |protocol| protocol.messages, bytes)
     }
 
-    /// Reads what stands before a record or a part. Returns which of the protocols it names, and
-    /// what comes after it.
+    /// Reads the header of a record or a part. Returns the protocol that it names and the remaining
+    /// bytes.
     ///
     /// # Errors
     /// See [`Foreign`].
@@ -105,7 +103,7 @@ impl Protocol {
     }
 }
 
-/// Reads a protocol's number and the version that `version` says is read.
+/// Reads a header and compares its version to the one that `version` returns for the protocol.
 fn read<'a>(
     known: &'static [Protocol],
     version: impl Fn(&Protocol) -> u8,

@@ -1,18 +1,18 @@
-//! Records on their way to a journal.
+//! Buffer of records on their way to a journal.
 
-/// Stands before each record: how long it is.
+/// Size of the length that precedes each record.
 const LENGTH_BYTES: usize = 8;
-/// Room for the records of what a client sends at once, most often.
+/// Initial capacity, enough for the records of most client requests.
 const ROOM: usize = 4 << 10;
 
-/// The bytes of records, in the order in which they were made.
+/// Bytes of records, in the order in which they were emitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Records {
     bytes: Vec<u8>,
 }
 
 impl Records {
-    /// The bytes of each.
+    /// Returns the bytes of each record.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || {
@@ -23,7 +23,7 @@ impl Records {
         })
     }
 
-    /// Takes a record whose bytes `encode` appends to what it is given.
+    /// Adds a record whose bytes `encode` appends to the buffer.
     #[inline]
     pub fn push_with(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();

@@ -1,52 +1,51 @@
-//! Protocols that share a link or a worker's time take turns.
+//! Fair queueing of protocols that share a link or a worker's time.
 
 use std::collections::VecDeque;
 
 use crate::Protocol;
 
-/// An empty queue keeps room for so many items.
+/// Largest capacity, in items, that an empty queue retains.
 const MAX_SPARE: usize = 1024;
 
 /// A lane of the links between workers. Messages of one protocol in one lane stay in order; a
-/// message in another lane may arrive before them. Lanes with smaller numbers go first where a link
-/// is busy.
+/// message in another lane may overtake them. A busy link sends lanes with smaller numbers first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane(pub u8);
 
 impl Lane {
-    /// For what must not wait behind bulk data, and is short.
+    /// For short messages that must not wait behind bulk data.
     pub const URGENT: Lane = Lane(0);
     /// For everything else.
     pub const USUAL: Lane = Lane(1);
 }
 
-/// How something takes part in [`Turns`].
+/// Queue and cost of an item in [`Turns`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Its lane.
     pub lane: Lane,
-    /// The number of its protocol.
+    /// Number of its protocol.
     pub protocol: u8,
-    /// What it costs: bytes on a link, changes for a worker, of which the smallest thing is one.
+    /// Its cost: bytes on a link, changes for a worker. The smallest item costs one.
     pub cost: u64,
 }
 
 impl Share {
-    /// Of the smallest thing that a protocol has, which need not hurry.
+    /// Returns the share of an item of a protocol in the usual lane with the least cost.
     pub fn usual(protocol: Protocol) -> Share {
         Share { lane: Lane::USUAL, protocol: protocol.number, cost: 1 }
     }
 }
 
-/// What waits for something that several protocols share, such as a link: a queue for each protocol
-/// and lane.
+/// Items that wait for a resource shared by several protocols, such as a link: one queue for each
+/// protocol and lane.
 ///
-/// Lanes with smaller numbers go first. Within a lane the protocols take turns: whoever waits gets
-/// as much as any other, so a protocol with a long queue delays no other one by more than one item.
+/// Lanes with smaller numbers go first. Within a lane, protocols with waiting items get equal
+/// shares of the resource, so a protocol with a long queue delays others by no more than one item.
 /// Items of one protocol and lane stay in order.
 #[derive(Clone, Debug)]
 pub struct Turns<T> {
-    /// Few; in the order of their lanes.
+    /// A small number of queues, ordered by lane.
     queues: Vec<Queue<T>>,
 }
 
@@ -55,7 +54,8 @@ struct Queue<T> {
     lane: Lane,
     protocol: u8,
     items: VecDeque<(u64, T)>,
-    /// The cost of what was taken. Those who wait are served until theirs are equal.
+    /// Total cost of the items that were taken. The waiting queue with the smallest total is served
+    /// next.
     served: u64,
 }
 
@@ -78,7 +78,7 @@ impl<T> Turns<T> {
             }
         };
         if self.queues[place].items.is_empty() {
-            // A protocol that did not wait has saved nothing up.
+            // A protocol accumulates no credit while it has no waiting items.
             let of_lane = || self.queues.iter().filter(|queue| queue.lane == lane);
             let waiting = of_lane().filter(|queue| !queue.items.is_empty());
             let least = waiting.map(|queue| queue.served).min();
@@ -88,30 +88,30 @@ impl<T> Turns<T> {
         self.queues[place].items.push_back((cost, item));
     }
 
-    /// Takes the next item, with what it costs.
+    /// Removes and returns the next item, with its cost.
     pub fn pop(&mut self) -> Option<(u64, T)> {
         let waiting = self.queues.iter_mut().filter(|queue| !queue.items.is_empty());
         let next = waiting.min_by_key(|queue| (queue.lane, queue.served))?;
         let (cost, item) = next.items.pop_front()?;
         next.served = next.served.saturating_add(cost.max(1));
         if next.items.is_empty() && next.items.capacity() > MAX_SPARE {
-            // What once waited takes no memory for ever.
+            // Releases the memory of a queue that was once long.
             next.items = VecDeque::new();
         }
         Some((cost, item))
     }
 
-    /// Drops what `keeps` says no of.
+    /// Removes the items for which `keeps` returns false.
     pub fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
         self.queues.iter_mut().for_each(|queue| queue.items.retain(|(_, item)| keeps(item)));
     }
 
-    /// Returns whether nothing waits.
+    /// Returns whether no item waits.
     pub fn is_empty(&self) -> bool {
         self.queues.iter().all(|queue| queue.items.is_empty())
     }
 
-    /// Drops all that waits.
+    /// Removes all items.
     pub fn clear(&mut self) {
         self.queues.clear();
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_count_and_nothing_is_saved_up() {
+    fn costs_count_and_idle_protocols_save_up_nothing() {
         let mut turns = Turns::default();
         push(&mut turns, Lane::USUAL, (1, 100), "long");
         for item in ["x", "y", "z"] {
@@ -162,14 +162,14 @@ mod tests {
         }
         push(&mut turns, Lane::USUAL, (1, 1), "short");
         assert_eq!(order(&mut turns), "long x y z short");
-        // Protocol 2 did nothing for long, and gets no more than its turn for that.
+        // Protocol 2 was idle for long, and still gets no more than its equal share.
         for item in ["a", "b", "c"] {
             push(&mut turns, Lane::USUAL, (1, 10), item);
         }
         push(&mut turns, Lane::USUAL, (2, 10), "p");
         push(&mut turns, Lane::USUAL, (2, 10), "q");
         assert_eq!(order(&mut turns), "a p b q c");
-        // Nor does it where it comes first, while nobody waits.
+        // The same holds for a protocol that is the first to use the queue.
         for item in ["d", "e", "f", "g", "h"] {
             push(&mut turns, Lane::USUAL, (1, 10), item);
         }

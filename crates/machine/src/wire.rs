@@ -1,4 +1,4 @@
-//! How messages travel between processes.
+//! Encoding and validation of messages between processes.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,52 +6,54 @@ use serde::de::DeserializeOwned;
 use crate::turns::{Lane, Share};
 use crate::{Address, Protocol, codec};
 
-/// A message that can leave its process. Hosts put several of one protocol into a frame, one after
-/// the other.
+/// A message that can leave its process. Hosts put several messages of one protocol into a frame,
+/// one after the other.
 pub trait Wire: Sized {
-    /// The protocols whose messages there are.
+    /// Protocols whose messages this type holds.
     const PROTOCOLS: &'static [Protocol];
-    /// What tells whether a message makes sense.
+    /// Knowledge of the cluster that validation of a message needs.
     type Shape;
 
-    /// The protocol whose message it is: one of [`PROTOCOLS`](Self::PROTOCOLS).
+    /// Returns the protocol of the message: one of [`PROTOCOLS`](Self::PROTOCOLS).
     fn protocol(&self) -> Protocol;
 
-    /// The lane in which it travels.
+    /// Returns the lane in which it travels.
     fn lane(&self) -> Lane;
 
-    /// About how many changes the message holds, of which the smallest message is one: what it
-    /// costs its receiver.
+    /// Returns the approximate number of changes that the message holds, which is its cost for the
+    /// receiver. The smallest message has weight one.
     fn weight(&self) -> u64;
 
-    /// How its receiver's worker takes part in turns with it.
+    /// Returns the share with which the message waits for its receiver's worker.
     fn share(&self) -> Share {
         Share { lane: self.lane(), protocol: self.protocol().number, cost: self.weight() }
     }
 
-    /// The length of its encoding in bytes.
+    /// Returns the length of its encoding in bytes.
     fn encoded_bytes(&self) -> usize;
 
     /// Appends its encoding.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Reads the first message of `bytes`, and returns what comes after it; `None` if no message of
-    /// the protocol begins like this.
+    /// Decodes the first message of `bytes`, and returns the remaining bytes; `None` if no message
+    /// of the protocol begins there.
     fn decode(protocol: Protocol, bytes: &[u8]) -> Option<(Self, &[u8])>;
 
-    /// Whether the message makes sense from `from` to `to`. What does not must not be given to a
-    /// machine, which relies on it.
-    fn fits(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
+    /// Returns whether a correct worker at `from` can send the message to `to`. Hosts must not pass
+    /// an invalid message to a machine, which relies on this check.
+    fn validate(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
 
-    /// Takes the second half off a long message; `None` if there is no place to cut. Receivers take
-    /// both, one after the other, for the whole.
+    /// Removes and returns the second half of a long message; `None` if the message cannot be
+    /// split. A receiver that handles both halves in order has handled the whole message.
     fn split(&mut self) -> Option<Self>;
 
-    /// What is sent instead of a message that is longer than any frame; `None` if nothing is.
+    /// Returns the replacement for a message that is too long for a frame; `None` if nothing is
+    /// sent instead.
     fn too_large(self) -> Option<Self>;
 }
 
-/// A message of one protocol, in the encoding of [`codec`]. A type with this has [`Wire`], too.
+/// A message of one protocol, in the encoding of [`codec`]. A type with this trait also has
+/// [`Wire`].
 pub trait OfProtocol: Serialize + DeserializeOwned {
     /// The protocol.
     const PROTOCOL: Protocol;
@@ -68,10 +70,10 @@ pub trait OfProtocol: Serialize + DeserializeOwned {
         1
     }
 
-    /// See [`Wire::fits`].
-    fn fits(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
+    /// See [`Wire::validate`].
+    fn validate(&self, from: Address, to: Address, shape: &Self::Shape) -> bool;
 
-    /// See [`Wire::split`]. Short messages have no place to cut.
+    /// See [`Wire::split`]. The default is for short messages, which cannot be split.
     fn split(&mut self) -> Option<Self> {
         None
     }
@@ -110,8 +112,8 @@ impl<M: OfProtocol> Wire for M {
         codec::take(bytes)
     }
 
-    fn fits(&self, from: Address, to: Address, shape: &M::Shape) -> bool {
-        OfProtocol::fits(self, from, to, shape)
+    fn validate(&self, from: Address, to: Address, shape: &M::Shape) -> bool {
+        OfProtocol::validate(self, from, to, shape)
     }
 
     fn split(&mut self) -> Option<M> {

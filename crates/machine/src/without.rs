@@ -1,13 +1,13 @@
-//! Rules that tests take out of a protocol.
+//! Switches by which tests disable rules of a protocol.
 
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The rule of a protocol that is left out, so that a test sees what it is for and that judges
-/// notice.
+/// The rule of a protocol that is disabled, if any. Tests disable a rule to prove that it is needed
+/// and that the checkers notice its absence.
 ///
-/// Only a build with feature `traps` can leave a rule out. No other build has the switch: there,
-/// [`keeps`](Self::keeps) is constant.
+/// Only a build with feature `traps` can disable a rule. Other builds do not contain the switch:
+/// there, [`keeps`](Self::keeps) is constant.
 pub struct Without<R> {
     #[cfg(feature = "traps")]
     rule: Option<R>,
@@ -15,26 +15,26 @@ pub struct Without<R> {
 }
 
 impl<R: Copy + Eq> Without<R> {
-    /// Returns whether a rule holds.
+    /// Returns whether a rule is in force.
     #[inline]
     pub fn keeps(&self, rule: R) -> bool {
         self.rule() != Some(rule)
     }
 
-    /// Returns the rule that is left out.
+    /// Returns the disabled rule.
     #[cfg(feature = "traps")]
     pub fn rule(&self) -> Option<R> {
         self.rule
     }
 
-    /// Returns the rule that is left out: none.
+    /// Returns the disabled rule: always none.
     #[cfg(not(feature = "traps"))]
     #[inline]
     pub fn rule(&self) -> Option<R> {
         None
     }
 
-    /// Returns the same for a part of the machine that has rules of its own.
+    /// Returns the switch of a part of the machine that has its own rules.
     #[cfg_attr(not(feature = "traps"), expect(unused_variables, reason = "no rule is left out"))]
     pub fn part<S>(&self, rule_of: impl FnOnce(R) -> Option<S>) -> Without<S> {
         Without {

@@ -1,59 +1,62 @@
-//! Changes that an operator asks for, and why they are refused.
+//! Changes of the member list that an operator requests, and the reasons to reject them.
 
 use serde::{Deserialize, Serialize};
 use solera_time::SiteId;
 
-use crate::standing::{Standing, standing_at};
+use crate::status::{SiteStatus, status_at};
 
-/// Why a site's standing cannot be changed now.
+/// Reason why a site's status cannot be changed now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberError {
-    /// The asked site itself is not a member.
+    /// The site that received the request is not a member itself.
     NotAMember,
-    /// A site does not remove itself.
+    /// The request asks a site to remove itself.
     Itself,
-    /// The site stands so that there is nothing to change.
+    /// The site's status leaves nothing to change. Holds the site's stage.
     Already(u32),
-    /// Another site is leaving or joining, and this one has to wait until it has left or joined.
+    /// Another site is leaving or joining. The change has to wait until that site has left or
+    /// joined.
     Busy(SiteId),
-    /// A site that has not told, since the asked one started, that all of its workers list the same
-    /// sites and that it knows of all earlier changes.
+    /// Since the site that received the request started, this site has not confirmed that all its
+    /// workers list the same sites and have seen all earlier changes.
     NotAgreed(SiteId),
 }
 
-/// A change of a site's standing that an operator can ask for.
+/// A change of a site's status that an operator can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
-    /// It is dead for good.
+    /// Remove the site, which is dead for good.
     Remove,
-    /// It may join, with nothing of its own.
+    /// Let the site join again, with no data of its own.
     Add,
 }
 
 impl MemberError {
-    /// In words, with the sites' names.
+    /// Returns the reason as text, with the sites' names.
     pub fn explain(&self, name: impl Fn(SiteId) -> String) -> String {
         match self {
-            MemberError::NotAMember => "this site is no member itself; ask another one".to_owned(),
+            MemberError::NotAMember => {
+                "this site is not a member; send the request to a member".to_owned()
+            }
             MemberError::Itself => {
-                "a site does not remove itself; ask another one, when this one is stopped"
+                "a site cannot remove itself; stop it and send the request to another member"
                     .to_owned()
             }
-            MemberError::Already(stage) => match standing_at(*stage) {
-                Standing::Member => "the site is a member already".to_owned(),
-                Standing::Leaving => {
-                    "the site is leaving; it can be added once it is gone".to_owned()
+            MemberError::Already(stage) => match status_at(*stage) {
+                SiteStatus::Member => "the site is already a member".to_owned(),
+                SiteStatus::Leaving => {
+                    "the site is leaving; it can be added once it has been removed".to_owned()
                 }
-                Standing::Gone => "the site is gone already".to_owned(),
-                Standing::Joining => "the site is joining already".to_owned(),
+                SiteStatus::Gone => "the site is already removed".to_owned(),
+                SiteStatus::Joining => "the site is already joining".to_owned(),
             },
             MemberError::Busy(site) => format!(
-                "site {} is leaving or joining; one site joins at a time, when none is leaving",
+                "site {} is leaving or joining; add a site when no other is leaving or joining",
                 name(*site)
             ),
             MemberError::NotAgreed(site) => format!(
-                "site {} has not confirmed the last change yet, or was not heard since this site \
-                 started; all of its nodes must be reachable, and list the same sites",
+                "site {} has not confirmed the last change yet, or has sent nothing since this \
+                 site started; all of its nodes must be reachable, and list the same sites",
                 name(*site)
             ),
         }

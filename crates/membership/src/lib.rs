@@ -1,20 +1,20 @@
-//! Which sites take part.
+//! Membership: the list of sites that take part in the cluster.
 //!
-//! UniStore's sites are a fixed set. Here an operator may declare one dead for good, and bring it,
-//! or what replaces it, back with no memory of its own. `docs/decisions/0011-membership.md`
-//! explains why that is safe; in short: every member stops to listen to a site that leaves, the
-//! members give one another what they have of its history, and once all have the same, all draw the
-//! same conclusion from it.
+//! UniStore's set of sites is fixed. Here an operator may declare a site dead for good, and may
+//! later let it, or its replacement, join again without any data of its own.
+//! `docs/decisions/0011-membership.md` explains why that is safe. In short: every member stops
+//! accepting messages from a site that leaves, the members send each other what they have of its
+//! history, and once all have the same history, all draw the same conclusion from it.
 //!
-//! [`Members`] is what a worker knows of the sites. Lists are merged; the later standing of a site
-//! wins. [`Participant`] is what each protocol of a worker contributes to a change.
+//! [`Members`] is a worker's view of the sites' statuses. Views are merged; for each site, the
+//! later status wins. [`Participant`] is the part of each protocol of a worker in a change.
 
 mod change;
 mod members;
 mod participant;
-mod standing;
+mod status;
 
 pub use change::{Change, MemberError};
 pub use members::{Gap, Members};
 pub use participant::Participant;
-pub use standing::Standing;
+pub use status::SiteStatus;

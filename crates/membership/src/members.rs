@@ -1,36 +1,37 @@
-//! The standings of sites, as far as a participant knows.
+//! A participant's view of the sites' statuses.
 
 use serde::{Deserialize, Serialize};
 use solera_time::{MAX_SITES, SiteId, Timestamp};
 
 use crate::change::{Change, MemberError};
-use crate::standing::{Standing, standing_at};
+use crate::status::{SiteStatus, status_at};
 
-/// The times of a site's transactions that are gone with one of its lives.
+/// Times of the causal transactions that are lost with one life of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Causal transactions up to here are kept, by every member.
+    /// Every member keeps the site's causal transactions up to this time.
     pub cut: Timestamp,
-    /// No member has anything of the life that is after this, nor anything that depends on such.
-    /// When the site has joined again: its next life begins after this.
+    /// No member has a transaction of this life with a later time, nor anything that depends on
+    /// one. If the site has joined again, its next life begins after this time.
     pub end: Timestamp,
 }
 
-/// What is decided of one site.
+/// Status and history of one site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Slot {
-    /// Only ever grows: its last two bits are the standing.
+    /// Number of changes of the site's status so far. It only grows; its last two bits are the
+    /// status.
     stage: u32,
-    /// One for each life that ended.
+    /// One gap for each life that has ended.
     gaps: Vec<Gap>,
 }
 
-/// The sites' standings, as far as a replica knows.
+/// A replica's view of the sites' statuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members(Vec<Slot>);
 
 impl Slot {
-    /// Of a site that is gone, of whose lives before this one nothing is known.
+    /// Returns the slot of a removed site whose lives before `life` are unknown.
     fn before(life: u32) -> Slot {
         let unknown = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
         Slot { stage: 4 * life - 2, gaps: vec![unknown; life as usize] }
@@ -38,13 +39,14 @@ impl Slot {
 }
 
 impl Members {
-    /// All sites, from the beginning.
+    /// Returns the list in which all sites are members in their first lives.
     pub fn new(sites: usize) -> Self {
         Members(vec![Slot::default(); sites])
     }
 
-    /// The first of the sites, from the beginning. The others were listed later: they are as if
-    /// they had been removed before they did anything, and can be added.
+    /// Returns the list in which the first `founders` sites are members in their first lives. The
+    /// other sites were listed later. They have the status of sites that were removed before they
+    /// did anything, and can be added.
     pub fn founded(founders: usize, sites: usize) -> Self {
         let mut members = Members::new(sites);
         for slot in members.0.iter_mut().skip(founders) {
@@ -53,8 +55,9 @@ impl Members {
         members
     }
 
-    /// What a replica of a site's life knows at first. In any but the first life the site is no
-    /// member before others have told that it may join.
+    /// Returns the initial view of a replica that starts in the given life of its site. In any life
+    /// but the first, the site is no member until the other sites have sent the change that lets it
+    /// join.
     pub fn at_start(sites: usize, founders: usize, site: SiteId, life: u32) -> Self {
         let mut members = Members::founded(founders, sites);
         if life > 0 {
@@ -63,66 +66,67 @@ impl Members {
         members
     }
 
-    /// What is known of the first sites.
+    /// Returns the view reduced to the first `sites` sites.
     pub fn first(&self, sites: usize) -> Members {
         Members(self.0.iter().take(sites).cloned().collect())
     }
 
-    /// How many sites are listed.
+    /// Returns the number of listed sites.
     pub fn sites(&self) -> usize {
         self.0.len()
     }
 
-    /// How a site stands.
-    pub fn standing(&self, site: SiteId) -> Standing {
-        standing_at(self.0[site.index()].stage)
+    /// Returns the status of a site.
+    pub fn status(&self, site: SiteId) -> SiteStatus {
+        status_at(self.0[site.index()].stage)
     }
 
-    /// Which life of a site the present one is: 0 from the beginning, one more each time that it
-    /// joins.
+    /// Returns the number of a site's current life: 0 from the beginning, then one more each time
+    /// that the site joins.
     pub fn life(&self, site: SiteId) -> u32 {
         (self.0[site.index()].stage + 1) / 4
     }
 
-    /// How often a site's standing has changed.
+    /// Returns how often a site's status has changed.
     pub fn stage(&self, site: SiteId) -> u64 {
         self.0[site.index()].stage.into()
     }
 
-    /// Whether a site takes part.
+    /// Returns whether a site is a member.
     pub fn is_member(&self, site: SiteId) -> bool {
-        self.standing(site) == Standing::Member
+        self.status(site) == SiteStatus::Member
     }
 
-    /// The sites that take part.
+    /// Returns the sites that are members.
     pub fn members(&self) -> impl Iterator<Item = SiteId> + '_ {
         SiteId::all(self.sites()).filter(|site| self.is_member(*site))
     }
 
-    /// The sites that take part or will.
+    /// Returns the sites that are members or are joining.
     pub fn listening(&self) -> impl Iterator<Item = SiteId> + '_ {
-        self.members().chain(self.which(Standing::Joining))
+        self.members().chain(self.which(SiteStatus::Joining))
     }
 
-    /// The sites with a standing.
-    pub fn which(&self, standing: Standing) -> impl Iterator<Item = SiteId> + '_ {
-        SiteId::all(self.sites()).filter(move |site| self.standing(*site) == standing)
+    /// Returns the sites with a given status.
+    pub fn which(&self, status: SiteStatus) -> impl Iterator<Item = SiteId> + '_ {
+        SiteId::all(self.sites()).filter(move |site| self.status(*site) == status)
     }
 
-    /// What is gone with the earlier lives of a site.
+    /// Returns the gaps of a site's earlier lives.
     pub fn gaps(&self, site: SiteId) -> &[Gap] {
         &self.0[site.index()].gaps
     }
 
-    /// The gap of the last life of a site that is gone and has not joined again: nothing of the
-    /// site will be added to what there is.
+    /// Returns the gap of the last life of a site that was removed and is not a member again. No
+    /// transactions are added to the history of such a site.
     pub fn open_gap(&self, site: SiteId) -> Option<Gap> {
-        let gone = matches!(self.standing(site), Standing::Gone | Standing::Joining);
+        let gone = matches!(self.status(site), SiteStatus::Gone | SiteStatus::Joining);
         self.gaps(site).last().copied().filter(|_| gone)
     }
 
-    /// The gap in which a transaction of this time is gone. While its site is gone, that is any
-    /// time after the last cut: nobody knows how long its old life went on.
+    /// Returns the gap that contains a time of a site's transactions. While the site is removed,
+    /// its last gap contains every time after the cut, since no member knows when the old life
+    /// ended.
     pub fn gap_of(&self, site: SiteId, ts: Timestamp) -> Option<Gap> {
         let (gaps, gone) = (self.gaps(site), self.open_gap(site).is_some());
         let open = |at: usize| gone && at + 1 == gaps.len();
@@ -130,19 +134,19 @@ impl Members {
         (0..gaps.len()).find(within).map(|at| gaps[at])
     }
 
-    /// Whether a site was listed later than others and never took part.
+    /// Returns whether a site was listed later than others and never was a member.
     pub fn is_new(&self, site: SiteId) -> bool {
         self.0[site.index()] == Slot::before(1)
     }
 
-    /// Whether this can be a list of sites.
+    /// Returns whether a decoded list is valid.
     pub fn is_well_formed(&self) -> bool {
         self.sites() <= MAX_SITES
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }
 
-    /// Takes what another list has and this one has not, of the sites that are in both. Returns
-    /// whether there was something.
+    /// Adds the later statuses and gaps of another list, for the sites that are in both. Returns
+    /// whether anything changed.
     pub fn merge(&mut self, other: &Members) -> bool {
         let before = self.clone();
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
@@ -152,7 +156,7 @@ impl Members {
                 theirs.gaps.clone()
             };
             mine.stage = mine.stage.max(theirs.stage);
-            // A site that joins tells late from when on its life is a new one.
+            // A site that joins announces late at what time its new life begins.
             for (gap, former) in mine.gaps.iter_mut().zip(former) {
                 gap.end = gap.end.max(former.end);
             }
@@ -160,7 +164,10 @@ impl Members {
         *self != before
     }
 
-    /// The list after a change, asked for at site `me`.
+    /// Returns the list after a change that was requested at site `me`.
+    ///
+    /// # Errors
+    /// The reason why the change is rejected.
     pub fn changed(
         &self,
         me: SiteId,
@@ -172,13 +179,14 @@ impl Members {
         }
         let slot = &self.0[site.index()];
         let mut busy = SiteId::all(self.sites()).filter(|other| {
-            *other != site && matches!(self.standing(*other), Standing::Leaving | Standing::Joining)
+            *other != site
+                && matches!(self.status(*other), SiteStatus::Leaving | SiteStatus::Joining)
         });
-        let stage = match (change, self.standing(site)) {
+        let stage = match (change, self.status(site)) {
             (Change::Remove, _) if site == me => return Err(MemberError::Itself),
-            (Change::Remove, Standing::Member) => slot.stage + 1,
-            (Change::Remove, Standing::Joining) => slot.stage + 2,
-            (Change::Add, Standing::Gone) => slot.stage + 1,
+            (Change::Remove, SiteStatus::Member) => slot.stage + 1,
+            (Change::Remove, SiteStatus::Joining) => slot.stage + 2,
+            (Change::Add, SiteStatus::Gone) => slot.stage + 1,
             _ => return Err(MemberError::Already(slot.stage)),
         };
         if change == Change::Add
@@ -191,7 +199,7 @@ impl Members {
         Ok(members)
     }
 
-    /// The list after a site that leaves is gone.
+    /// Returns the list after a leaving site has been removed, with the gap of its last life.
     pub fn closed(&self, site: SiteId, gap: Gap) -> Members {
         let mut members = self.clone();
         let slot = &mut members.0[site.index()];
@@ -200,8 +208,8 @@ impl Members {
         members
     }
 
-    /// The list when more is known of the end of a site that is gone: updates of others depend on
-    /// it.
+    /// Returns the list with a later end of the last gap of a removed site, because updates of
+    /// other sites depend on transactions up to `end`.
     pub fn ended_at(&self, site: SiteId, end: Timestamp) -> Members {
         let mut members = self.clone();
         if let Some(gap) = members.0[site.index()].gaps.last_mut() {
@@ -210,7 +218,7 @@ impl Members {
         members
     }
 
-    /// The list after a site has joined. Its new life begins after `now`.
+    /// Returns the list after a site has joined. Its new life begins after `now`.
     pub fn joined(&self, site: SiteId, now: Timestamp) -> Members {
         let mut members = self.ended_at(site, now);
         members.0[site.index()].stage += 1;
@@ -230,16 +238,16 @@ mod tests {
     fn a_site_leaves_and_joins_again_and_again() {
         let mut members = Members::new(3);
         for life in 0..3 {
-            assert_eq!((members.standing(C), members.life(C)), (Standing::Member, life));
+            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Member, life));
             members = members.changed(A, C, Change::Remove).unwrap();
-            assert_eq!((members.standing(C), members.life(C)), (Standing::Leaving, life));
+            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Leaving, life));
             let (cut, end) =
                 (Timestamp(10 * u64::from(life) + 1), Timestamp(10 * u64::from(life) + 5));
             members = members.closed(C, Gap { cut, end });
-            assert_eq!((members.standing(C), members.life(C)), (Standing::Gone, life));
+            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Gone, life));
             assert!(members.is_well_formed());
             members = members.changed(B, C, Change::Add).unwrap();
-            assert_eq!((members.standing(C), members.life(C)), (Standing::Joining, life + 1));
+            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Joining, life + 1));
             assert!(members.gap_of(C, Timestamp(1000)).is_some());
             members = members.joined(C, Timestamp(10 * u64::from(life) + 7));
         }
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_site_that_leaves_has_committed_is_not_given_up_before_it_is_gone() {
+    fn transactions_of_a_leaving_site_are_not_given_up_before_it_is_removed() {
         let gap = Gap { cut: Timestamp(1), end: Timestamp(5) };
         let mut members = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
         members = members.changed(A, C, Change::Add).unwrap().joined(C, Timestamp(7));
@@ -264,11 +272,11 @@ mod tests {
         let members = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
         let joining = members.changed(A, C, Change::Add).unwrap();
         let leaving = joining.changed(A, C, Change::Remove).unwrap();
-        assert_eq!((leaving.standing(C), leaving.life(C)), (Standing::Leaving, 1));
+        assert_eq!((leaving.status(C), leaving.life(C)), (SiteStatus::Leaving, 1));
     }
 
     #[test]
-    fn what_cannot_be_changed_is_refused() {
+    fn invalid_changes_are_rejected() {
         let members = Members::new(3);
         let leaving = members.changed(A, C, Change::Remove).unwrap();
         let gone = leaving.closed(C, Gap { cut: Timestamp(1), end: Timestamp(2) });
@@ -290,17 +298,17 @@ mod tests {
     fn a_site_that_is_listed_later_waits_to_be_added() {
         let short = Members::new(2);
         let long = Members::founded(2, 3);
-        assert_eq!((long.standing(C), long.life(C)), (Standing::Gone, 0));
+        assert_eq!((long.status(C), long.life(C)), (SiteStatus::Gone, 0));
         assert!(long.is_well_formed() && long.is_new(C) && !long.is_new(B));
         assert_eq!(long.first(2), short);
-        // Lists of different lengths learn from each other what both can know.
+        // Lists of different lengths exchange the statuses of the sites that both have.
         let leaving = short.changed(A, B, Change::Remove).unwrap();
         let (mut one, mut other) = (long.clone(), short.clone());
         assert!(one.merge(&leaving));
         assert!(other.merge(&one));
         assert_eq!((one.sites(), &other), (3, &leaving));
         let joining = long.changed(A, C, Change::Add).unwrap();
-        assert_eq!((joining.standing(C), joining.life(C)), (Standing::Joining, 1));
+        assert_eq!((joining.status(C), joining.life(C)), (SiteStatus::Joining, 1));
         let joined = joining.joined(C, Timestamp(7));
         assert!(joined.gap_of(C, Timestamp(8)).is_none() && !joined.is_new(C));
     }

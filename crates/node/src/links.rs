@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use solera_config::ClusterSpec;
 use solera_links::{Card, Greeting, HEAD, Identity, Refusal, Unwelcome, WireError};
 use solera_machine::{NodeId, Topology};
-use solera_membership::Standing;
+use solera_membership::SiteStatus;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadHalf};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -200,7 +200,7 @@ impl Carrier {
     async fn has_forgotten(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
         let membership = self.network.membership();
-        if membership.standing(site) != Standing::Member {
+        if membership.standing(site) != SiteStatus::Member {
             return false;
         }
         let first = self.spec.workers_on(theirs.from).start;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use solera_config::ClusterSpec;
 use solera_links::{Admission, Origin, Place, Run, Unwelcome};
 use solera_machine::NodeId;
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::Progress;
 use tokio::sync::watch;
@@ -62,8 +62,8 @@ impl Membership {
     }
 
     /// How a site stands.
-    pub(crate) fn standing(&self, site: SiteId) -> Standing {
-        self.known().members().standing(site)
+    pub(crate) fn standing(&self, site: SiteId) -> SiteStatus {
+        self.known().members().status(site)
     }
 
     /// See [`Admission::admits`].

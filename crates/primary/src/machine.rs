@@ -10,7 +10,7 @@ use std::convert::Infallible;
 
 use solera_data::{Key, Value};
 use solera_machine::{Address, Machine, Now, PartitionId, RarePath, Records, RequestId};
-use solera_membership::{Members, Participant, Standing};
+use solera_membership::{Members, Participant, SiteStatus};
 use solera_time::{Monotonic, SiteId};
 
 use self::checkpoint::Checkpoint;
@@ -356,7 +356,7 @@ impl Participant for Primary {
         self.list = list;
         self.arm(now);
         let me = self.config.address.site;
-        let joins = members.standing(me) == Standing::Joining;
+        let joins = members.status(me) == SiteStatus::Joining;
         for index in 0..self.replicas.len() {
             let id = self.replicas[index].history.id;
             let (former, home) = (home_of(&before, id), home_of(members, id));

@@ -195,7 +195,7 @@ impl OfProtocol for Message {
     }
 
     /// All messages go from site to site; those about a partition between its owners.
-    fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
+    fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let owns = |worker: Address, partition: PartitionId| {
             partition.0 < topology.partitions && topology.owner(worker.site, partition) == worker
         };

@@ -35,7 +35,7 @@ fn message(body: Body) -> Message {
 }
 
 fn fits(from: Address, to: Address, body: &Body) -> bool {
-    message(body.clone()).fits(from, to, &topology())
+    message(body.clone()).validate(from, to, &topology())
 }
 
 fn request() -> Request {
@@ -195,7 +195,7 @@ fn a_list_of_too_many_sites_is_refused() {
     let body = Body::Ask(PARTITION);
     for (sites, fine) in [(MAX_SITES, true), (MAX_SITES + 1, false)] {
         let message = Message { list: List::of(&Members::new(sites)), body: body.clone() };
-        assert_eq!(message.fits(A, ODD, &topology()), fine, "{sites} sites");
+        assert_eq!(message.validate(A, ODD, &topology()), fine, "{sites} sites");
     }
 }
 
@@ -238,7 +238,7 @@ fn follower_and_append(count: u64) -> (Primary, PartitionId, Message) {
 
 fn give(machine: &mut Primary, message: Message) -> Vec<Body> {
     let now = Now { monotonic: Monotonic(1), physical: Physical(1) };
-    assert!(message.fits(A, at(1, 0), &Topology { partitions: 8, workers: vec![1, 1] }));
+    assert!(message.validate(A, at(1, 0), &Topology { partitions: 8, workers: vec![1, 1] }));
     machine.handle(now, Input::Message { from: A, life: 0, message });
     let mut sent = Vec::new();
     while let Some(output) = machine.poll_output() {

@@ -10,7 +10,7 @@ use solera_checker::{FinalRead, History, Origin, Violation as Anomaly};
 use solera_data::{Key, Op, OpError, Outcome};
 use solera_levels::Level;
 use solera_machine::{Address, PartitionId, RequestId};
-use solera_membership::{Gap, Standing};
+use solera_membership::{Gap, SiteStatus};
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::{Cause, Command, Event, Response, TransactionId};
 
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
 
     /// What is not over yet.
     fn left(&self) -> Vec<String> {
-        let missed = |site| !matches!(self.world.standing(site), Some((Standing::Gone, _)));
+        let missed = |site| !matches!(self.world.standing(site), Some((SiteStatus::Gone, _)));
         let destroyed = self.destroyed().into_iter().any(missed);
         let quorum = self.world.has_quorum();
         let mut texts = self.primary.left(&self.world);

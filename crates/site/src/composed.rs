@@ -21,11 +21,11 @@ macro_rules! of_each_protocol {
         #[allow(clippy::large_enum_variant, reason = "a box for each input would cost more")]
         #[derive(Clone, $($derived),*)]
         pub enum $name {
-            /// Of UniStore.
+            /// Variant of UniStore.
             UniStore(solera_unistore::$of),
-            /// Of `primary`.
+            /// Variant of `primary`.
             Primary(solera_primary::$of),
-            /// Of `trial`.
+            /// Variant of `trial`.
             Trial(solera_trial::$of),
         }
 
@@ -72,7 +72,7 @@ of_each_protocol! {
     Response(Response), PartialEq
 }
 of_each_protocol! {
-    /// Step of a protocol, for judges of histories.
+    /// Step of a protocol, for checkers of histories.
     Event(Event), PartialEq
 }
 of_each_protocol! {
@@ -81,7 +81,7 @@ of_each_protocol! {
 }
 
 impl Command {
-    /// The protocol that carries it out.
+    /// Returns the protocol that executes the command.
     pub(crate) fn protocol(&self) -> Protocol {
         match self {
             Command::UniStore(_) => solera_unistore::PROTOCOL,
@@ -91,17 +91,17 @@ impl Command {
     }
 }
 
-/// Work that a host does elsewhere.
+/// Work that a host runs elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Job {
-    /// Of `trial`.
+    /// Variant of `trial`.
     Trial(solera_trial::Chain),
 }
 
-/// What came of a [`Job`].
+/// Result of a [`Job`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum JobResult {
-    /// Of `trial`.
+    /// Variant of `trial`.
     Trial(u64),
 }
 
@@ -134,7 +134,7 @@ impl solera_machine::Job for Job {
 }
 
 impl Message {
-    /// The variant's name within its protocol, as cost tables name steps.
+    /// Returns the variant's name within its protocol, as the cost tables name steps.
     pub fn name(&self) -> &'static str {
         match self {
             Message::UniStore(message) => message.name(),
@@ -204,11 +204,11 @@ impl Wire for Message {
         }
     }
 
-    fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
+    fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         match self {
-            Message::UniStore(message) => Wire::fits(message, from, to, topology),
-            Message::Primary(message) => message.fits(from, to, topology),
-            Message::Trial(message) => message.fits(from, to, topology),
+            Message::UniStore(message) => Wire::validate(message, from, to, topology),
+            Message::Primary(message) => message.validate(from, to, topology),
+            Message::Trial(message) => message.validate(from, to, topology),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Questions of one protocol to another, which the other one takes as commands.
+//! Questions of one protocol to another, which receives them as commands.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,41 +8,41 @@ use solera_time::Vector;
 use solera_trial::{Answer, Question};
 use solera_unistore::{Command, CommandError, Errand, Kind, Response};
 
-/// Requests from here on are the worker's own: hosts number theirs below it.
+/// First number of the worker's own requests; hosts use smaller ones.
 const FIRST: u64 = 1 << 63;
 
-/// Who has asked.
+/// Protocol that has asked a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
-    /// `trial` asks UniStore.
+    /// `trial`, which asks UniStore.
     Trial(AskId),
-    /// UniStore asks a guard.
+    /// UniStore, which asks a guard.
     UniStore(AskId),
 }
 
-/// An answer for who has asked.
+/// An answer, with the protocol that has asked.
 #[derive(Debug)]
 pub(crate) enum Answered {
-    /// UniStore answers `trial`.
+    /// UniStore's answer to `trial`.
     Trial(AskId, Response),
-    /// A guard answers UniStore.
+    /// A guard's answer to UniStore.
     UniStore(AskId, GuardAnswer),
 }
 
-/// The questions that wait for their answers.
+/// Open questions and pending answers.
 #[derive(Debug)]
 pub(crate) struct Internal {
     open: BTreeMap<RequestId, Asker>,
-    /// UniStore's questions that were not given to the protocols that they are for.
+    /// Questions of UniStore that were not passed to the protocols that they are for yet.
     errands: VecDeque<(AskId, Errand)>,
-    /// Answers that were not given to their askers yet.
+    /// Answers that were not passed to the protocols that asked yet.
     answered: VecDeque<Answered>,
     next: u64,
 }
 
 impl Internal {
-    /// Creates a worker's questions, numbered from `first` on: a former process of the worker used
-    /// smaller numbers.
+    /// Creates an empty set of questions, numbered from `first` on: earlier processes of the worker
+    /// used smaller numbers.
     pub(crate) fn new(first: u64) -> Internal {
         Internal {
             open: BTreeMap::new(),
@@ -52,7 +52,7 @@ impl Internal {
         }
     }
 
-    /// Returns the request by which another protocol will answer `asker`.
+    /// Returns the identifier of a new request, by which another protocol will answer `asker`.
     pub(crate) fn ask(&mut self, asker: Asker) -> RequestId {
         let request = RequestId(self.next);
         self.next += 1;
@@ -60,37 +60,37 @@ impl Internal {
         request
     }
 
-    /// Keeps a question of UniStore for the protocol that it is for.
+    /// Queues a question of UniStore for the protocol that it is for.
     pub(crate) fn send(&mut self, ask: AskId, errand: Errand) {
         self.errands.push_back((ask, errand));
     }
 
-    /// Returns the next question of UniStore.
+    /// Removes and returns the next question of UniStore.
     pub(crate) fn take_errand(&mut self) -> Option<(AskId, Errand)> {
         self.errands.pop_front()
     }
 
-    /// Returns whether a reply answers an open question, and not a client.
+    /// Returns whether a reply answers an open question rather than a client.
     #[inline]
     pub(crate) fn is_answer(&self, request: RequestId) -> bool {
         request.0 >= FIRST && self.open.contains_key(&request)
     }
 
-    /// Keeps a reply of UniStore for the protocol that has asked.
+    /// Queues a reply of UniStore for the protocol that has asked.
     pub(crate) fn note(&mut self, request: RequestId, response: Response) {
         if let Some(Asker::Trial(ask)) = self.open.remove(&request) {
             self.answered.push_back(Answered::Trial(ask, response));
         }
     }
 
-    /// Keeps a guard's reply for UniStore.
+    /// Queues a guard's reply for UniStore.
     pub(crate) fn note_guard(&mut self, request: RequestId, answer: GuardAnswer) {
         if let Some(Asker::UniStore(ask)) = self.open.remove(&request) {
             self.answered.push_back(Answered::UniStore(ask, answer));
         }
     }
 
-    /// Returns the next answer, and who has asked.
+    /// Removes and returns the next answer.
     pub(crate) fn take_answer(&mut self) -> Option<Answered> {
         self.answered.pop_front()
     }
@@ -104,12 +104,12 @@ impl Internal {
 /// Returns the command by which UniStore answers a question of `trial`.
 pub(crate) fn command_of(question: Question) -> Command {
     let Question::Add { key, amount } = question;
-    // A vector's unlisted entries are zero: the question has no past.
+    // The question has no causal past; unlisted entries of a vector are zero.
     let past = Vector::zero(1);
     Command::ExecuteStrong { past, key, op: Op::IncrBy(amount), kind: Kind::UPDATE }
 }
 
-/// Returns what UniStore's response tells `trial`.
+/// Converts UniStore's response to an answer for `trial`.
 pub(crate) fn answer_of(response: Response) -> Answer {
     match response {
         Response::Executed { outcome: Ok(solera_data::Outcome::Int(value)), .. } => {

@@ -1,8 +1,8 @@
 //! Composes the protocols that one worker of a site runs into one machine.
 //!
-//! Hosts run one [`Site`] per worker and know no protocol. A `Site` passes each input to the
-//! protocol that it is for. Outputs carry their protocol as the variant of [`Message`],
-//! [`Command`], [`Response`], [`Event`] or [`Part`], and as its number where bytes leave the
+//! Hosts run one [`Site`] per worker and do not depend on any protocol. A `Site` passes each input
+//! to the protocol that it is for. Outputs carry their protocol as the variant of [`Message`],
+//! [`Command`], [`Response`], [`Event`] or [`Part`], and as its number in bytes that leave the
 //! process ([`PROTOCOLS`]).
 //!
 //! | module | subject |
@@ -23,12 +23,12 @@ pub use composed::{Command, Event, Input, Job, JobResult, Message, Output, Part,
 pub use machine::{Checkpoint, Config, Site};
 pub use recovery::Recovery;
 
-/// Protocols that this build can run. A number belongs to one protocol for ever.
+/// Protocols that this build can run. A number is never reused for another protocol.
 pub const PROTOCOLS: &[Protocol] =
     &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_trial::PROTOCOL];
 
 /// Returns the protocols of a cluster whose workers run `primary`, or `trial`, beside UniStore. A
-/// node tells others of these alone, and is refused where others run.
+/// node announces only these to other nodes, and nodes that run others reject it.
 pub fn protocols(primary: bool, trial: bool) -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().filter(move |protocol| match **protocol {
         solera_primary::PROTOCOL => primary,

@@ -14,37 +14,37 @@ use solera_unistore::{Errand, Replica};
 use crate::composed::{Command, Event, Input, Job, JobResult, Message, Output, Part, Response};
 use crate::internal::{self, Answered, Asker, Internal};
 
-/// What a worker is told at its start.
+/// Configuration of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// For UniStore, which every worker runs.
+    /// Configuration of UniStore, which every worker runs.
     pub unistore: solera_unistore::Config,
-    /// For `primary`, if the worker runs it.
+    /// Configuration of `primary`, if the worker runs it.
     pub primary: Option<solera_primary::Config>,
-    /// For `trial`, if the worker runs it.
+    /// Configuration of `trial`, if the worker runs it.
     pub trial: Option<solera_trial::Config>,
 }
 
 /// The machine of one worker: one machine for each protocol.
 ///
-/// UniStore comes first: its messages spread the list of sites, and the others learn it with each
-/// change. Outputs leave in the order in which the protocols made them, so that records are durable
-/// before what another protocol says in consequence.
+/// UniStore comes first: its messages spread the list of sites, and the other protocols receive
+/// each change of the list. Outputs leave in the order in which the protocols made them, so that
+/// records are durable before the resulting outputs of another protocol leave.
 #[derive(Debug)]
 pub struct Site {
     unistore: Replica,
     primary: Option<Primary>,
     trial: Option<Trial>,
-    /// The list of sites that the other protocols were given last.
+    /// The list of sites that was last passed to the other protocols.
     passed_on: Option<Members>,
     internal: Internal,
-    /// Messages of protocols that the worker does not run.
+    /// Counts of messages of protocols that the worker does not run.
     not_run: NotRun,
-    /// What the protocols have said until one of them was last given something.
+    /// Outputs that the protocols had emitted when one of them last received an input.
     outputs: VecDeque<Output>,
 }
 
-/// How many messages of each protocol came that the worker does not run.
+/// Number of messages received of each protocol that the worker does not run.
 #[derive(Debug, Default)]
 struct NotRun {
     primary: u64,
@@ -67,7 +67,7 @@ impl From<solera_unistore::Config> for Config {
 }
 
 impl Config {
-    /// Lets the worker run `primary`, too.
+    /// Makes the worker run `primary`, too.
     #[must_use]
     pub fn with_primary(mut self) -> Config {
         let unistore = &self.unistore;
@@ -82,7 +82,7 @@ impl Config {
         self
     }
 
-    /// Lets the worker run `trial`, too, which guards keys of UniStore and hands out so many units
+    /// Makes the worker run `trial`, too, which guards keys of UniStore and hands out `limit` units
     /// of each.
     #[must_use]
     pub fn with_trial(mut self, limit: u32) -> Config {
@@ -101,8 +101,8 @@ impl Config {
 }
 
 impl Site {
-    /// Creates the machine of a worker that stores nothing yet. `seed` only spreads keys over hash
-    /// tables.
+    /// Creates the machine of a worker that stores nothing yet. `seed` only affects the placement
+    /// of keys in hash tables.
     pub fn new(config: impl Into<Config>, seed: u64) -> Site {
         let config = config.into();
         let members = config.first_members();
@@ -141,8 +141,8 @@ impl Site {
         &self.unistore
     }
 
-    /// Returns the machine of UniStore for direct calls. What
-    /// [`change_members`](Self::change_members) does is no such call.
+    /// Returns the machine of UniStore for direct calls. To change the list of sites, call
+    /// [`change_members`](Self::change_members) instead.
     pub fn unistore_mut(&mut self) -> &mut Replica {
         &mut self.unistore
     }
@@ -157,9 +157,9 @@ impl Site {
         self.primary.as_mut()
     }
 
-    /// Returns how many messages of each of [`PROTOCOLS`](crate::PROTOCOLS) were dropped since the
-    /// start: those that no correct worker sends or that came too late, and all of a protocol that
-    /// the worker does not run.
+    /// Returns the number of messages of each of [`PROTOCOLS`](crate::PROTOCOLS) that were dropped
+    /// since the start: those that no correct worker sends or that came too late, and all of a
+    /// protocol that the worker does not run.
     pub fn ignored(&self) -> [u64; crate::PROTOCOLS.len()] {
         let of_primary = self.primary.as_ref().map_or(0, Primary::ignored);
         [self.unistore.status().ignored(), of_primary + self.not_run.primary, self.not_run.trial]
@@ -170,12 +170,12 @@ impl Site {
         self.trial.as_ref()
     }
 
-    /// Returns the list of sites as the worker knows it.
+    /// Returns the worker's view of the list of sites.
     pub fn members(&self) -> &Members {
         self.unistore.members()
     }
 
-    /// Changes the standing of a site.
+    /// Changes the status of a site.
     ///
     /// # Errors
     /// See [`MemberError`].
@@ -190,13 +190,13 @@ impl Site {
         changed
     }
 
-    /// Returns the greatest time that the worker has seen or sent.
+    /// Returns the greatest time that the worker has received or sent.
     pub fn clock(&self) -> Timestamp {
         self.unistore.status().clock()
     }
 
-    /// Returns whether the worker has the data that it serves. At a joining site it first receives
-    /// them.
+    /// Returns whether the worker has the data that it serves. At a joining site it has to receive
+    /// the data first.
     pub fn serves(&self) -> bool {
         self.unistore.status().view().serving
     }
@@ -211,7 +211,7 @@ impl Site {
         self.unistore.take_lacking()
     }
 
-    /// Hands a changed list of sites to the other protocols.
+    /// Passes a changed list of sites to the other protocols.
     fn pass_on_members(&mut self, now: Now) {
         if self.participants().next().is_none()
             || self.passed_on.as_ref() == Some(self.unistore.members())
@@ -237,9 +237,9 @@ impl Site {
         primary.chain(self.trial.iter().map(|it| it as &dyn Participant))
     }
 
-    /// Tells UniStore how far the other protocols are with the list of sites. They know the list
-    /// that it has, or else [`pass_on_members`](Self::pass_on_members) follows before UniStore says
-    /// anything of it.
+    /// Reports to UniStore whether the other protocols have completed the change of the list of
+    /// sites. They have the same list as UniStore, or else
+    /// [`pass_on_members`](Self::pass_on_members) follows before UniStore sends anything about it.
     fn note_participants(&mut self) {
         if self.participants().next().is_some() {
             let filled = self.participants().all(Participant::is_filled);
@@ -249,7 +249,8 @@ impl Site {
         }
     }
 
-    /// Gives `trial` something to do; what UniStore has said until now leaves first.
+    /// Applies `action` to `trial`, after collecting the earlier outputs of UniStore, which leave
+    /// first.
     fn with_trial(&mut self, now: Now, action: impl FnOnce(&mut Trial)) {
         let Some(trial) = &mut self.trial else { return };
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
@@ -258,7 +259,7 @@ impl Site {
         self.note_participants();
     }
 
-    /// Carries out what `trial` says.
+    /// Collects the outputs of `trial` and routes its questions and answers.
     fn settle_trial(&mut self, now: Now) {
         while let Some(output) = self.trial.as_mut().and_then(Trial::poll_output) {
             if let solera_machine::Output::Reply {
@@ -282,8 +283,7 @@ impl Site {
         }
     }
 
-    /// Gives questions and answers of protocols to those that they are for, and carries out what
-    /// these say then.
+    /// Passes questions and answers to the protocols that they are for, until none are left.
     fn settle(&mut self, now: Now) {
         if self.trial.is_none() {
             return;
@@ -300,10 +300,10 @@ impl Site {
         }
     }
 
-    /// Asks the protocol that a question of UniStore is for.
+    /// Passes a question of UniStore to the protocol that it is for.
     fn ask_guard(&mut self, now: Now, ask: AskId, errand: Errand) {
         let Errand { protocol, question } = errand;
-        // UniStore asks those alone that its configuration names.
+        // UniStore only asks protocols that its configuration names.
         assert_eq!(protocol, solera_trial::PROTOCOL.number, "only `trial` guards keys");
         let request = self.internal.ask(Asker::UniStore(ask));
         let command = solera_trial::Command::Guard(question);
@@ -312,7 +312,7 @@ impl Site {
         });
     }
 
-    /// Gives an answer to who has asked.
+    /// Passes an answer to the protocol that has asked.
     fn answer(&mut self, now: Now, answered: Answered) {
         match answered {
             Answered::Trial(ask, response) => {
@@ -327,7 +327,8 @@ impl Site {
         }
     }
 
-    /// Gives `primary` something to do; what UniStore has said until now leaves first.
+    /// Applies `action` to `primary`, after collecting the earlier outputs of UniStore, which leave
+    /// first.
     fn with_primary(&mut self, action: impl FnOnce(&mut Primary)) {
         let Some(primary) = &mut self.primary else { return };
         collect_unistore(&mut self.outputs, &mut self.unistore, &mut self.internal);
@@ -337,7 +338,7 @@ impl Site {
     }
 }
 
-/// Moves the outputs of UniStore behind those that came before; answers to questions stay in the
+/// Appends the outputs of UniStore to `outputs`, except answers to questions, which stay in the
 /// worker.
 fn collect_unistore(
     outputs: &mut VecDeque<Output>,
@@ -349,7 +350,7 @@ fn collect_unistore(
     }
 }
 
-/// Keeps an answer to a question for who has asked, and returns any other output.
+/// Queues an answer to a question for the protocol that has asked, and returns any other output.
 #[inline]
 fn without_answers(output: solera_unistore::Output, internal: &mut Internal) -> Option<Output> {
     match output {
@@ -367,7 +368,7 @@ fn without_answers(output: solera_unistore::Output, internal: &mut Internal) -> 
     }
 }
 
-/// Moves the outputs of a protocol that asks no questions behind those that came before.
+/// Appends the outputs of a protocol that asks no questions to `outputs`.
 fn collect<M>(outputs: &mut VecDeque<Output>, machine: &mut M)
 where
     M: Machine<Job = Infallible, Question = Infallible>,
@@ -416,7 +417,8 @@ impl Machine for Site {
             Input::Client { request, command: Command::UniStore(command) } => {
                 self.unistore.handle(now, Of::Client { request, command });
             }
-            // Of a sender whose spaces are others, and whom links refuse.
+            // The sender's spaces differ from ours; links reject such a sender, but this message
+            // came earlier.
             Input::Message { message: Message::Primary(_), .. } if self.primary.is_none() => {
                 self.not_run.primary += 1;
             }
@@ -448,7 +450,8 @@ impl Machine for Site {
         self.settle(now);
     }
 
-    /// UniStore alone listens: `primary` has no more than a window of updates on its way to a site.
+    /// Only UniStore needs the call: `primary` has at most a window of updates in transit to a
+    /// site.
     fn hold_back(&mut self, full: Vec<Address>) {
         self.unistore.hold_back(full);
     }
@@ -476,7 +479,7 @@ impl Machine for Site {
 
     fn next_deadline(&self) -> Option<Monotonic> {
         if self.internal.is_busy() {
-            // A direct call has led to them.
+            // A direct call has caused them.
             return Some(Monotonic(0));
         }
         let primary = self.primary.as_ref().and_then(Primary::next_deadline);

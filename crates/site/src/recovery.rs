@@ -4,7 +4,7 @@ use solera_machine::{Foreign, Protocol};
 
 use crate::{Config, PROTOCOLS, Site};
 
-/// Gives each part and record to the protocol whose number it begins with.
+/// Passes each part and record to the protocol whose number it begins with.
 #[derive(Debug)]
 pub struct Recovery {
     unistore: solera_unistore::Recovery,
@@ -14,7 +14,8 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Creates a recovery that has taken nothing yet. `seed` only spreads keys over hash tables.
+    /// Creates a recovery that has taken nothing yet. `seed` only affects the placement of keys in
+    /// hash tables.
     pub fn new(config: impl Into<Config>, seed: u64) -> Recovery {
         let config = config.into();
         let first = config.first_members();

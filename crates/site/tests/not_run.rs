@@ -1,5 +1,5 @@
-//! Messages of protocols that a worker does not run are dropped and counted, and others are not
-//! told of such protocols.
+//! Workers drop and count messages of protocols that they do not run, and do not announce such
+//! protocols to other nodes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn config() -> Config {
     Config::from(solera_unistore::Config::new(address(0), topology))
 }
 
-/// Gives a worker one message of `primary` and one of `trial`.
+/// Passes one message of `primary` and one of `trial` to a worker.
 fn messages_of_others(config: Config) -> Site {
     let mut site = Site::new(config, 1);
     let now = Now { monotonic: Monotonic(1), physical: Physical(1) };
@@ -32,14 +32,14 @@ fn messages_of_others(config: Config) -> Site {
 }
 
 #[test]
-fn what_a_worker_does_not_run_it_drops_and_counts() {
+fn messages_of_protocols_that_do_not_run_are_dropped_and_counted() {
     assert_eq!(messages_of_others(config()).ignored(), [0, 1, 1]);
     assert_eq!(messages_of_others(config().with_primary()).ignored(), [0, 0, 1]);
     assert_eq!(messages_of_others(config().with_trial(1)).ignored(), [0, 1, 0]);
 }
 
 #[test]
-fn others_are_told_of_the_protocols_that_run() {
+fn only_protocols_that_run_are_announced() {
     let names = |primary, trial| -> Vec<&str> {
         protocols(primary, trial).map(|protocol| protocol.name).collect()
     };

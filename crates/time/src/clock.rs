@@ -1,10 +1,10 @@
 use crate::{Lane, Physical, Timestamp};
 
-/// A hybrid logical clock (Kulkarni et al., OPODIS 2014): it follows the wall clock, never goes
-/// back, and moves past every timestamp it is shown.
+/// A hybrid logical clock (Kulkarni et al., OPODIS 2014). It follows the wall clock, never goes
+/// back, and moves past every timestamp that it observes.
 ///
-/// UniStore waits until a physical clock has passed a timestamp (Alg. 1 l. 43); a hybrid clock is
-/// simply moved past it, so that skew costs staleness and never waiting
+/// UniStore waits until a physical clock has passed a timestamp (Alg. 1 l. 43). A hybrid clock
+/// moves past it at once, so skew between sites makes reads staler but never makes anyone wait
 /// (`docs/decisions/0002-hybrid-clocks.md`).
 #[derive(Clone, Debug)]
 pub struct HybridClock {
@@ -13,29 +13,31 @@ pub struct HybridClock {
 }
 
 impl HybridClock {
-    /// A clock that has seen nothing yet and issues timestamps of `lane`.
+    /// Creates a clock that has observed nothing yet and issues timestamps of `lane`.
     pub fn new(lane: Lane) -> Self {
         HybridClock { last: Timestamp::ZERO, lane }
     }
 
-    /// The current time. Every timestamp that [`tick`](Self::tick) returns later is greater.
+    /// Returns the current time. Every timestamp that [`tick`](Self::tick) returns later is
+    /// greater.
     pub fn read(&mut self, physical: Physical) -> Timestamp {
         self.last = self.last.max(Timestamp::from_physical(physical));
         self.last
     }
 
-    /// The greatest time this clock has read, issued or observed.
+    /// Returns the greatest time that this clock has read, issued or observed.
     pub fn last(&self) -> Timestamp {
         self.last
     }
 
-    /// A new timestamp, unique in the site and greater than all this clock has read or observed.
+    /// Returns a new timestamp, unique within the site and greater than every time this clock has
+    /// read, issued or observed.
     pub fn tick(&mut self, physical: Physical) -> Timestamp {
         self.last = self.read(physical).next_in(self.lane);
         self.last
     }
 
-    /// Moves the clock to `seen` if it is behind.
+    /// Moves the clock forward to `seen` if it is behind.
     pub fn observe(&mut self, seen: Timestamp) {
         self.last = self.last.max(seen);
     }

@@ -1,6 +1,6 @@
-//! Time as Solera sees it: physical readings, hybrid timestamps, and vectors of them.
+//! Representation of time: physical clock readings, hybrid timestamps, and vectors of timestamps.
 //!
-//! Nothing here reads a clock. Hosts read clocks and hand the readings to the machines.
+//! Nothing here reads a clock. Hosts read clocks and pass the readings to the machines.
 
 mod clock;
 mod origin;

@@ -3,10 +3,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{MAX_SITES, SiteId};
 
-/// Whose history an update belongs to: that of the site that committed it, or the strong one.
+/// The history that an update belongs to: that of the site that committed it, or that of strong
+/// transactions.
 ///
-/// Origins are ordered, the sites by number and strong transactions last. The order arbitrates
-/// between updates with equal timestamps, so every site must have the same.
+/// Origins are ordered: the sites by number, then strong transactions. The order breaks ties
+/// between updates with equal timestamps, so it must be the same at every site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// Causal transactions of one site.
@@ -17,15 +18,15 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origins of a cluster of `sites` sites, in order.
+    /// Returns the origins of a cluster of `sites` sites, in order.
     pub fn all(sites: usize) -> impl DoubleEndedIterator<Item = Origin> + Clone {
         SiteId::all(sites).map(Origin::Site).chain([Origin::Strong])
     }
 
-    /// The position among all origins that there can be: the site's number, or [`MAX_SITES`].
+    /// Returns the position among all possible origins: the site's number, or [`MAX_SITES`].
     ///
     /// # Panics
-    /// If the site's number is not below [`MAX_SITES`]; no cluster has such a site.
+    /// If the site's number is not below [`MAX_SITES`]. No cluster has such a site.
     pub fn index(self) -> usize {
         match self {
             Origin::Site(site) => {
@@ -46,7 +47,8 @@ impl From<SiteId> for Origin {
     }
 }
 
-/// Writes one byte, the position among all origins: a tag would make every stored update longer.
+/// Writes one byte, the position among all origins. An enum tag would make every stored update
+/// longer.
 impl Serialize for Origin {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u8(self.index() as u8)
@@ -73,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Shows a number as serde writes it.
+    /// Displays an origin as the number that serde writes.
     struct Encoded(Origin);
 
     impl fmt::Display for Encoded {
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "in a cluster of at most 7 sites")]
-    fn a_site_that_no_cluster_has_is_not_taken_for_strong() {
+    fn a_site_beyond_the_limit_has_no_index() {
         Origin::Site(SiteId(MAX_SITES as u8)).index();
     }
 }

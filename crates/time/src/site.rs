@@ -1,21 +1,21 @@
 use serde::{Deserialize, Serialize};
 
-/// The most sites one cluster can have. Vectors are stored inline, so the bound is a constant.
+/// Largest number of sites in one cluster. Vectors are stored inline, so the bound is a constant.
 pub const MAX_SITES: usize = 7;
 
-/// A site: one data center or region, which holds a full copy of the data.
+/// Number of a site: one data center or region, which holds a full copy of the data.
 ///
 /// The paper's `d ∈ D`. Sites are numbered from 0 in the order of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SiteId(pub u8);
 
 impl SiteId {
-    /// The position of this site's entry in a vector.
+    /// Returns the position of this site's entry in a vector.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// All sites of a cluster of `sites` sites, in order.
+    /// Returns all sites of a cluster of `sites` sites, in order.
     pub fn all(sites: usize) -> impl DoubleEndedIterator<Item = SiteId> + Clone {
         (0..sites).map(|i| SiteId(i as u8))
     }

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 /// A reading of a clock that never goes back, in nanoseconds since the host started.
 ///
-/// Deadlines and time-outs are monotonic; they say nothing about other hosts.
+/// Deadlines and timeouts use it. Readings of different hosts are not comparable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic(pub u64);
 
 impl Monotonic {
-    /// This instant, `delay` later.
+    /// Returns the instant `delay` later.
     pub fn after(self, delay: Duration) -> Self {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         Monotonic(self.0.saturating_add(nanos))
     }
 
-    /// The time from `earlier` to this instant; zero if `earlier` is later.
+    /// Returns the time from `earlier` to this instant; zero if `earlier` is later.
     pub fn since(self, earlier: Monotonic) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -26,16 +26,16 @@ impl Monotonic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Physical(pub u64);
 
-/// Which worker of a site issued a timestamp; makes timestamps unique within the site.
+/// Number of the worker that issued a timestamp. It makes timestamps unique within a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(pub u8);
 
 /// A hybrid logical timestamp: wall-clock microseconds in the upper 52 bits, then a 4-bit counter,
 /// then the 8-bit lane of the worker that issued it.
 ///
-/// The counter overflows into the microseconds, which is harmless: a hybrid timestamp may run ahead
-/// of the wall clock. Two timestamps issued at one site are never equal (see [`Lane`]); timestamps
-/// of different sites are ordered by value and then by site.
+/// The counter overflows into the microseconds. That is harmless, because a hybrid timestamp may
+/// run ahead of the wall clock. Two timestamps issued at one site are never equal (see [`Lane`]);
+/// timestamps of different sites are ordered by value and then by site.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(pub u64);
 
@@ -43,33 +43,33 @@ const LANE_BITS: u32 = 8;
 const PHYSICAL_SHIFT: u32 = 12;
 
 impl Timestamp {
-    /// Before every transaction.
+    /// Less than or equal to the time of every transaction.
     pub const ZERO: Timestamp = Timestamp(0);
-    /// After every transaction.
+    /// Greater than or equal to the time of every transaction.
     pub const MAX: Timestamp = Timestamp(u64::MAX);
 
-    /// The first timestamp of a wall-clock microsecond.
+    /// Returns the first timestamp of a wall-clock microsecond.
     pub fn from_physical(physical: Physical) -> Self {
         Timestamp(physical.0.saturating_mul(1 << PHYSICAL_SHIFT))
     }
 
-    /// The wall-clock part, in microseconds since the Unix epoch.
+    /// Returns the wall-clock part, in microseconds since the Unix epoch.
     pub fn micros(self) -> u64 {
         self.0 >> PHYSICAL_SHIFT
     }
 
-    /// The timestamp just below this one (UniStore Alg. 2 l. 3 needs it).
+    /// Returns the timestamp just below this one (for UniStore Alg. 2 l. 3).
     pub fn just_below(self) -> Self {
         Timestamp(self.0.saturating_sub(1))
     }
 
-    /// This timestamp, `delay` later.
+    /// Returns this timestamp moved forward by `delay`.
     pub fn later(self, delay: Duration) -> Self {
         let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
         Timestamp(self.0.saturating_add(Timestamp::from_physical(Physical(micros)).0))
     }
 
-    /// The smallest timestamp of `lane` that is greater than `self`.
+    /// Returns the smallest timestamp of `lane` that is greater than `self`.
     pub(crate) fn next_in(self, lane: Lane) -> Self {
         let lane = u64::from(lane.0);
         let floor = (self.0 >> LANE_BITS) << LANE_BITS;
@@ -81,7 +81,8 @@ impl Timestamp {
         }
     }
 
-    /// How far this timestamp is ahead of `other`, by their wall-clock parts.
+    /// Returns how far this timestamp is ahead of `other`, by their wall-clock parts; zero if it is
+    /// behind.
     pub fn ahead_of(self, other: Timestamp) -> Duration {
         Duration::from_micros(self.micros().saturating_sub(other.micros()))
     }

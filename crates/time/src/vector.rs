@@ -8,24 +8,25 @@ use crate::{MAX_SITES, Origin, SiteId, Timestamp};
 
 /// A vector with one timestamp per site and one for strong transactions.
 ///
-/// UniStore uses vectors of this shape for causal pasts, snapshots, commit vectors and for what is
-/// replicated where (§5.1, §6.1). As a snapshot, `V` holds every transaction whose commit vector is
-/// covered by `V`.
+/// UniStore uses vectors of this shape for causal pasts, snapshots, commit vectors and replication
+/// progress (§5.1, §6.1). As a snapshot, `V` contains every transaction whose commit vector `V`
+/// covers.
 ///
-/// A cluster's list of sites may grow, so vectors of nodes that know more and fewer sites meet: an
-/// entry that is not listed is zero, for nothing happened at that site.
+/// A cluster's list of sites may grow, so a node may receive vectors that list more or fewer sites
+/// than its own. An entry that is not listed is zero: nothing has happened at that site.
 #[derive(Clone, Copy)]
 pub struct Vector {
-    /// Those after the first `sites` are zero.
+    /// All entries after the first `sites` are zero.
     entries: [Timestamp; MAX_SITES],
-    /// How many are listed, for people: it changes nothing of the meaning.
+    /// Number of entries that are listed when the vector is printed or encoded. It has no part in
+    /// comparisons.
     sites: u8,
     /// The entry for strong transactions (UniStore §6.1); zero until one was seen.
     pub strong: Timestamp,
 }
 
 impl Vector {
-    /// A vector of `sites` entries at [`Timestamp::ZERO`]: nothing at all.
+    /// Returns the vector whose `sites` entries are [`Timestamp::ZERO`]; as a snapshot it is empty.
     ///
     /// # Panics
     /// If `sites` exceeds [`MAX_SITES`]; configurations are checked before.
@@ -33,7 +34,8 @@ impl Vector {
         Self::filled(sites, Timestamp::ZERO)
     }
 
-    /// A vector above every other of so many sites: the neutral element of [`meet`](Self::meet).
+    /// Returns a vector that covers every vector of `sites` sites: the neutral element of
+    /// [`meet`](Self::meet).
     pub fn top(sites: usize) -> Self {
         Vector { strong: Timestamp::MAX, ..Self::filled(sites, Timestamp::MAX) }
     }
@@ -45,13 +47,13 @@ impl Vector {
         Vector { entries, sites: sites as u8, strong: Timestamp::ZERO }
     }
 
-    /// The listed entries in order, without the strong one. How many there are depends on where the
-    /// vector is from; see [`first`](Self::first).
+    /// Returns the listed entries in order, without the strong one. Their number depends on the
+    /// node that made the vector; see [`first`](Self::first).
     pub fn entries(&self) -> &[Timestamp] {
         &self.entries[..usize::from(self.sites)]
     }
 
-    /// The entries of the first `sites` sites in order, listed or not.
+    /// Returns the entries of the first `sites` sites in order, listed or not.
     ///
     /// # Panics
     /// If `sites` exceeds [`MAX_SITES`].
@@ -59,18 +61,18 @@ impl Vector {
         &self.entries[..sites]
     }
 
-    /// Whether the vector says nothing of sites after the first `sites`.
+    /// Returns whether all entries after those of the first `sites` sites are zero.
     pub fn is_within(&self, sites: usize) -> bool {
         self.entries.iter().skip(sites).all(|entry| *entry == Timestamp::ZERO)
     }
 
-    /// Whether every entry of `other` is at most the same entry here: `other ≤ self`.
+    /// Returns whether every entry of `other` is at most the same entry here: `other ≤ self`.
     pub fn covers(&self, other: &Vector) -> bool {
         self.strong >= other.strong
             && self.entries.iter().zip(&other.entries).all(|(mine, theirs)| mine >= theirs)
     }
 
-    /// Raises each entry to that of `other`: the least vector that covers both.
+    /// Raises each entry to that of `other`. The result is the least vector that covers both.
     pub fn join(&mut self, other: &Vector) {
         for (mine, theirs) in self.entries.iter_mut().zip(&other.entries) {
             *mine = (*mine).max(*theirs);
@@ -79,7 +81,7 @@ impl Vector {
         self.strong = self.strong.max(other.strong);
     }
 
-    /// Lowers each entry to that of `other`: the greatest vector that both cover.
+    /// Lowers each entry to that of `other`. The result is the greatest vector that both cover.
     pub fn meet(&mut self, other: &Vector) {
         for (mine, theirs) in self.entries.iter_mut().zip(&other.entries) {
             *mine = (*mine).min(*theirs);
@@ -94,13 +96,13 @@ impl Vector {
         *entry = (*entry).max(ts);
     }
 
-    /// This vector with the entry of `origin` replaced by `ts`.
+    /// Returns this vector with the entry of `origin` replaced by `ts`.
     pub fn with(mut self, origin: impl Into<Origin>, ts: Timestamp) -> Self {
         self[origin.into()] = ts;
         self
     }
 
-    /// The greatest of all entries, the strong one included.
+    /// Returns the greatest of all entries, the strong one included.
     pub fn max_entry(&self) -> Timestamp {
         self.entries().iter().copied().fold(self.strong, Timestamp::max)
     }
@@ -114,7 +116,7 @@ impl PartialEq for Vector {
 
 impl Eq for Vector {}
 
-/// As the list of its entries and the strong one: as short as it is.
+/// Writes the list of the listed entries, then the strong one.
 impl Serialize for Vector {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         (self.entries(), self.strong).serialize(serializer)
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_zero() {
+    fn unlisted_entries_are_zero() {
         let (short, long) = (v(&[3, 4]), v(&[1, 5, 7]));
         assert_eq!(short, v(&[3, 4, 0]));
         assert!(!short.covers(&v(&[0, 0, 7])));

@@ -60,7 +60,7 @@ impl OfProtocol for Message {
         if self.urgent { Lane::URGENT } else { Lane::USUAL }
     }
 
-    fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
+    fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         topology.has(from) && topology.has(to) && from != to
     }
 }

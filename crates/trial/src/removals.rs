@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_machine::JobId;
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 use solera_time::SiteId;
 
 /// A job for each life of a site that leaves. A removal that does not wait for these jobs does not
@@ -21,7 +21,7 @@ impl Removals {
     /// their lives.
     pub(crate) fn begin(&mut self, members: &Members) -> Vec<(SiteId, u32)> {
         self.has_list = true;
-        let leaving = members.which(Standing::Leaving).map(|site| (site, members.life(site)));
+        let leaving = members.which(SiteStatus::Leaving).map(|site| (site, members.life(site)));
         leaving.filter(|life| self.begun.insert(*life)).collect()
     }
 

@@ -1,6 +1,6 @@
-//! How long it takes to build a replica again: a million small keys in a checkpoint that was
-//! written under load, and a million records since. Once with nothing but the replica; the journal
-//! comes on top.
+//! Measures how long it takes to rebuild a replica from a million small keys in a checkpoint that
+//! was written under load, and a million records since. Only the replica is measured, without the
+//! journal.
 //!
 //! `cargo run --release -p solera-unistore --example recovery [KEYS [RECORDS]]`
 
@@ -13,7 +13,7 @@ use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_time::{Monotonic, Physical, SiteId};
 use solera_unistore::{Checkpoint, Config, Output, Part, Pasts, Record, Recovery, Replica};
 
-/// What a journal would hold.
+/// Content of a journal, in memory.
 struct Host {
     replica: Replica,
     keys: u64,

@@ -1,4 +1,4 @@
-//! What an open strong transaction has accessed, for its claim.
+//! Accesses of an open strong transaction, which certification needs.
 
 use std::collections::BTreeMap;
 
@@ -6,39 +6,40 @@ use solera_certification::Kind;
 use solera_data::Key;
 use solera_machine::RequestId;
 
-/// What a strong transaction has accessed so far.
+/// Accesses of a strong transaction so far.
 #[derive(Debug, Default)]
 pub(crate) struct Accesses {
     done: BTreeMap<(Key, u8, bool), Kind>,
-    /// Of operations that have not been answered.
+    /// Operations that have not been answered yet.
     outstanding: BTreeMap<RequestId, Kind>,
 }
 
 impl Accesses {
-    /// An operation begins. What conflicts with nothing leaves no trace, so that only partitions
-    /// whose order matters, or that are written to, take part in certification.
+    /// Notes the begin of an operation. An operation without conflicts is not noted, so that only
+    /// partitions whose order matters, or that are written to, take part in certification.
     pub(crate) fn begin(&mut self, request: RequestId, kind: Kind) {
         if !kind.is_free() {
             self.outstanding.insert(request, kind);
         }
     }
 
-    /// It was executed (the read set of Alg. 1 l. 14, and what the writes conflict with).
+    /// Notes the end of an operation (the read set of Alg. 1 l. 14, and the conflicts of the
+    /// writes).
     pub(crate) fn end(&mut self, request: RequestId, key: &Key, update: bool) {
         let Some(kind) = self.outstanding.remove(&request) else { return };
         self.done.insert((key.clone(), kind.number, update), kind);
     }
 
-    /// Makes reads of all updates: each still conflicts with what it would have been ordered
-    /// against, and nothing after it has to see it.
+    /// Turns all updates into reads. Each still conflicts with the operations that it would have
+    /// been ordered against, but later transactions need not observe it.
     pub(crate) fn drop_updates(&mut self) {
         let done = std::mem::take(&mut self.done);
         self.done =
             done.into_iter().map(|((key, number, _), kind)| ((key, number, false), kind)).collect();
     }
 
-    /// Returns the keys that were accessed, with the type of their values and whether they were
-    /// updated, and how.
+    /// Returns the keys that were accessed, with the number of the operation's kind and whether it
+    /// was an update, and the kind.
     pub(crate) fn into_done(self) -> BTreeMap<(Key, u8, bool), Kind> {
         self.done
     }

@@ -1,4 +1,4 @@
-//! What is kept of each origin.
+//! A map from origins to values.
 
 use std::ops::{Index, IndexMut};
 
@@ -6,7 +6,7 @@ use solera_time::{MAX_SITES, Origin, SiteId};
 
 /// One value for each site that a cluster may ever list, and one for strong transactions.
 ///
-/// All places exist from the beginning, so nothing moves when the list of sites grows.
+/// All entries exist from the beginning, so nothing moves when the list of sites grows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByOrigin<T> {
     sites: [T; MAX_SITES],
@@ -14,17 +14,17 @@ pub(crate) struct ByOrigin<T> {
 }
 
 impl<T> ByOrigin<T> {
-    /// The values in the order of their origins.
+    /// Returns the values in the order of their origins.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.sites.iter().chain([&self.strong])
     }
 
-    /// The values with their origins, in order.
+    /// Returns the values with their origins, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Origin, &T)> {
         Origin::all(MAX_SITES).zip(self.values())
     }
 
-    /// The same, to be changed.
+    /// Returns mutable references to the values with their origins, in order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Origin, &mut T)> {
         Origin::all(MAX_SITES).zip(self.sites.iter_mut().chain([&mut self.strong]))
     }

@@ -1,4 +1,4 @@
-//! What clients ask of a replica, and what it answers.
+//! Commands of a replica's clients, and its responses.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,12 +12,12 @@ use solera_time::{Origin, SiteId, Vector};
 
 use crate::pasts::Pasts;
 
-/// Names an interactive transaction within its site.
+/// Identifies an interactive transaction within its site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TxId {
-    /// The worker that coordinates it.
+    /// Worker that coordinates it.
     pub coordinator: u8,
-    /// Counts the coordinator's transactions.
+    /// Number of the transaction among those of its coordinator.
     pub sequence: u64,
 }
 
@@ -34,14 +34,14 @@ pub enum Command {
     Execute {
         /// The client's causal past.
         past: Vector,
-        /// The level of the key's space: causal or eventual.
+        /// Level of the key's space: causal or eventual.
         level: Level,
         /// The key.
         key: Key,
         /// The operation.
         op: Op,
     },
-    /// A strong transaction of one operation, executed again when it aborts.
+    /// A strong transaction of one operation, retried when it aborts.
     ExecuteStrong {
         /// The client's causal past.
         past: Vector,
@@ -49,7 +49,7 @@ pub enum Command {
         key: Key,
         /// The operation.
         op: Op,
-        /// What it conflicts with.
+        /// Kind of the operation, which determines its conflicts.
         kind: Kind,
     },
     /// START_TX: opens an interactive transaction (Alg. 1 l. 1).
@@ -59,7 +59,7 @@ pub enum Command {
         /// Whether it will be certified.
         strong: bool,
     },
-    /// DO_OP (Alg. 1 l. 9). Several may be outstanding, on different keys.
+    /// DO_OP (Alg. 1 l. 9). Several operations may be outstanding, on different keys.
     Operate {
         /// The transaction.
         tx: TxId,
@@ -69,75 +69,76 @@ pub enum Command {
         key: Key,
         /// The operation.
         op: Op,
-        /// What it conflicts with, if the transaction is strong.
+        /// Kind of the operation, which determines its conflicts, if the transaction is strong.
         kind: Kind,
     },
     /// COMMIT_CAUSAL (Alg. 1 l. 26), or COMMIT_STRONG (Alg. 3 l. 1).
     Commit {
         /// The transaction.
         tx: TxId,
-        /// If its client's last one was aborted: what [`CommandError::Aborted`] said then. It
-        /// counts if this one is about the same keys, and so may be the next attempt.
+        /// Claim from [`CommandError::Aborted`], if the client's previous transaction was aborted.
+        /// It only counts if this transaction accesses the same keys, and may thus be the next
+        /// attempt.
         claim: Option<Claim>,
     },
-    /// Certifies what an open strong transaction has read, and drops the transaction: nothing that
-    /// it wrote takes effect. Answered as [`Command::Commit`] is.
+    /// Certifies the reads of an open strong transaction, and drops the transaction: none of its
+    /// writes takes effect. The responses are those of [`Command::Commit`].
     Certify {
         /// The transaction.
         tx: TxId,
-        /// As of [`Command::Commit`].
+        /// See [`Command::Commit`].
         claim: Option<Claim>,
     },
-    /// The name by which an open strong transaction will be certified, to ask for its
-    /// [`Command::Outcome`] if the answer to its commit is lost. It must be committed within a
-    /// minute from then on.
+    /// Returns the identifier by which an open strong transaction will be certified. If the
+    /// response to its commit is lost, the client can use it to ask for the [`Command::Outcome`].
+    /// The transaction must be committed within a minute.
     Name {
         /// The transaction.
         tx: TxId,
     },
-    /// Drops a transaction; it has no effect. Needs no reply, and gets none.
+    /// Drops a transaction, which then has no effect. Has no response.
     Abort {
         /// The transaction.
         tx: TxId,
     },
-    /// UNIFORM_BARRIER (Alg. 1 l. 49): returns when all of the durability past is uniform.
+    /// UNIFORM_BARRIER (Alg. 1 l. 49): waits until the whole durability past is uniform.
     Barrier {
         /// The client's pasts.
         pasts: Pasts,
-        /// How long to wait; `None` for ever.
+        /// Longest wait; `None` waits without limit.
         timeout: Option<Duration>,
     },
-    /// ATTACH (Alg. 1 l. 51): returns when this site holds all of the causal past, taken at another
-    /// site. Eventual writes are not waited for: no read rests on them.
+    /// ATTACH (Alg. 1 l. 51): waits until this site holds the whole causal past, which was taken at
+    /// another site. It does not wait for eventual writes, because no read depends on them.
     Attach {
         /// The client's pasts.
         pasts: Pasts,
-        /// How long to wait; `None` for ever.
+        /// Longest wait; `None` waits without limit.
         timeout: Option<Duration>,
     },
-    /// What became of a strong transaction whose answer was lost.
+    /// Asks for the outcome of a strong transaction whose response was lost.
     Outcome {
         /// The transaction.
         tid: TransactionId,
     },
-    /// Names guards of an open transaction, in addition to those that it has. It commits only if
-    /// all of them promise. A transaction whose guards cannot be named is given up.
+    /// Adds guards to an open transaction, which then commits only if all of them promise. If the
+    /// guards cannot be added, the transaction is aborted.
     Guard {
         /// The transaction.
         tx: TxId,
         /// The guards.
         guards: Guarded,
     },
-    /// A transaction of one operation that commits only if all its guards promise.
+    /// Executes a transaction of one operation that commits only if all its guards promise.
     ExecuteGuarded(Box<ExecuteGuarded>),
 }
 
-/// See [`Command::ExecuteGuarded`].
+/// Fields of [`Command::ExecuteGuarded`].
 #[derive(Clone, Debug)]
 pub struct ExecuteGuarded {
     /// The client's causal past.
     pub past: Vector,
-    /// The level of the key's space: causal or eventual.
+    /// Level of the key's space: causal or eventual.
     pub level: Level,
     /// The key.
     pub key: Key,
@@ -147,126 +148,126 @@ pub struct ExecuteGuarded {
     pub guards: Guarded,
 }
 
-/// The answer to a command.
+/// Response to a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
-    /// To [`Command::Execute`] and [`Command::ExecuteGuarded`]: the answer, and what the client's
-    /// pasts contain from now on.
+    /// Answers [`Command::Execute`] and [`Command::ExecuteGuarded`].
     Executed {
-        /// What the operation answered; an [`OpError`] had no effect.
+        /// Outcome of the operation, which had no effect in case of an [`OpError`].
         outcome: Result<Outcome, OpError>,
-        /// Includes the operation and what it read.
+        /// The client's new pasts, which include the operation and its reads.
         pasts: Pasts,
     },
-    /// To [`Command::Begin`].
+    /// Answers [`Command::Begin`].
     Begun(TxId),
-    /// To [`Command::Name`].
+    /// Answers [`Command::Name`].
     Named(TransactionId),
-    /// To [`Command::Operate`]; after an [`OpError`] the transaction stays open.
+    /// Answers [`Command::Operate`]. After an [`OpError`] the transaction stays open.
     Operated(Result<Outcome, OpError>),
-    /// To [`Command::Commit`] and [`Command::Certify`]: what the client's pasts contain from now
-    /// on.
+    /// Answers [`Command::Commit`] and [`Command::Certify`].
     Committed {
-        /// Includes the transaction, its writes to eventual spaces, and what it read.
+        /// The client's new pasts, which include the transaction, its writes to eventual spaces,
+        /// and its reads.
         pasts: Pasts,
     },
-    /// To [`Command::Barrier`]: what the client observed survives the loss of `f` sites.
+    /// Answers [`Command::Barrier`]: everything that the client has observed survives the loss of
+    /// `f` sites.
     Uniform,
-    /// To [`Command::Attach`]: the client may go on here.
+    /// Answers [`Command::Attach`]: the client may continue here.
     Attached,
-    /// To [`Command::Outcome`]: whether it committed, if this worker knows.
+    /// Answers [`Command::Outcome`]: whether the transaction committed; `None` if this worker does
+    /// not know.
     Outcome(Option<bool>),
-    /// The command could not be carried out.
+    /// The command failed.
     Failed(CommandError),
-    /// To [`Command::Guard`].
+    /// Answers [`Command::Guard`].
     Guarded,
 }
 
-/// Why a command could not be carried out.
+/// Reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CommandError {
     /// The transaction is not open here: it ended, was idle for too long, or became too old.
     NoSuchTransaction,
-    /// COMMIT came while operations of the transaction were still outstanding.
+    /// The client sent COMMIT while operations of the transaction were still outstanding.
     OperationsOutstanding,
     /// A partition of this site did not prepare in time. The transaction had no effect; retry it.
     PartitionSlow,
-    /// The transaction committed, and a worker of this site has not confirmed in time that it has
-    /// executed the operations on eventual spaces. It does so when it answers again.
+    /// The transaction committed, but a worker of this site has not confirmed in time that it has
+    /// executed the operations on eventual spaces. It executes them when it responds again.
     Unconfirmed {
-        /// The worker.
+        /// The worker that has not confirmed.
         worker: Address,
     },
-    /// The transaction writes more than can be kept in one piece. It is not open any more, and had
-    /// no effect.
+    /// The transaction writes more than a record can hold. It was aborted and had no effect.
     TooLarge,
-    /// Too few other sites take part: the loss of `f` sites would be the loss of all.
+    /// There are too few other members: the loss of `f` sites would lose all data.
     TooFewSites {
-        /// How many others there are.
+        /// Number of other members.
         others: usize,
-        /// How many sites may fail.
+        /// Number of sites that may fail.
         f: usize,
     },
-    /// The wait of a barrier or an attach ended without success; what it waits for may still come.
+    /// A barrier or an attach has timed out. The past may still become uniform or arrive.
     TimedOut {
-        /// Whose transactions are missing.
+        /// Origin of the missing transactions.
         origin: Origin,
-        /// How far this site is behind the asked past, by that site's clock; `None` if nothing of
-        /// it is visible here yet.
+        /// Difference between the required past and this site's vector, by the clock of the origin;
+        /// `None` if none of the origin's transactions is visible here yet.
         behind: Option<Duration>,
     },
-    /// A strong transaction conflicts with another, which it has not seen. It had no effect.
+    /// A strong transaction conflicts with another that it has not seen. It had no effect.
     Aborted {
         /// A key on which they conflict, if it is known.
         key: Option<Key>,
-        /// Has the next attempt go before transactions that are younger.
+        /// Claim that gives the next attempt priority over younger transactions.
         claim: Claim,
-        /// Before this site holds this much, another attempt is in vain ([`Command::Attach`]);
-        /// nothing if that is not known.
+        /// Snapshot that this site must hold before a retry can succeed ([`Command::Attach`]);
+        /// `None` if it is not known.
         lacks: Option<Box<Vector>>,
     },
-    /// A strong transaction could not be decided in time: too few sites were reached.
+    /// A strong transaction was not decided in time, because too few sites responded.
     Unavailable {
-        /// The transaction, which may still commit or abort. None if it was not even submitted, so
-        /// that it had no effect.
+        /// The transaction, which may still commit or abort. `None` if it was not submitted and so
+        /// had no effect.
         tid: Option<TransactionId>,
     },
     /// This cluster runs a protocol without strong transactions.
     NoStrong,
-    /// The client has seen a strong transaction that did not arrive at this site in time.
+    /// A strong transaction that the client has seen did not arrive at this site in time.
     NotHereYet,
     /// The past contains transactions of a failed site that no reachable site holds.
     Lost {
         /// The failed site.
         site: SiteId,
-        /// How much of its most recent history is missing, by that site's clock.
+        /// Time span of its most recent history that is missing, by that site's clock.
         missing: Duration,
     },
-    /// The operation would make a strong transaction larger than one may be. It is not open any
-    /// more, and had no effect.
+    /// The operation would exceed a limit of strong transactions. The transaction was aborted and
+    /// had no effect.
     StrongTooLarge(StrongLimit),
-    /// A guard refused. The transaction is not open any more, and had no effect.
+    /// A guard has refused. The transaction was aborted and had no effect.
     Guarded(Box<Refusal>),
-    /// A guard was named whose protocol guards nothing at this site. The transaction is not open
-    /// any more, and had no effect.
+    /// The transaction has a guard whose protocol guards nothing at this site. It was aborted and
+    /// had no effect.
     NoGuard {
         /// The number of the protocol.
         protocol: u8,
     },
-    /// More guards, or longer ones, than a transaction may name. It is not open any more, and had
-    /// no effect.
+    /// The number or length of guards exceeds a limit. The transaction was aborted and had no
+    /// effect.
     TooManyGuards,
-    /// Guards were named of a strong transaction, which cannot have any. It is not open any more,
-    /// and had no effect.
+    /// The client has added guards to a strong transaction, which cannot have any. The transaction
+    /// was aborted and had no effect.
     StrongGuarded,
 }
 
-/// What bounds a strong transaction; see [`StrongLimits`](crate::StrongLimits).
+/// A limit of strong transactions; see [`StrongLimits`](crate::StrongLimits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StrongLimit {
-    /// So many bytes of values it writes and keys it accesses.
+    /// Largest number of bytes of the values that it writes and the keys that it accesses.
     Bytes(usize),
-    /// So many operations.
+    /// Largest number of operations.
     Operations(usize),
 }
 
@@ -393,11 +394,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sites_are_counted_as_people_do() {
+    fn one_site_is_singular() {
         for (others, words) in [(0, "0 other sites take"), (1, "1 other site takes")] {
-            let told = CommandError::TooFewSites { others, f: 2 }.to_string();
+            let text = CommandError::TooFewSites { others, f: 2 }.to_string();
             assert_eq!(
-                told,
+                text,
                 format!("{words} part, so nothing survives the loss of f = 2; add a site")
             );
         }

@@ -7,21 +7,21 @@ use solera_time::{Timestamp, Vector};
 
 use crate::message::Update;
 
-/// The most updates in one stretch; more follow with the next tick.
+/// Largest number of updates in one range; more follow with the next tick.
 pub(crate) const STRETCH_LIMIT: usize = 8192;
-/// About how many bytes of updates are sent to one worker with a tick: what a backlog may take of
-/// the time of local clients, who wait while it is encoded.
+/// Approximate number of bytes of updates that one tick sends to one worker. It bounds the time for
+/// which a backlog delays local clients, who wait while it is encoded.
 pub(crate) const TICK_BYTES: usize = 1 << 20;
 
-/// The committed updates of one origin to one partition, by local timestamp, from the first that is
-/// not causally stable. Unlike the paper, updates stay after they were sent: a site that missed
-/// some can have them again, and forwarding needs no second copy.
+/// Committed updates of one origin to one partition, by local timestamp, from the first that is not
+/// causally stable. Unlike the paper, updates stay after they were sent: a site that has missed
+/// some can get them again, and forwarding needs no second copy.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
     updates: VecDeque<Arc<Update>>,
-    /// How many of `updates`, from the front, are folded into their keys' bases.
+    /// Number of `updates`, from the front, that are folded into their keys' bases.
     folded: usize,
-    /// The greatest timestamp among those that were settled and are forgotten.
+    /// Greatest timestamp among the updates that were settled and forgotten.
     forgotten: Timestamp,
 }
 
@@ -29,7 +29,7 @@ impl Committed {
     /// Adds an update. Local timestamps of concurrent local transactions may arrive out of order.
     ///
     /// # Panics
-    /// If there is an update with this timestamp.
+    /// If there already is an update with this timestamp.
     pub(crate) fn insert(&mut self, update: Arc<Update>) {
         let ts = update.dot.ts;
         let at = if self.updates.back().is_none_or(|last| last.dot.ts < ts) {
@@ -44,8 +44,8 @@ impl Committed {
         self.folded = self.folded.min(at);
     }
 
-    /// The updates in `(after, upto]`, from the first on, and whether these are all of them. None
-    /// is begun when `budget`, in bytes, is used up; it is lowered by what was taken.
+    /// Returns the first updates in `(after, upto]`, and whether these are all of them. Takes no
+    /// more when `budget`, in bytes, is used up, and reduces it by the size of those taken.
     pub(crate) fn stretch(
         &self,
         after: Timestamp,
@@ -75,7 +75,7 @@ impl Committed {
         dropped
     }
 
-    /// The next update that is within `floor` and not yet folded; marks it folded.
+    /// Returns the next update that is within `floor` and not yet folded, and marks it folded.
     pub(crate) fn next_to_fold(&mut self, floor: &Vector) -> Option<Arc<Update>> {
         let next = self.updates.get(self.folded).filter(|update| update.within(floor))?;
         self.folded += 1;
@@ -95,44 +95,45 @@ impl Committed {
         settled
     }
 
-    /// Up to where a site must know the history so that it can get the rest from here.
+    /// Returns the time up to which updates are forgotten. A site must have the history up to here
+    /// to get the rest from this one.
     pub(crate) fn forgotten(&self) -> Timestamp {
         self.forgotten
     }
 
-    /// See [`Self::forgotten`].
+    /// Restores the value of [`Self::forgotten`].
     pub(crate) fn restore_forgotten(&mut self, forgotten: Timestamp) {
         self.forgotten = forgotten;
     }
 
-    /// Whether there is no update with this timestamp.
+    /// Returns whether there is no update with this timestamp.
     pub(crate) fn lacks(&self, ts: Timestamp) -> bool {
         self.updates.back().is_none_or(|last| last.dot.ts < ts) || self.get(ts).is_none()
     }
 
-    /// The update with this timestamp.
+    /// Returns the update with this timestamp.
     pub(crate) fn get(&self, ts: Timestamp) -> Option<&Arc<Update>> {
         let at = self.updates.binary_search_by_key(&ts, |update| update.dot.ts).ok()?;
         self.updates.get(at)
     }
 
-    /// The updates after a time.
+    /// Returns the updates after a time.
     pub(crate) fn after(&self, ts: Timestamp) -> impl DoubleEndedIterator<Item = &Arc<Update>> {
         let start = self.updates.partition_point(|update| update.dot.ts <= ts);
         self.updates.range(start..)
     }
 
-    /// All that are held.
+    /// Returns all updates that are held.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Update>> {
         self.updates.iter()
     }
 
-    /// The updates that are not folded yet.
+    /// Returns the updates that are not folded yet.
     pub(crate) fn unfolded(&self) -> impl Iterator<Item = &Arc<Update>> {
         self.updates.range(self.folded..)
     }
 
-    /// How many updates are held.
+    /// Returns the number of updates that are held.
     pub(crate) fn len(&self) -> usize {
         self.updates.len()
     }

@@ -1,4 +1,4 @@
-//! Who takes part, and how often things happen.
+//! Configuration of a replica.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,39 +7,41 @@ use solera_certification::Rule as Certification;
 use solera_machine::{Address, Topology, Without};
 use solera_time::SiteId;
 
-/// How often a replica does what it does periodically, and how long it waits before it gives up.
+/// Intervals of a replica's periodic work, and timeouts.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// PROPAGATE_LOCAL_TXS and BROADCAST_VECS while there is something to tell.
+    /// Interval of PROPAGATE_LOCAL_TXS and BROADCAST_VECS while there is activity to report.
     pub tick: Duration,
-    /// The same while nothing happens, but something has of late.
+    /// The same interval when nothing happens but something has happened recently.
     pub idle_tick: Duration,
-    /// The same when nothing has happened for [`Self::quiet_after`]: a sign of life, at least two
-    /// of which fit into half of [`Self::suspect_after`]. Nobody waits for it: whoever needs
-    /// progress asks for it.
+    /// The same interval when nothing has happened for [`Self::quiet_after`]. It serves as a sign
+    /// of life: at least two such ticks fit into half of [`Self::suspect_after`]. No request waits
+    /// for it, because a worker that needs progress asks for it.
     pub quiet_tick: Duration,
-    /// How long after the last activity ticks become rare: time enough to fold what is stable, and
-    /// to forget it.
+    /// Time since the last activity after which ticks become rare. It is long enough to fold what
+    /// is stable and to forget it.
     pub quiet_after: Duration,
-    /// KNOWNVEC_GLOBAL, which only forwarding needs.
+    /// Interval of KNOWNVEC_GLOBAL, which only forwarding needs.
     pub known_vec_interval: Duration,
-    /// A site that was silent for this long is suspected to have failed.
+    /// A site that has sent nothing for this long is suspected to have failed.
     pub suspect_after: Duration,
-    /// A suspected site's transactions that no reachable site holds count as lost after this long.
+    /// Time after which a suspected site's transactions that no reachable site holds count as lost.
     pub lost_after: Duration,
-    /// A coordinator aborts a transaction whose participants did not all prepare in this time; a
-    /// large one has more, a second for each 16 MiB.
+    /// Time in which the participants of a transaction have to prepare; otherwise its coordinator
+    /// aborts it. A large transaction has more, a second for each 16 MiB.
     pub prepare_timeout: Duration,
-    /// An open transaction is aborted when its client does nothing for this long.
+    /// Idle timeout of an open transaction, which is then aborted.
     pub idle_transaction_timeout: Duration,
-    /// An open transaction is aborted at this age, whatever its client does.
+    /// Largest age of an open transaction, which is then aborted whether or not its client is
+    /// active.
     pub max_transaction_age: Duration,
-    /// A strong transaction that is not decided after so long is answered with an error. It is
-    /// executed again for so long when it aborts, if it is of one operation. No vote on it is
-    /// later, so that causal stability waits no longer for one whose coordinator has restarted.
+    /// Time after which a strong transaction that is not decided is answered with an error. A
+    /// strong transaction of one operation that aborts is retried for this long. No vote on a
+    /// transaction is later than this, so that causal stability does not wait any longer for one
+    /// whose coordinator has restarted.
     pub strong_timeout: Duration,
-    /// How often a replica with a journal records what it promises while nothing else happens: with
-    /// the next tick after this time.
+    /// Interval in which a replica with a journal records its promises while nothing else happens:
+    /// with the next tick after this time.
     pub promise_interval: Duration,
 }
 
@@ -62,13 +64,13 @@ impl Default for Timing {
     }
 }
 
-/// How much one strong transaction may do. Its groups and their leaders pass all of it among the
-/// sites before it is decided, and what conflicts with it waits.
+/// Limits of one strong transaction. Its groups and their leaders send all of its data between the
+/// sites before it is decided, and conflicting transactions wait meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrongLimits {
-    /// Bytes of the values it writes and of the keys it accesses.
+    /// Bytes of the values that it writes and of the keys that it accesses.
     pub bytes: usize,
-    /// Operations, reads among them.
+    /// Number of its operations, reads included.
     pub operations: usize,
 }
 
@@ -78,28 +80,28 @@ impl Default for StrongLimits {
     }
 }
 
-/// Which protocol a cluster runs: UniStore, or one that the paper compares it to (§8.1, §8.3).
+/// Protocol of a cluster: UniStore, or one to which the paper compares it (§8.1, §8.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// Causal transactions, and strong ones where they are asked for.
+    /// Causal transactions, and strong ones on request.
     #[default]
     UniStore,
     /// REDBLUE: one group certifies the strong transactions of all partitions.
     RedBlue,
     /// UNIFORM: causal transactions alone.
     Uniform,
-    /// CUREFT: the same, and remote transactions are visible before they are uniform.
+    /// CUREFT: causal transactions alone, and remote ones are visible before they are uniform.
     CureFt,
 }
 
 impl Protocol {
-    /// Whether there are strong transactions.
+    /// Returns whether the protocol has strong transactions.
     pub fn has_strong(self) -> bool {
         matches!(self, Protocol::UniStore | Protocol::RedBlue)
     }
 }
 
-/// A rule of the protocol that a test can take out, to prove that the checks notice.
+/// A rule of the protocol that a test can disable, to prove that the checks notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Forwarding of a failed site's transactions (§5.5, Figure 1).
@@ -110,31 +112,31 @@ pub enum Rule {
     KnownVecBelowPrepared,
     /// Remote transactions are invisible before they are uniform (Alg. 1 l. 5).
     UniformBeforeVisible,
-    /// A site that leaves is gone only when all members have the same of its history.
+    /// A leaving site is removed only when all members have the same part of its history.
     GoneWhenConverged,
-    /// A site that leaves is gone only when the other protocols of all members have settled its
+    /// A leaving site is removed only when the other protocols of all members have settled its
     /// removal.
     GoneWhenSettled,
-    /// When a site is gone, its causal transactions after the cut are dropped, which may be there
-    /// in part.
+    /// When a site is removed, its causal transactions after the cut are dropped, because members
+    /// may have only parts of them.
     DropAfterCut,
-    /// A donor folds nothing beyond the snapshot that it hands over.
+    /// A donor folds nothing beyond the snapshot that it sends.
     DonorHoldsSnapshot,
-    /// A site that has joined hands nothing over before its own snapshots contain what it was
-    /// filled with.
+    /// A site that has joined becomes a donor only when its own snapshots contain the data that it
+    /// was filled with.
     DonorServes,
-    /// The wait of a read until everything strong of its snapshot is here (Alg. 1 l. 21).
+    /// Reads wait until all strong transactions of their snapshot have arrived (Alg. 1 l. 21).
     WaitOnStrong,
-    /// Whoever waits for an idle worker's progress asks for it. Only latency depends on it.
+    /// A worker asks idle workers for progress that it waits for. Only latency depends on it.
     AskForProgress,
     /// Barriers wait for the eventual writes of a session.
     DurabilityPast,
     /// ATTACH waits until the site holds the causal past (Alg. 1 l. 52).
     AttachWaits,
-    /// A commit is answered when its operations on eventual spaces are executed.
+    /// A commit is answered only when its operations on eventual spaces have been executed.
     EventualConfirmed,
-    /// Barriers wait for what eventual writes were executed on, and these are at risk until it is
-    /// uniform.
+    /// Barriers wait for the snapshots on which eventual writes were executed, and these writes are
+    /// at risk until the snapshots are uniform.
     EventualSnapshots,
     /// Eventual writes count as at risk until they are uniform.
     EventualAtRisk,
@@ -142,66 +144,67 @@ pub enum Rule {
     PreparedAtRisk,
     /// A participant asks the guards of a transaction before it acknowledges the PREPARE.
     AskGuards,
-    /// A participant whose guard refuses does not acknowledge the PREPARE.
+    /// A participant does not acknowledge the PREPARE when a guard refuses.
     HeedRefusals,
-    /// A participant that starts again tells guards how transactions ended that had promised
-    /// before.
+    /// A restarted participant sends guards again the outcomes of transactions that they had
+    /// promised.
     TellGuardsAgain,
     /// A rule of certification.
     Certification(Certification),
 }
 
-/// The most that a transaction may write, in bytes: the longest value that a Redis client can send,
-/// and its key. At one worker it must fit into one record of a journal and into one frame of a
-/// link, both of at most 2^30 bytes.
+/// Largest number of bytes that a transaction may write: the longest value that a Redis client can
+/// send, and its key. The part of one worker must fit into one record of a journal and into one
+/// frame of a link, both of at most 2^30 bytes.
 pub(crate) const MAX_UPDATE: usize = 513 << 20;
 
-/// What a replica is told when it is created.
+/// Configuration of a replica.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The worker this replica runs on.
+    /// Address of the worker that runs the replica.
     pub address: Address,
-    /// The cluster's shape; the same everywhere.
+    /// Shape of the cluster; the same at every worker.
     pub topology: Arc<Topology>,
-    /// How many sites may fail (the paper's `f`); at most `sites − 1`.
+    /// Number of sites that may fail (the paper's `f`); at most `sites − 1`.
     pub f: usize,
-    /// Children per node of the dissemination tree among a site's workers (§5.4).
+    /// Number of children of a node of the dissemination tree among a site's workers (§5.4).
     pub fan_out: u8,
-    /// Intervals and time-outs.
+    /// Intervals and timeouts.
     pub timing: Timing,
-    /// How large strong transactions may be.
+    /// Limits of strong transactions.
     pub strong_limits: StrongLimits,
-    /// Whether to emit [`Output::Records`](crate::Output::Records), for a journal.
+    /// Whether to emit [`Output::Records`](crate::Output::Records) for a journal.
     pub journal: bool,
-    /// Transactions are numbered from here. A replica that starts again without remembering its
-    /// transactions must not give their numbers to others: participants may still ask about them.
+    /// Number of the first transaction. A replica that restarts without its earlier transactions
+    /// must not reuse their numbers, because participants may still ask about them.
     pub first_transaction: u64,
-    /// Whether to emit [`Output::Trace`](crate::Output::Trace), for simulation.
+    /// Whether to emit [`Output::Trace`](crate::Output::Trace) for simulation.
     pub trace: bool,
-    /// Which life of its site the replica belongs to; see
-    /// [`Members::life`](solera_membership::Members::life). In any but the first it gets its data
-    /// from the other sites.
+    /// Life of its site that the replica belongs to; see
+    /// [`Members::life`](solera_membership::Members::life). In any life but the first, the replica
+    /// gets its data from the other sites.
     pub life: u32,
-    /// How many of the sites take part from the beginning. Those after them were listed later, and
-    /// begin like sites that were removed.
+    /// Number of sites that are members from the beginning. The sites after them were listed later,
+    /// and begin with the status of removed sites.
     pub founders: usize,
-    /// The most bytes of data that a joining worker asks for in a second.
+    /// Largest number of bytes of data that a joining worker requests in a second.
     pub fill_rate: u64,
-    /// Intervals and time-outs of certification.
+    /// Intervals and timeouts of certification.
     pub certification: solera_certification::Timing,
-    /// Which protocol; the same everywhere.
+    /// Protocol of the cluster; the same at every worker.
     pub protocol: Protocol,
-    /// Strong transactions are led from this site at first.
+    /// Site that leads strong transactions at first.
     pub leader: SiteId,
-    /// The numbers of the protocols that run beside this one in the worker and that guard keys; the
-    /// same everywhere at a site.
+    /// Numbers of the protocols beside this one in the worker that guard keys; the same at every
+    /// worker of a site.
     pub guards: Vec<u8>,
-    /// A rule to leave out.
+    /// Rule that is disabled.
     pub without: Without<Rule>,
 }
 
 impl Config {
-    /// The usual configuration of the replica at `address`: `f` is the largest minority of sites.
+    /// Returns the usual configuration of the replica at `address`: `f` is the largest minority of
+    /// sites.
     pub fn new(address: Address, topology: Arc<Topology>) -> Self {
         let sites = topology.sites();
         Config {

@@ -1,21 +1,21 @@
-//! BROADCAST_VECS within a site, by a tree of its workers (§5.4), and what rides on it: the floor
-//! of the site's snapshots and causal stability, which tell what may be folded and forgotten.
+//! BROADCAST_VECS within a site, by a tree of its workers (§5.4). The same messages carry the floor
+//! of the site's snapshots and causal stability, which determine what may be folded and forgotten.
 
 use std::collections::VecDeque;
 
 use solera_machine::Address;
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::config::{Config, Rule};
 use crate::message::{Converged, SiteLife, SiteView, Subtree};
 use crate::uniformity::uniform_vec;
 
-/// This worker's place in the dissemination tree and what it heard of its children.
+/// Position of this worker in the dissemination tree, and the latest reports of its children.
 ///
 /// The paper broadcasts KNOWNVEC_LOCAL to all replicas of the site and lets siblings exchange
 /// STABLEVEC pairwise. Here vectors are met on the way up the tree, the roots exchange STABLEVEC,
-/// and results come down: the facts are the same for the whole site.
+/// and the results are sent down: they are the same for the whole site.
 #[derive(Debug)]
 pub(crate) struct Dissemination {
     me: Address,
@@ -23,33 +23,33 @@ pub(crate) struct Dissemination {
     children: Vec<Address>,
     heard: Vec<Option<Subtree>>,
     root: Option<Root>,
-    /// The latest results, as the root found them.
+    /// Latest results of the root.
     pub(crate) view: SiteView,
-    /// Who takes part, as far as this worker knows.
+    /// This worker's view of the members.
     pub(crate) members: Members,
 }
 
-/// The worker is no child of this one in the tree.
+/// Error: the worker is no child of this one in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoChild;
 
-/// What only the root of a site's tree keeps.
+/// State that only the root of a site's tree has.
 #[derive(Debug)]
 struct Root {
     f: usize,
     uniform_before_visible: bool,
     /// `stableMatrix` (Alg. 2 l. 32).
     stable_matrix: Vec<Vector>,
-    /// Whom each site listened to when it last said so.
-    told: Vec<Option<Members>>,
+    /// List of members that each site has last reported.
+    reported: Vec<Option<Members>>,
     /// Removals that each site has settled, as its last STABLEVEC says.
     settled: Vec<Option<Vec<SiteLife>>>,
-    /// How many sites all workers of this one list, as far as is known.
+    /// Number of sites that all workers of this site list, as far as is known.
     listed: usize,
     floors: Vec<Floors>,
-    /// What this site's workers knew when they stated the site's floor.
+    /// Join of the vectors that this site's workers had when they reported their floors.
     ceiling: Vector,
-    /// The sites of which there will be nothing more, and nothing here depends on more.
+    /// Sites whose history is complete, and of which no update here depends on more.
     closed: Vec<bool>,
     /// All strong transactions up to here are folded in all partitions of this site.
     strong_folded: Timestamp,
@@ -58,8 +58,9 @@ struct Root {
 }
 
 impl Root {
-    /// The floor to tell others: none that causal stability may come to, before `ceiling` covers
-    /// all that may come from snapshots below it.
+    /// Returns the floor to send to other sites. It is zero, and so does not advance causal
+    /// stability, until `ceiling` covers all transactions that may execute on snapshots below the
+    /// floor.
     fn to_announce(&self, floor: &Vector) -> Vector {
         match self.former_lives_covered {
             true => *floor,
@@ -68,16 +69,18 @@ impl Root {
     }
 }
 
-/// The floors that one site has announced, with their ceilings: each of its transactions is within
-/// the ceiling or observes the floor. A floor counts once this site has everything within the
-/// ceiling folded, so that only transactions that observe the floor can still be applied to a key.
+/// Floors that one site has announced, with their ceilings: each of the site's transactions is
+/// within the ceiling or observes the floor. A floor takes effect once this site has folded
+/// everything within the ceiling, so that only transactions that observe the floor can still be
+/// applied to a key.
 #[derive(Debug)]
 struct Floors {
     in_force: Vector,
     announced: VecDeque<(Vector, Vector)>,
 }
 
-/// Announcements held per site; one more replaces the last, which delays pruning and nothing else.
+/// Largest number of announcements per site. A further one replaces the last, which only delays
+/// pruning.
 const ANNOUNCEMENTS: usize = 64;
 
 impl Dissemination {
@@ -100,7 +103,7 @@ impl Dissemination {
                 f: config.f,
                 uniform_before_visible: config.keeps(Rule::UniformBeforeVisible),
                 stable_matrix: vec![zero; sites],
-                told: vec![None; sites],
+                reported: vec![None; sites],
                 settled: vec![Some(Vec::new()); sites],
                 listed: 0,
                 floors: (0..sites)
@@ -134,8 +137,8 @@ impl Dissemination {
         &self.children
     }
 
-    /// KNOWNVEC_LOCAL of a child's subtree (Alg. 2 l. 27–28). Returns what the child had told
-    /// before.
+    /// Handles KNOWNVEC_LOCAL of a child's subtree (Alg. 2 l. 27–28). Returns the child's previous
+    /// report.
     pub(crate) fn on_up(
         &mut self,
         from: Address,
@@ -145,7 +148,7 @@ impl Dissemination {
         Ok(self.heard[child].replace(subtree))
     }
 
-    /// The results of the root; they only ever grow.
+    /// Takes the results of the root, which only ever grow.
     pub(crate) fn on_down(&mut self, view: SiteView) {
         self.view.stable_vec.join(&view.stable_vec);
         self.view.uniform_vec.join(&view.uniform_vec);
@@ -158,24 +161,26 @@ impl Dissemination {
         self.view.serving |= view.serving;
     }
 
-    /// A site begins a new life: what it had told does not hold for it.
-    pub(crate) fn welcome(&mut self, site: SiteId) {
+    /// Handles the begin of a new life of a site: reports of its earlier lives do not apply to it.
+    pub(crate) fn begin_life(&mut self, site: SiteId) {
         let Some(root) = &mut self.root else { return };
         root.stable_matrix[site.index()] = Vector::zero(self.members.sites());
-        // Nothing settles beyond what has settled until it says what it will observe.
+        // Nothing settles beyond what has settled until the site announces what its transactions
+        // observe.
         root.floors[site.index()] =
             Floors { in_force: self.view.settled_vec, announced: VecDeque::new() };
     }
 
-    /// At the root: another site that takes part or joins and has not told that it knows the same
-    /// members; or this one, while some of its workers list fewer sites, or have said nothing yet.
+    /// At the root: returns a site that is a member or joining and has not confirmed the same list
+    /// of members; or this site, while some of its workers list fewer sites or have not reported
+    /// yet.
     pub(crate) fn not_agreed(&self) -> Option<SiteId> {
         let root = self.root.as_ref();
-        let told = |site: SiteId| root.and_then(|root| root.told[site.index()].as_ref());
+        let reported = |site: SiteId| root.and_then(|root| root.reported[site.index()].as_ref());
         let listed = root.map_or(0, |root| root.listed);
         self.members.listening().find(|site| match *site == self.me.site {
             true => listed < self.members.sites(),
-            false => told(*site) != Some(&self.members),
+            false => reported(*site) != Some(&self.members),
         })
     }
 
@@ -203,13 +208,14 @@ impl Dissemination {
         }
     }
 
-    /// At the root: what all workers of this site know of the sites' standings. A worker that lists
-    /// fewer sites cannot know of the others.
+    /// At the root: returns the statuses of sites that all workers of this site have. A worker that
+    /// lists fewer sites has no statuses of the others.
     pub(crate) fn known_members(&self) -> Members {
         self.members.first(self.root.as_ref().map_or(0, |root| root.listed))
     }
 
-    /// What this worker's subtree knows, given its own share; `None` until every child has spoken.
+    /// Returns the state of this worker's subtree, given its own part; `None` until every child has
+    /// reported.
     pub(crate) fn subtree(&self, own: Subtree) -> Option<Subtree> {
         let mut met = own;
         for child in &self.heard {
@@ -241,7 +247,7 @@ impl Dissemination {
         Some(met)
     }
 
-    /// At the root: takes the whole site's state, and finds `stableVec` (Alg. 2 l. 29),
+    /// At the root: takes the state of the whole site, and computes `stableVec` (Alg. 2 l. 29),
     /// `uniformVec` (l. 33–36) and the site's floor.
     pub(crate) fn on_whole_site(&mut self, site: Subtree) {
         let me = self.me.site;
@@ -270,19 +276,19 @@ impl Dissemination {
             root.closed[site.index()] = gap.is_some_and(|gap| *most <= gap.end);
             if let Some(ceiling) = ceiling
                 && gap.is_some()
-                && self.members.standing(*site) == Standing::Gone
+                && self.members.status(*site) == SiteStatus::Gone
             {
                 root.floors[site.index()].announce_the_end(*ceiling);
             }
         }
         self.refresh();
-        // Snapshots must be within what every partition has, and none below what one was filled
-        // with.
+        // Snapshots must be within what every partition has, and cover the snapshots that
+        // partitions were filled with.
         let filled_with = site.base_vec.with(me, Timestamp::ZERO);
         self.view.serving |= site.filled && self.view.uniform_vec.covers(&filled_with);
     }
 
-    /// At the root: STABLEVEC of another site (Alg. 2 l. 31–32), with its floor.
+    /// At the root: handles STABLEVEC of another site (Alg. 2 l. 31–32), with its floor.
     pub(crate) fn on_stable_vec(
         &mut self,
         site: SiteId,
@@ -293,7 +299,7 @@ impl Dissemination {
         settled: Option<Vec<SiteLife>>,
     ) {
         let Some(root) = &mut self.root else { return };
-        root.told[site.index()] = Some(members);
+        root.reported[site.index()] = Some(members);
         root.settled[site.index()] = settled;
         if !self.members.is_member(self.me.site) || !self.members.is_member(site) {
             return;
@@ -303,7 +309,8 @@ impl Dissemination {
         self.refresh();
     }
 
-    /// What the root tells the other sites' roots: `stableVec`, the floor and its ceiling.
+    /// Returns the vectors that the root sends to the other sites' roots: `stableVec`, the floor
+    /// and its ceiling.
     pub(crate) fn stable_vec(&self) -> Option<(Vector, Vector, Vector)> {
         let root = self.root.as_ref()?;
         Some((self.view.stable_vec, root.to_announce(&self.view.floor), root.ceiling))
@@ -322,21 +329,23 @@ impl Dissemination {
         let strong = self.view.stable_vec.strong;
         self.view.uniform_vec.raise(Origin::Strong, strong);
         for (row, stable_vec) in SiteId::all(root.stable_matrix.len()).zip(&root.stable_matrix) {
-            // What a site has of its own, only it has.
+            // No other site may store the latest transactions of a site itself.
             let elsewhere =
                 if row == me { *stable_vec } else { stable_vec.with(row, Timestamp::ZERO) };
             self.view.reachable_vec.join(&elsewhere);
         }
         let mut settled = Vector::top(root.floors.len());
-        // Within both: stored here by every partition, and folded.
+        // Within both vectors: stored here by every partition, and folded.
         let mut folded = self.view.floor;
         folded.meet(&self.view.stable_vec);
-        // Others know how late strong transactions can come, but not always on which snapshots.
+        // Other sites bound the times of strong transactions that can still come, but not always
+        // their snapshots.
         folded.strong = folded.strong.min(root.strong_folded);
         let sites = SiteId::all(self.members.sites());
         for site in sites.filter(|site| root.closed[site.index()]) {
             if self.members.open_gap(site).is_some_and(|gap| folded[site] >= gap.end) {
-                // A ceiling may name a later time, of one who heard more and forgot it in a crash.
+                // A ceiling may contain a later time, of a worker that had received more and lost
+                // it in a crash.
                 folded[site] = Timestamp::MAX;
             }
         }
@@ -359,10 +368,10 @@ fn settled_by_both(
     Some(mine)
 }
 
-/// What all workers of the site know (Alg. 2 l. 29), but of a site that is gone no more than its
-/// cut while some worker has not heard that it is gone. That worker still holds what is given up
-/// after the cut: it would show that in snapshots beyond the cut, and would answer that a past is
-/// here which is lost.
+/// Returns the vector that all workers of the site have (Alg. 2 l. 29). For a removed site, it is
+/// at most the cut while some worker has not received the removal. Such a worker still holds
+/// transactions after the cut, which are given up. With a greater entry, it would show them in
+/// snapshots, and would confirm a past that is lost.
 fn known_of_open_lives(members: &Members, whole: &Subtree) -> Vector {
     let mut known_vec = whole.known_vec;
     for site in SiteId::all(members.sites()) {
@@ -386,7 +395,8 @@ impl Floors {
         self.announced.push_back((ceiling, floor));
     }
 
-    /// The site is gone: once what there is of it is folded, nothing of it will be.
+    /// Announces that the site is removed: once its history is folded, none of its transactions can
+    /// be applied any more.
     fn announce_the_end(&mut self, ceiling: Vector) {
         let top = Vector::top(self.in_force.entries().len());
         let announced = self.announced.back().map_or(self.in_force, |(_, floor)| *floor);
@@ -411,8 +421,8 @@ mod tests {
 
     const GONE: SiteId = SiteId(0);
 
-    /// What a site's workers know of site 0 when one of them has heard that it is gone, or all of
-    /// them have.
+    /// Returns the vector of a site's workers for site 0, when one or all of them have received the
+    /// removal of that site.
     fn whole(members: &Members, known: u64, all_have_heard: bool) -> Subtree {
         let zero = Vector::zero(3);
         let converged = Converged {
@@ -440,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_beyond_a_cut_before_all_workers_have_heard_of_it() {
+    fn nothing_is_known_beyond_a_cut_before_all_workers_have_the_removal() {
         let gap = Gap { cut: Timestamp(2), end: Timestamp(5) };
         let leaving = Members::new(3).changed(SiteId(1), GONE, Change::Remove).unwrap();
         let gone = leaving.closed(GONE, gap);
@@ -453,7 +463,7 @@ mod tests {
             (&gone, 5, true, 5),
             (&joining, 5, false, 2),
             (&joining, 5, true, 5),
-            // Who knows of the next life knows more than what ended the one before.
+            // A list with the next life has a greater end of the gap of the life before.
             (&again, 5, false, 2),
             (&again, 10, false, 10),
         ] {

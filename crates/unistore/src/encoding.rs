@@ -1,4 +1,4 @@
-//! UniStore's messages as bytes.
+//! Encoding of UniStore's messages.
 
 use solera_data::OpError;
 use solera_machine::{Address, OfProtocol, Protocol, Topology};
@@ -19,11 +19,11 @@ impl OfProtocol for Message {
         changes.max(1) as u64
     }
 
-    fn fits(&self, from: Address, to: Address, shape: &Topology) -> bool {
-        self.fits(from, to, shape)
+    fn validate(&self, from: Address, to: Address, shape: &Topology) -> bool {
+        self.validate(from, to, shape)
     }
 
-    /// Stretches of updates alone get long.
+    /// Splits ranges of updates; no other message becomes long.
     fn split(&mut self) -> Option<Message> {
         let Message::Replicate(stretches) = self else { return None };
         if stretches.len() > 1 {
@@ -31,14 +31,14 @@ impl OfProtocol for Message {
         }
         let first = stretches.first_mut().filter(|stretch| stretch.updates.len() > 1)?;
         let updates = first.updates.split_off(first.updates.len() / 2);
-        // Updates are in the order of their local timestamps, of which no two are equal.
+        // Updates are in the order of their local timestamps, and no two of these are equal.
         let middle = first.updates.last().map_or(first.prev, |update| update.dot.ts);
         let second = Stretch { prev: middle, updates, ..*first };
         first.known = middle;
         Some(Message::Replicate(vec![second]))
     }
 
-    /// An answer becomes one that says so.
+    /// Replaces a result that is too large by an error.
     fn too_large(self) -> Option<Message> {
         match self {
             Message::ExecuteReply {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_counted_as_they_are_written() {
+    fn counted_bytes_are_those_written() {
         let message = Message::Replicate(Vec::new());
         let mut written = Vec::new();
         message.encode(&mut written);

@@ -1,21 +1,21 @@
-//! Who is suspected to have failed (§5.5: "provided by a separate module").
+//! Detection of failed sites (§5.5: "provided by a separate module").
 
 use std::time::Duration;
 
 use solera_time::{Monotonic, SiteId};
 
-/// Suspects sites that have been silent for too long. Every replica hears from every site all the
-/// time, because heartbeats never stop; so silence means a failed or unreachable site. A wrong
-/// suspicion costs duplicate messages, and can make an attach give up what would still have come.
+/// Suspects sites that have sent nothing for too long. Every site sends heartbeats to every replica
+/// all the time, so silence means that a site has failed or is unreachable. A wrong suspicion costs
+/// duplicate messages, and can make an attach fail that would still have succeeded.
 #[derive(Debug)]
 pub(crate) struct FailureDetector {
     me: SiteId,
     suspect_after: Duration,
-    /// When each site was last heard; `None` until this replica has a time at all.
+    /// Time of the last message of each site; `None` before the first tick.
     last_heard: Vec<Option<Monotonic>>,
-    /// Since when each site is suspected here.
+    /// Time since when this replica suspects each site.
     suspected_since: Vec<Option<Monotonic>>,
-    /// Which sites each site suspects, as it last said.
+    /// Sites that each site suspects, as last reported.
     suspects_of: Vec<Vec<SiteId>>,
 }
 
@@ -30,18 +30,18 @@ impl FailureDetector {
         }
     }
 
-    /// A message of `site` arrived.
+    /// Notes a message of `site`.
     pub(crate) fn heard(&mut self, site: SiteId, now: Monotonic) {
         self.last_heard[site.index()] = Some(now);
         self.suspected_since[site.index()] = None;
     }
 
-    /// `site` told whom it suspects.
+    /// Notes the sites that `site` suspects.
     pub(crate) fn heard_suspicions(&mut self, site: SiteId, suspects: Vec<SiteId>) {
         self.suspects_of[site.index()] = suspects;
     }
 
-    /// Brings suspicions up to date.
+    /// Updates the suspicions.
     pub(crate) fn on_tick(&mut self, now: Monotonic) {
         for site in SiteId::all(self.last_heard.len()).filter(|site| *site != self.me) {
             let heard = *self.last_heard[site.index()].get_or_insert(now);
@@ -51,29 +51,30 @@ impl FailureDetector {
         }
     }
 
-    /// This replica was itself paused: nobody is suspected for what it could not hear.
-    pub(crate) fn forgive(&mut self, now: Monotonic) {
+    /// Clears all suspicions after this replica was itself paused, because it could not receive
+    /// messages.
+    pub(crate) fn clear_suspicions(&mut self, now: Monotonic) {
         self.last_heard.fill(Some(now));
         self.suspected_since.fill(None);
     }
 
-    /// Whether `site` is suspected here.
+    /// Returns whether `site` is suspected here.
     pub(crate) fn suspects(&self, site: SiteId) -> bool {
         self.suspected_since[site.index()].is_some()
     }
 
-    /// How long `site` has been suspected here.
+    /// Returns how long `site` has been suspected here.
     pub(crate) fn suspected_for(&self, site: SiteId, now: Monotonic) -> Option<Duration> {
         self.suspected_since[site.index()].map(|since| now.since(since))
     }
 
-    /// The sites suspected here.
+    /// Returns the sites that are suspected here.
     pub(crate) fn suspected(&self) -> Vec<SiteId> {
         SiteId::all(self.last_heard.len()).filter(|site| self.suspects(*site)).collect()
     }
 
-    /// Whether `dest` may miss transactions of `origin` that it will not get from `origin` itself:
-    /// either is out of `origin`'s reach as far as we know.
+    /// Returns whether `dest` may lack transactions of `origin` that it will not get from `origin`
+    /// itself, because `origin` is suspected here or at `dest`.
     pub(crate) fn should_forward(&self, dest: SiteId, origin: SiteId) -> bool {
         !self.suspects(dest)
             && (self.suspects(origin) || self.suspects_of[dest.index()].contains(&origin))
@@ -87,7 +88,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn silence_raises_suspicion_and_a_word_ends_it() {
+    fn silence_raises_suspicion_and_a_message_ends_it() {
         let mut detector = FailureDetector::new(SiteId(0), 3, Duration::from_millis(100));
         detector.on_tick(Monotonic(0));
         detector.heard(SiteId(1), Monotonic(60 * MS));

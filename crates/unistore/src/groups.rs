@@ -1,26 +1,28 @@
-//! The groups that certify strong transactions, and how their configurations and runs are numbered.
+//! Groups that certify strong transactions, and numbering of their configurations and runs.
 
 use solera_certification::GroupId;
 use solera_machine::PartitionId;
 use solera_membership::Members;
 use solera_time::SiteId;
 
-/// The group that certifies everything in REDBLUE.
+/// The group that certifies all strong transactions in REDBLUE.
 pub(crate) const CENTRAL: GroupId = GroupId(0);
 
-/// The group of a partition's siblings.
+/// Returns the group of a partition's siblings.
 pub(crate) fn group_of(partition: PartitionId) -> GroupId {
     GroupId(partition.0)
 }
 
-/// Returns a number below that of every run in a site's life, and above those of its lives before.
-/// Runs number transactions, which so have different names in each life.
+/// Returns a number below that of every run in this life of a site, and above those of its earlier
+/// lives. Transactions are identified by the number of their run, so identifiers differ between
+/// lives.
 pub(crate) fn first_run(life: u32) -> u64 {
     u64::from(life) << 16
 }
 
-/// A number that grows with every change of the members, and differs for different members. The
-/// founding members have 0, of which the first term is: it needs no other to be there.
+/// Returns a number that grows with every change of the members and differs for different lists of
+/// members. The founding members have number 0. The first term has it, too, so it begins without an
+/// earlier term.
 pub(crate) fn configuration(members: &Members, founding: &Members) -> u64 {
     let stages = |members: &Members| -> u64 {
         SiteId::all(members.sites()).map(|site| members.stage(site)).sum()

@@ -1,9 +1,10 @@
-//! How far workers of other sites have told of their own histories
+//! Times that workers of other sites have sent of their own histories
 //! (`docs/decisions/0012-former-selves.md`).
 //!
-//! A worker must not come back with less than it has told: others have drawn conclusions, and have
-//! forgotten updates because it stored them. Updates that this worker stores show what was told; a
-//! time in which nothing happened leaves no trace but this one, so it is recorded.
+//! A worker must not restart with less than it has sent: other workers have drawn conclusions from
+//! it, and have forgotten updates because this worker stored them. The updates that a receiver
+//! stores prove what the sender had. A time without updates leaves no other trace, so the receiver
+//! records it.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +13,22 @@ use solera_machine::Address;
 use solera_membership::Members;
 use solera_time::{SiteId, Timestamp};
 
-/// The greatest time of its own that a worker of another site has told this one.
+/// Greatest time of its own history that a worker of another site has sent to this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heard {
     /// The worker.
     pub worker: Address,
-    /// The life of its site in which it told the time.
+    /// Life of its site in which it sent the time.
     pub life: u32,
     /// The time.
     pub ts: Timestamp,
 }
 
-/// The latest of each worker.
+/// The latest time of each worker.
 #[derive(Debug, Default)]
 pub(crate) struct HeardOf {
     latest: BTreeMap<Address, (u32, Timestamp)>,
-    /// Whether something is in no record.
+    /// Whether some time is in no record yet.
     is_news: bool,
 }
 
@@ -40,7 +41,7 @@ impl HeardOf {
         }
     }
 
-    /// Returns all, if something is in no record yet; from then on it is.
+    /// Returns all times if some are in no record yet, and marks them as recorded.
     pub(crate) fn take_news(&mut self) -> Option<Vec<Heard>> {
         std::mem::take(&mut self.is_news).then(|| self.to_save())
     }
@@ -49,7 +50,7 @@ impl HeardOf {
         self.latest.iter().map(|(&worker, &(life, ts))| Heard { worker, life, ts }).collect()
     }
 
-    /// Workers of the present life of `site`, and the latest time of each.
+    /// Returns the workers of the current life of `site`, and the latest time of each.
     pub(crate) fn of<'a>(
         &'a self,
         site: SiteId,

@@ -1,4 +1,4 @@
-//! The logs of a partition's keys, and how many bytes they take.
+//! Logs of a partition's keys, and their size in bytes.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -7,18 +7,18 @@ use solera_data::Key;
 
 use crate::op_log::OpLog;
 
-/// How much data there is, in approximate bytes.
+/// Approximate size of data in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// At this moment.
+    /// Current size.
     pub now: usize,
-    /// At most since this was asked for the last time.
+    /// Largest size since the last query.
     pub most: usize,
 }
 
 impl Held {
-    /// What both hold. Their greatest amounts need not have been at the same time: together there
-    /// was no more than this.
+    /// Returns the sum of both. Their largest sizes need not have been at the same time, so the sum
+    /// is an upper bound of the largest total.
     #[must_use]
     pub fn and(self, other: Held) -> Held {
         Held { now: self.now + other.now, most: self.most + other.most }
@@ -30,8 +30,7 @@ impl Held {
     }
 }
 
-/// The logs by key. Whatever changes one of them goes through here, so that it is known at any time
-/// what all of them take.
+/// Logs by key. Every change of a log goes through this type, so the total size is always known.
 #[derive(Debug)]
 pub(crate) struct Keys {
     logs: HashMap<Key, OpLog, FixedState>,
@@ -56,12 +55,12 @@ impl Keys {
         self.logs.keys()
     }
 
-    /// About so many more will be inserted.
+    /// Reserves space for `count` more keys.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.logs.reserve(count);
     }
 
-    /// Where a key is or would be.
+    /// Returns the entry of a key, which may be absent.
     pub(crate) fn at<'a, 'k>(&'a mut self, key: &'k [u8]) -> At<'a, 'k> {
         At { entry: self.logs.entry_ref(key), held: &mut self.held }
     }
@@ -75,7 +74,7 @@ impl Keys {
         Some(change_log(self.logs.get_mut(key)?, &mut self.held, change))
     }
 
-    /// Changes the log of a key, which may be a new one.
+    /// Changes the log of a key, which is created if there is none.
     pub(crate) fn change_or_insert<R>(
         &mut self,
         key: &Key,
@@ -104,19 +103,19 @@ impl Keys {
         self.held.now = 0;
     }
 
-    /// What all logs take now. Cheap.
+    /// Returns the current size of all logs, in constant time.
     pub(crate) fn bytes(&self) -> usize {
         self.held.now
     }
 
-    /// What all logs take. From now on the most is counted anew.
+    /// Returns the size of all logs and restarts the count of the largest size.
     pub(crate) fn take_held(&mut self) -> Held {
         let held = self.held;
         self.held.most = held.now;
         held
     }
 
-    /// How many versions there are, and what they take now. Walks all keys.
+    /// Returns the number of versions and their current size. Visits all keys.
     pub(crate) fn versions_and_bytes(&self) -> (usize, usize) {
         self.logs.iter().fold((0, 0), |(versions, bytes), (key, log)| {
             (versions + log.versions(), bytes + bytes_of(key, log))
@@ -124,14 +123,14 @@ impl Keys {
     }
 }
 
-/// The place of one key.
+/// Entry of one key.
 pub(crate) struct At<'a, 'k> {
     entry: EntryRef<'a, 'k, Key, [u8], OpLog, FixedState>,
     held: &'a mut Held,
 }
 
 impl At<'_, '_> {
-    /// The key and its log, if there is one.
+    /// Returns the key and its log, if there is one.
     pub(crate) fn found(&self) -> Option<(&Key, &OpLog)> {
         match &self.entry {
             EntryRef::Occupied(entry) => Some((entry.key(), entry.get())),
@@ -147,7 +146,7 @@ impl At<'_, '_> {
         }
     }
 
-    /// Changes the log, which may be a new one.
+    /// Changes the log, which is created if there is none.
     pub(crate) fn change_or_insert<R>(
         self,
         new: impl FnOnce() -> OpLog,
@@ -169,7 +168,7 @@ fn bytes_of(key: &[u8], log: &OpLog) -> usize {
     key.len() + size_of::<(Key, OpLog)>() + log.bytes()
 }
 
-/// A log that is about to be inserted.
+/// Counts a log that is about to be inserted.
 fn inserted(log: OpLog, key: &[u8], held: &mut Held) -> OpLog {
     held.replace(0, bytes_of(key, &log));
     log

@@ -6,25 +6,25 @@ use std::time::Duration;
 use solera_machine::{Address, Now};
 use solera_time::Monotonic;
 
-/// A sibling that asks for so long has lost what it asks for. One whose link was only slow asks
-/// once, with a message that was sent before the updates reached it another way; links give up
-/// silent connections sooner.
+/// Time for which a sibling must keep asking before its updates count as lost. A sibling with a
+/// slow link asks once, in a message that it sent before the updates reached it on another way;
+/// links close silent connections sooner.
 const ASKS_FOR: Duration = Duration::from_secs(6);
-/// One that does not ask again within this time has got what it needs: gaps are asked for every 250
-/// ms.
+/// Time after which a sibling that has not asked again has received the updates. Workers ask for
+/// gaps every 250 ms.
 const ASKS_AGAIN: Duration = Duration::from_millis(1500);
 
 /// Siblings that ask for updates which are forgotten everywhere.
 #[derive(Debug, Default)]
 pub(crate) struct Lacking {
-    /// When each began to ask, and when it last did.
+    /// Times of the first and the last request of each sibling.
     asking: BTreeMap<Address, (Monotonic, Monotonic)>,
     found: BTreeSet<Address>,
 }
 
 impl Lacking {
-    /// A sibling asks for updates that are forgotten because all sites, its own included, had
-    /// stored them.
+    /// Notes a request of a sibling for updates that are forgotten because all sites, its own
+    /// included, had stored them.
     pub(crate) fn note(&mut self, now: Now, sibling: Address) {
         let now = now.monotonic;
         let (first, last) = self.asking.entry(sibling).or_insert((now, now));
@@ -38,7 +38,7 @@ impl Lacking {
         }
     }
 
-    /// Returns the siblings that were found to lack something since the last call.
+    /// Returns the siblings that were found to lack updates since the last call.
     pub(crate) fn take(&mut self) -> BTreeSet<Address> {
         std::mem::take(&mut self.found)
     }

@@ -1,33 +1,34 @@
 //! UniStore (Bravo, Gotsman, de Régil, Wei; USENIX ATC 2021): transactional causal consistency that
 //! survives the loss of sites, as state machines without I/O.
 //!
-//! One [`Replica`] is what one worker of a site runs: the replicas `p_d^m` of the partitions it
-//! owns, the coordinator of its clients' transactions, and its part in spreading vectors. Where the
-//! code departs from the paper it says so; `docs/spec/unistore.md` lists every departure.
+//! A [`Replica`] is the part of one worker of a site: the replicas `p_d^m` of the partitions that
+//! the worker owns, the coordinator of its clients' transactions, and a node of the tree that
+//! spreads vectors. Comments state where the code departs from the paper; `docs/spec/unistore.md`
+//! lists every departure.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `replica` | the machine: dispatch and time |
+//! | `replica` | the machine: dispatch and timing |
 //! | `replica::single` | single operations as direct calls |
 //! | `replica::coordinator` | interactive transactions and two-phase commit (Alg. 1) |
 //! | `replica::participant` | prepared transactions (Alg. 1 l. 36–48) |
-//! | `coordinator::guarded`, `participant::guarding` | transactions that other protocols must agree to |
+//! | `coordinator::guarded`, `participant::guarding` | transactions that need the consent of other protocols |
 //! | `replica::replication` | PROPAGATE, REPLICATE, forwarding (Alg. 2 l. 1–22) |
-//! | `replica::demand` | asking idle workers for the progress that somebody waits for |
+//! | `replica::demand` | requests to idle workers for progress that a client waits for |
 //! | `replica::strong`, `strong::delivery` | COMMIT_STRONG; DELIVER_UPDATES (Alg. 3) |
 //! | `replica::barriers` | UNIFORM_BARRIER and ATTACH |
-//! | `replica::members`, `joining`, `hearing` | the list of sites; the receiver of a partition at a site that joins; what siblings have told |
+//! | `replica::members`, `joining`, `hearing` | the list of sites; filling partitions at a site that joins; recording the times that siblings have sent |
 //! | `replica::checkpoint`, `scan`, `status` | parts of a checkpoint; reading all keys in one snapshot; reports |
-//! | `worker` | what the parts of a replica share: partitions, clock, what the site knows, outputs |
+//! | `worker` | state that the parts of a replica share: partitions, clock, vectors of the site, outputs |
 //! | `partition`, `keys`, `op_log`, `pending`, `committed` | one partition's store: versions, folding; its histories |
 //! | `dissemination` | BROADCAST_VECS by a tree, floors, causal stability |
 //! | `uniformity` | `uniformVec` from `stableMatrix` (Alg. 2 l. 31–36) |
-//! | `accesses`, `groups` | what a strong transaction claims; the groups that certify it |
+//! | `accesses`, `groups` | accesses of a strong transaction; the groups that certify it |
 //! | `pasts` | the causal and the durability past of a session |
-//! | `failure_detector`, `heard`, `lacking` | who is suspected, what siblings have told, and which of them have lost updates |
-//! | `record`, `recovery` | what a journal keeps, and building a replica from it |
-//! | `transfer` | a partition's full state for a site that joins: its donor |
-//! | `protocol`, `encoding`, `fits` | its number; the bytes of messages and records; whether a message from a wire can be true |
+//! | `failure_detector`, `heard`, `lacking` | suspected sites; times that siblings have sent of their own histories; siblings that have lost updates |
+//! | `record`, `recovery` | records of a journal; rebuilding a replica from them |
+//! | `transfer` | sending a partition's full state to a site that joins: the donor's side |
+//! | `protocol`, `encoding`, `validate` | number of the protocol; bytes of messages and records; validation of received messages |
 
 mod accesses;
 mod by_origin;
@@ -37,7 +38,6 @@ mod config;
 mod dissemination;
 mod encoding;
 mod failure_detector;
-mod fits;
 mod groups;
 mod heard;
 mod keys;
@@ -55,6 +55,7 @@ mod recovery;
 mod replica;
 mod transfer;
 mod uniformity;
+mod validate;
 mod worker;
 
 pub use command::{Command, CommandError, ExecuteGuarded, Response, StrongLimit, TxId};

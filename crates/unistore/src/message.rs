@@ -1,4 +1,4 @@
-//! What replicas tell one another, and the machine's inputs and outputs.
+//! Messages between replicas, and the machine's inputs and outputs.
 
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
@@ -15,45 +15,45 @@ use solera_time::{MAX_SITES, Origin, SiteId, Timestamp, Vector};
 
 use crate::command::{Command, Response, TxId};
 
-/// One key's change by a transaction.
+/// Change of one key by a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Write {
     /// The key.
     pub key: Key,
-    /// What happens to it.
+    /// Effect on the key.
     pub effect: Effect,
 }
 
 impl Write {
-    /// Approximate bytes.
+    /// Returns the approximate size in bytes.
     pub fn size(&self) -> usize {
         self.key.len() + self.effect.size()
     }
 }
 
-/// What a committed transaction did to one partition: an element of `committedCausal` and, key by
+/// Effect of a committed transaction on one partition: an element of `committedCausal` and, key by
 /// key, of `opLog`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// Where and when it committed; the time is `commitVec[d]`, the paper's local timestamp, or the
-    /// strong timestamp of a strong transaction, whose origin is [`Origin::Strong`].
+    /// Time and origin of the commit. The time is `commitVec[d]`, the paper's local timestamp; for
+    /// a strong transaction, whose origin is [`Origin::Strong`], it is the strong timestamp.
     pub dot: Dot,
-    /// The snapshot it executed on (`snapVec`).
+    /// Snapshot on which it executed (`snapVec`).
     pub snap_vec: Vector,
     /// Its writes to this partition.
     pub writes: Vec<Write>,
-    /// Whether it is an operation on an eventual space: shown wherever it arrives, and whole by
-    /// itself.
+    /// Whether it is an operation on an eventual space: it is visible wherever it arrives, and has
+    /// no other parts.
     pub eventual: bool,
 }
 
 impl Update {
-    /// The transaction's commit vector (§5.1).
+    /// Returns the transaction's commit vector (§5.1).
     pub fn commit_vec(&self) -> Vector {
         self.snap_vec.with(self.dot.origin, self.dot.ts)
     }
 
-    /// Whether the snapshot `vec` contains the transaction: `commitVec ≤ vec`.
+    /// Returns whether the snapshot `vec` contains the transaction: `commitVec ≤ vec`.
     pub fn within(&self, vec: &Vector) -> bool {
         vec[self.dot.origin] >= self.dot.ts
             && Origin::all(MAX_SITES)
@@ -61,7 +61,7 @@ impl Update {
                 .all(|origin| vec[origin] >= self.snap_vec[origin])
     }
 
-    /// Approximate bytes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of::<Update>() + self.writes.iter().map(Write::size).sum::<usize>()
     }
@@ -71,37 +71,38 @@ impl Update {
     }
 }
 
-/// A piece of one partition's history of one origin: all updates with local timestamps in
-/// `(prev, known]`. Without updates it is the paper's HEARTBEAT.
+/// A range of one partition's history of one origin: all updates with local timestamps in
+/// `(prev, known]`. A range without updates is the paper's HEARTBEAT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// The partition.
     pub partition: PartitionId,
-    /// Whose updates.
+    /// Origin of the updates.
     pub origin: Origin,
-    /// Where the stretch begins; the receiver must know everything up to here.
+    /// Exclusive begin of the range. The receiver must have everything up to here.
     pub prev: Timestamp,
-    /// Where it ends.
+    /// Inclusive end of the range.
     pub known: Timestamp,
-    /// The updates, by local timestamp.
+    /// The updates, in the order of their local timestamps.
     pub updates: Vec<Arc<Update>>,
 }
 
-/// The answer of a partition to one operation.
+/// Result of one operation at the partition that executed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Executed {
-    /// What the client is told, and what the transaction will do to the key.
+    /// Outcome for the client, and the effect that the transaction will have on the key.
     pub result: Result<(Outcome, Option<Effect>), OpError>,
-    /// The greatest local timestamp among the transactions that the answer depends on.
+    /// Greatest local timestamp among the transactions that the result depends on.
     pub local_dependency: Timestamp,
 }
 
-/// A message between replicas. The first group stays within a site, the second crosses sites.
+/// A message between replicas. Messages of the first group stay within a site; those of the second
+/// cross sites.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// A single-operation transaction, sent to the worker that owns the key.
+    /// Executes a single-operation transaction; sent to the worker that owns the key.
     Execute {
-        /// The sender's request.
+        /// Request of the sender.
         request: RequestId,
         /// The client's causal past.
         past: Vector,
@@ -112,19 +113,19 @@ pub enum Message {
         /// The operation.
         op: Op,
     },
-    /// The answer to [`Message::Execute`].
+    /// Answers [`Message::Execute`].
     ExecuteReply {
-        /// The request answered.
+        /// Request that is answered.
         request: RequestId,
         /// The answer.
         response: Response,
     },
-    /// GET_VERSION (Alg. 1 l. 11): executes the operation where the key is, on the snapshot and the
-    /// transaction's own earlier effect.
+    /// GET_VERSION (Alg. 1 l. 11): executes the operation at the worker that owns the key, on the
+    /// snapshot and the transaction's own earlier effect.
     GetVersion {
         /// The transaction.
         tx: TxId,
-        /// The client's request.
+        /// Request of the client.
         request: RequestId,
         /// `snapVec[tid]`.
         snap_vec: Vector,
@@ -134,20 +135,20 @@ pub enum Message {
         key: Key,
         /// The operation.
         op: Op,
-        /// The transaction's own earlier effect on the key (`wbuff`).
+        /// Earlier effect of the transaction itself on the key (`wbuff`).
         own: Option<Effect>,
     },
     /// VERSION (Alg. 1 l. 25).
     Version {
         /// The transaction.
         tx: TxId,
-        /// The client's request.
+        /// Request of the client.
         request: RequestId,
         /// The level of the key's space.
         level: Level,
         /// The key.
         key: Key,
-        /// The answer.
+        /// Result of the operation.
         executed: Executed,
     },
     /// PREPARE (Alg. 1 l. 29).
@@ -156,112 +157,115 @@ pub enum Message {
         tx: TxId,
         /// `snapVec[tid]`.
         snap_vec: Vector,
-        /// The receiver's share of `wbuff[tid]`.
+        /// Part of `wbuff[tid]` for the receiver.
         writes: Vec<Write>,
-        /// The operations on eventual spaces that the receiver executes if the transaction commits.
+        /// Operations on eventual spaces that the receiver executes if the transaction commits.
         eventual: Vec<(Key, Op)>,
     },
     /// PREPARE_ACK (Alg. 1 l. 41).
     PrepareAck {
         /// The transaction.
         tx: TxId,
-        /// The prepare time.
+        /// Prepare time.
         ts: Timestamp,
     },
-    /// COMMIT (Alg. 1 l. 34); only `commitVec[d]` differs from the snapshot that PREPARE brought.
+    /// COMMIT (Alg. 1 l. 34). Only `commitVec[d]` differs from the snapshot in PREPARE.
     Commit {
         /// The transaction.
         tx: TxId,
         /// `commitVec[d]`.
         ts: Timestamp,
     },
-    /// The coordinator gave the transaction up.
+    /// The coordinator has aborted the transaction.
     Abort {
         /// The transaction.
         tx: TxId,
     },
-    /// A participant has applied or dropped the transaction; the coordinator may forget it.
+    /// A participant has applied or dropped the transaction. The coordinator may forget it once all
+    /// participants have.
     Resolved {
         /// The transaction.
         tx: TxId,
-        /// Covers the commit vectors of its operations on eventual spaces that the participant
-        /// executed.
+        /// Covers the commit vectors of the transaction's operations on eventual spaces that the
+        /// participant has executed.
         until: Vector,
     },
-    /// A participant that waits too long asks for the decision again.
+    /// A participant that has waited too long asks for the decision again.
     Undecided {
         /// The transaction.
         tx: TxId,
     },
-    /// KNOWNVEC_LOCAL (Alg. 2 l. 24), up the dissemination tree, for the sender's whole subtree.
+    /// KNOWNVEC_LOCAL (Alg. 2 l. 24) of the sender's whole subtree; sent up the dissemination tree.
     Up(Subtree),
-    /// Results of KNOWNVEC_LOCAL and STABLEVEC, down the dissemination tree.
+    /// Results of KNOWNVEC_LOCAL and STABLEVEC; sent down the dissemination tree.
     Down(SiteView, Members),
 
     /// REPLICATE and HEARTBEAT (Alg. 2 l. 6, 8, 21, 22).
     Replicate(Vec<Stretch>),
-    /// The receiver of a stretch lacks what precedes it and wants it again from here.
+    /// The receiver of a range lacks updates before it and asks for the history from `known` on.
     Gap {
         /// The partition.
         partition: PartitionId,
-        /// Whose updates.
+        /// Origin of the updates.
         origin: Origin,
-        /// Everything up to here is known.
+        /// The sender has everything up to here.
         known: Timestamp,
     },
-    /// KNOWNVEC_GLOBAL (Alg. 2 l. 26), for all partitions of the sender that the receiver shares.
+    /// KNOWNVEC_GLOBAL (Alg. 2 l. 26), for all partitions that the sender and the receiver both
+    /// own.
     KnownVecGlobal {
         /// `knownVec` per partition.
         known_vecs: Vec<(PartitionId, Vector)>,
-        /// The sites that the sender suspects to have failed.
+        /// Sites that the sender suspects to have failed.
         suspects: Vec<SiteId>,
-        /// Whom the sender listened to until then.
+        /// The sender's view of the members, from which it accepted messages until then.
         members: Members,
-        /// It has proposed no greater strong timestamp until then, nor kept a vote with one.
+        /// Upper bound of the strong timestamps that the sender has proposed until then, and of the
+        /// votes that it has kept.
         voted: Timestamp,
     },
     /// STABLEVEC (Alg. 2 l. 25), between the roots of the sites' dissemination trees.
     StableVec {
-        /// `stableVec` of the sending site.
+        /// `stableVec` of the sender's site.
         stable_vec: Vector,
-        /// Every transaction of the sending site that is not within `ceiling` observes this
+        /// Every transaction of the sender's site that is not within `ceiling` observes this
         /// snapshot.
         floor: Vector,
         /// See `floor`.
         ceiling: Vector,
-        /// Who takes part, as far as the sending site knows.
+        /// View of the members at the sender's site.
         members: Members,
         /// Removals that all workers of the sending site have settled; see [`Subtree::settled`].
         settled: Option<Vec<SiteLife>>,
     },
 
-    /// Between the members and coordinators of the certification service (§6.3), also within a
-    /// site.
+    /// Message between the members and coordinators of the certification service (§6.3), also
+    /// within a site.
     Certification(Box<solera_certification::Message<Write>>),
 
-    /// REDBLUE's central certifier brings strong transactions to the other partitions of its site.
+    /// Strong transactions from REDBLUE's central certifier for the other partitions of its site.
     Spread(Vec<Stretch>),
-    /// What became of a strong transaction? Also within a site.
+    /// Asks for the outcome of a strong transaction; also within a site.
     AskOutcome {
-        /// The sender's request.
+        /// Request of the sender.
         request: RequestId,
         /// The transaction.
         tid: TransactionId,
     },
-    /// The answer to [`Message::AskOutcome`].
+    /// Answers [`Message::AskOutcome`].
     OutcomeIs {
-        /// The request answered.
+        /// Request that is answered.
         request: RequestId,
-        /// Whether it committed, if that is known.
+        /// Whether the transaction committed; `None` if that is not known.
         committed: Option<bool>,
     },
 
-    /// A joining site's worker asks for pieces of a partition.
+    /// Requests pieces of a partition for a worker of a joining site.
     Fetch(Fetch),
-    /// The answer.
+    /// Answers [`Message::Fetch`].
     Filling(Filling),
-    /// A donor has no snapshot for this attempt to get a partition, or not any more: it begins
-    /// anew.
+    /// A donor has no snapshot for this attempt to get a partition, or not any more. The receiver
+    /// has to begin anew.
     NotKept {
         /// The partition.
         partition: PartitionId,
@@ -269,26 +273,27 @@ pub enum Message {
         attempt: u64,
     },
 
-    /// Somebody waits until `uniformVec` covers this: the receiver tells its part at once. To the
-    /// other workers of a site, and to siblings at other sites.
+    /// A client waits until `uniformVec` covers `upto`: the receiver has to report its progress at
+    /// once. Sent to the other workers of a site, and to siblings at other sites.
     Wanted {
-        /// What is waited for.
+        /// The vector that is waited for.
         upto: Vector,
-        /// The sender's clock, which the other workers of its site follow; zero to other sites.
+        /// Clock of the sender, to which the other workers of its site advance theirs; zero in
+        /// messages to other sites.
         clock: Timestamp,
-        /// The sender's strong clock, likewise.
+        /// Strong clock of the sender, likewise.
         strong_clock: Timestamp,
-        /// Whether the receiver should ask its siblings at other sites without delay.
+        /// Whether the receiver should also ask its siblings at other sites without delay.
         afar: bool,
     },
 
-    /// PREPARE of a transaction that has guards at the receiver; within a site.
+    /// PREPARE of a transaction with guards at the receiver; within a site.
     PrepareGuarded(Box<PrepareGuarded>),
-    /// Instead of PREPARE_ACK: a guard refuses.
+    /// A guard refuses the transaction. Replaces PREPARE_ACK.
     GuardRefused {
         /// The transaction.
         tx: TxId,
-        /// Which guard, and why.
+        /// The guard's key, protocol and reason.
         refusal: Refusal,
     },
 }
@@ -300,16 +305,16 @@ pub struct PrepareGuarded {
     pub tx: TxId,
     /// `snapVec[tid]`.
     pub snap_vec: Vector,
-    /// The receiver's share of `wbuff[tid]`.
+    /// Part of `wbuff[tid]` for the receiver.
     pub writes: Vec<Write>,
-    /// The operations on eventual spaces that the receiver executes if the transaction commits.
+    /// Operations on eventual spaces that the receiver executes if the transaction commits.
     pub eventual: Vec<(Key, Op)>,
-    /// The guards of keys that the receiver owns.
+    /// Guards of keys that the receiver owns.
     pub guards: Guarded,
 }
 
 impl Message {
-    /// The variant's name; of a message of the certification service, that of its body.
+    /// Returns the variant's name; for a message of the certification service, that of its body.
     pub fn name(&self) -> &'static str {
         match self {
             Message::Execute { .. } => "Execute",
@@ -342,32 +347,35 @@ impl Message {
     }
 }
 
-/// A place between the items of a partition that is handed over.
+/// A position between the items of a partition that is sent to a joining site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
-    /// So many items come before it: the [`Chunk::Begin`], then updates, then keys.
+    /// Number of items before it: the [`Chunk::Begin`], then updates, then keys.
     pub items: u64,
-    /// And so many parts of the next item, if that is a key with too much in it for one piece.
+    /// Number of parts of the next item before it, if that is a key that is too large for one
+    /// piece.
     pub parts: u64,
 }
 
 impl Place {
-    /// Before everything.
+    /// The position before all items.
     pub const START: Place = Place { items: 0, parts: 0 };
 }
 
-/// Tells a donor what a joining site's worker has of a partition, and asks for more.
+/// Reports to a donor which items of a partition have arrived at a joining site's worker, and
+/// requests more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetch {
     /// The partition.
     pub partition: PartitionId,
-    /// Tells one attempt of the asking worker to get it from its others.
+    /// Identifies one attempt of the requesting worker to get the partition.
     pub attempt: u64,
-    /// What comes before this has arrived; after the last item, nothing is wanted any more.
+    /// All items before this have arrived. After the last item, the donor can release the
+    /// partition.
     pub at: Place,
-    /// About how many bytes may be under way.
+    /// Approximate number of bytes that may be in transit.
     pub window: u64,
-    /// What was sent after [`Self::at`] seems to be lost.
+    /// Whether the items after [`Self::at`] seem to be lost and have to be sent again.
     pub again: bool,
 }
 
@@ -378,9 +386,9 @@ pub struct Filling {
     pub partition: PartitionId,
     /// See [`Fetch::attempt`].
     pub attempt: u64,
-    /// Where the piece begins.
+    /// Position at which the piece begins.
     pub at: Place,
-    /// Where it ends.
+    /// Position at which it ends.
     pub next: Place,
     /// The items.
     pub chunk: Chunk,
@@ -389,57 +397,58 @@ pub struct Filling {
 /// Items of a partition for a joining site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Chunk {
-    /// The partition itself.
+    /// Summary of the partition.
     Begin(Box<Begin>),
     /// All updates that are not causally stable.
     Updates(Vec<Arc<Update>>),
-    /// Keys, with what the snapshot sees of them. One with too much in it for one piece comes
-    /// several times, each time with another part of it.
+    /// Keys with their states in the snapshot. A key that is too large for one piece is sent
+    /// several times, each time with another part of its state.
     Keys(Vec<(Key, State)>),
 }
 
-/// What a joining site is told first of a partition.
+/// Summary of a partition, which a donor sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
-    /// The keys that follow are as this snapshot sees them. It is uniform.
+    /// Snapshot that determines the states of the keys that follow. It is uniform.
     pub snapshot: Vector,
-    /// `knownVec` of the donor: the updates up to here are in the keys or among the updates.
+    /// `knownVec` of the donor: all updates up to here are in the keys or among the updates.
     pub known_vec: Vector,
-    /// The last update of each origin.
+    /// Time of the last update of each origin.
     pub arrived: Vector,
-    /// Up to where the updates of each origin were forgotten.
+    /// For each origin, the time up to which updates were forgotten.
     pub forgotten: Vector,
-    /// How many items there are, this one included.
+    /// Number of items, this one included.
     pub items: u64,
 }
 
-/// What a subtree of a site's dissemination tree knows.
+/// State of a subtree of a site's dissemination tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Subtree {
     /// The meet of the `knownVec`s of its partitions.
     pub known_vec: Vector,
     /// The meet of the snapshots of its live and future transactions.
     pub floor: Vector,
-    /// The join of all that its workers knew when they stated their floors, their clocks included:
-    /// every transaction that they had finished by then is within it.
+    /// The join of all vectors that its workers had when they reported their floors, their clocks
+    /// included. It covers every transaction that they had finished by then.
     pub ceiling: Vector,
-    /// The greatest strong timestamp up to which one of its partitions has everything.
+    /// Greatest strong timestamp up to which one of its partitions has all strong transactions.
     pub strong_clock: Timestamp,
     /// All strong transactions up to here are folded in all its partitions.
     pub strong_folded: Timestamp,
-    /// Whether `ceiling` covers what others may still commit of strong transactions of the site's
-    /// former lives.
+    /// Whether `ceiling` covers the strong transactions of the site's former lives that other sites
+    /// may still commit.
     pub former_lives_covered: bool,
-    /// What its workers have shown as uniform: after a restart, one may remember more than others.
+    /// Join of the uniform vectors that its workers have shown in snapshots. After a restart, one
+    /// worker may remember more than others.
     pub uniform_vec: Vector,
     /// Whether all its partitions are filled, at a joining site.
     pub filled: bool,
-    /// The join of the snapshots that they were filled with.
+    /// The join of the snapshots with which its partitions were filled.
     pub base_vec: Vector,
-    /// The least number of sites that one of its workers lists, while the list grows.
+    /// Least number of sites that one of its workers lists, while the list grows.
     pub listed: u8,
-    /// The sites that leave and of whose history its workers have the same as every other member,
-    /// and those that are gone or join again.
+    /// Leaving sites of whose history its workers have the same part as every other member, and
+    /// sites that are removed or join again.
     pub converged: Vec<Converged>,
     /// Removals that the other protocols of all its workers have settled; `None` if its workers run
     /// no other protocol that is asked.
@@ -449,48 +458,51 @@ pub struct Subtree {
 /// One life of a site.
 pub type SiteLife = (SiteId, u32);
 
-/// What a subtree has of the history of a site that leaves or is gone, when all members have the
-/// same.
+/// History of a leaving or removed site in a subtree, when all members have the same part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Converged {
     /// The site.
     pub site: SiteId,
-    /// Its life.
+    /// Life of the site.
     pub life: u32,
-    /// Whether the life before that, or this one, is gone.
+    /// Whether the life before this one, or this one, is removed.
     pub gone: bool,
-    /// Every partition has at least the history up to here.
+    /// Time up to which every partition has the history.
     pub least: Timestamp,
-    /// No partition has more than up to here, nor an update of another former life that depends on
-    /// more.
+    /// Upper bound of the times of the history in any partition, and of those that an update of
+    /// another site's former life depends on.
     pub most: Timestamp,
-    /// Covers every update of it that is not causally stable, and what can still be committed of
-    /// its strong transactions; nothing until all members have told how far that may be.
+    /// Covers every update of the site that is not causally stable, and its strong transactions
+    /// that can still be committed. `None` until all members have reported their bounds.
     pub ceiling: Option<Vector>,
 }
 
-/// What the root of a site's dissemination tree found out for all of its workers.
+/// Results that the root of a site's dissemination tree computes for all workers of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiteView {
     /// `stableVec` (Property 2).
     pub stable_vec: Vector,
     /// `uniformVec` (Property 3).
     pub uniform_vec: Vector,
-    /// The most that any site is known to store, entry by entry; no site can recover more.
+    /// Greatest time, entry by entry, up to which any site is known to store transactions. No site
+    /// can recover more.
     pub reachable_vec: Vector,
     /// No live or future transaction of this site executes on a snapshot below this one.
     pub floor: Vector,
-    /// The greatest clock among the site's workers; the others follow, so that skew within a site
-    /// does not hold `stableVec` back.
+    /// Greatest clock among the site's workers. The others advance to it, so that skew within a
+    /// site does not hold `stableVec` back.
     pub clock: Timestamp,
-    /// The greatest strong timestamp up to which a partition of the site has everything; leaders
-    /// follow, so that one with a slow clock does not hold the strong entry back everywhere.
+    /// Greatest strong timestamp up to which a partition of the site has all strong transactions.
+    /// Leaders advance to it, so that a leader with a slow clock does not hold the strong entry
+    /// back everywhere.
     pub strong_clock: Timestamp,
-    /// Causal stability: every transaction that arrives from now on, from any site, observes this.
+    /// Causal stability: every transaction that arrives from now on, from any site, observes this
+    /// vector.
     pub settled_vec: Vector,
-    /// Whether every member has told that it knows the same members.
+    /// Whether every member has confirmed that it has the same list of members.
     pub agreed: bool,
-    /// Whether the site can answer clients: always, unless it has joined and is not up to date yet.
+    /// Whether the site can answer clients. False only at a site that has joined and is not up to
+    /// date yet.
     pub serving: bool,
 }
 
@@ -503,15 +515,15 @@ pub struct Errand {
     pub question: GuardQuestion,
 }
 
-/// An input of a [`Replica`](crate::Replica). Lives of sites: [`Members::life`].
+/// An input of a [`Replica`](crate::Replica). [`Members::life`] describes lives of sites.
 pub type Input = solera_machine::Input<Message, Command, Infallible, GuardAnswer>;
 
-/// An output of a [`Replica`](crate::Replica): records only with
-/// [`Config::journal`](crate::Config::journal), events only with
+/// An output of a [`Replica`](crate::Replica). It emits records only with
+/// [`Config::journal`](crate::Config::journal), and events only with
 /// [`Config::trace`](crate::Config::trace).
 pub type Output = solera_machine::Output<Message, Response, Event, Infallible, Errand>;
 
-/// Who asked for what a trace event tells.
+/// Operation or transaction that caused a trace event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// A single-operation transaction: the worker that received the request, and the request.
@@ -520,7 +532,7 @@ pub enum Cause {
     Transaction(SiteId, TxId),
 }
 
-/// A step of the protocol that judges want to know about.
+/// A step of the protocol that checkers observe.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A transaction reads from this snapshot.
@@ -529,18 +541,19 @@ pub enum Event {
         cause: Cause,
         /// `snapVec`.
         snap_vec: Vector,
-        /// Whether the snapshot is of an eventual space, and promises nothing.
+        /// Whether it is a snapshot of an eventual space, which gives no guarantees.
         eventual: bool,
     },
     /// A causal transaction committed, at its coordinator.
     Committed {
-        /// The transaction; `None` for an operation on an eventual space that nobody waits for.
+        /// The transaction; `None` for an operation on an eventual space whose client does not
+        /// wait.
         cause: Option<Cause>,
         /// Its dot.
         dot: Dot,
         /// Its snapshot.
         snap_vec: Vector,
-        /// The partitions it wrote.
+        /// Partitions to which it wrote.
         partitions: Vec<PartitionId>,
         /// Whether these are writes to an eventual space.
         eventual: bool,
@@ -554,56 +567,57 @@ pub enum Event {
     },
     /// A strong transaction is about to be certified, at its coordinator.
     Submitted {
-        /// The transaction, as its client names it.
+        /// The transaction, as its client identifies it.
         cause: Cause,
-        /// As certification names it; another when it is executed again.
+        /// Identifier in certification; each retry has another.
         tid: TransactionId,
         /// Its snapshot.
         snap_vec: Vector,
-        /// The partitions that it writes.
+        /// Partitions to which it writes.
         partitions: Vec<PartitionId>,
-        /// What it did, as far as it can conflict.
+        /// Its accesses, as far as they can conflict.
         accesses: Vec<Access>,
     },
-    /// What became of a strong transaction is known, at its coordinator or where it is delivered.
+    /// The outcome of a strong transaction is known, at its coordinator or where it is delivered.
     Certified {
         /// The transaction.
         tid: TransactionId,
         /// Its strong timestamp, if it committed.
         ts: Option<Timestamp>,
     },
-    /// A strong transaction is delivered where it was submitted, before the leader delivers it
-    /// there.
+    /// A strong transaction is delivered at the site where it was submitted, before the leader's
+    /// delivery arrives there.
     Ahead {
         /// The transaction.
         tid: TransactionId,
     },
-    /// A sibling asks for updates that every site had stored, itself included, and that are
+    /// A sibling asks for updates that every site, its own included, had stored, and that are
     /// forgotten here.
     Lacks {
         /// The sibling.
         worker: Address,
         /// The partition.
         partition: PartitionId,
-        /// Whose updates.
+        /// Origin of the updates.
         origin: Origin,
-        /// Up to when it has them.
+        /// Time up to which it has the updates.
         known: Timestamp,
     },
-    /// A replica has got all that a donor had of a partition.
+    /// A replica has received all that a donor had of a partition.
     Filled {
         /// The partition.
         partition: PartitionId,
-        /// What it has of each origin.
+        /// For each origin, the time up to which it has the updates.
         known_vec: Vector,
     },
     /// A rare path was taken.
     Reached(RarePath),
-    /// A replica keeps nothing of a site's life after the cut, and expects nothing more of it.
+    /// A replica has dropped what it had of a site's life after the cut, and accepts nothing more
+    /// of that life.
     Closed {
         /// The site.
         site: SiteId,
-        /// What is gone.
+        /// Times whose transactions are given up.
         gap: Gap,
     },
 }
@@ -613,7 +627,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_that_lists_fewer_sites_lacks_what_observed_the_others() {
+    fn a_snapshot_that_lists_fewer_sites_lacks_updates_that_observed_the_others() {
         let dot = Dot::of(SiteId(0), Timestamp(5));
         let snap_vec = Vector::zero(3).with(SiteId(2), Timestamp(7));
         let update = Update { dot, snap_vec, writes: Vec::new(), eventual: false };

@@ -1,4 +1,4 @@
-//! The versions of one key (`opLog[k]`, §5.1): a folded base and the updates after it.
+//! Versions of one key (`opLog[k]`, §5.1): a folded base and the updates after it.
 
 use std::sync::Arc;
 
@@ -10,37 +10,38 @@ use crate::message::Update;
 use crate::pending::{Pending, Waiting};
 use crate::record::SavedKey;
 
-/// How many updates must be pending before a key keeps a second state; see [`Shown`].
+/// Number of pending updates from which a key keeps a second state; see [`Shown`].
 const SHOWN_FROM: usize = 4;
 
-/// One key's versions. A version is the fold of all effects whose commit vector a snapshot covers
+/// Versions of one key. A version is the fold of all effects whose commit vector a snapshot covers
 /// (Alg. 1 l. 22–24); effects below every live and future snapshot are folded into the base.
 #[derive(Debug, Default)]
 pub(crate) struct OpLog {
     base: State,
-    /// The greatest local timestamp that the base depends on.
+    /// Greatest local timestamp that the base depends on.
     base_local: Timestamp,
     /// Updates that some snapshot may not contain.
     pending: Pending,
     shown: Option<Box<Shown>>,
 }
 
-/// The version that the last snapshot saw, for those after it. An open transaction may hold back
-/// the base for long, and a version must not cost more with every update since.
+/// The version in the last snapshot that was read, from which later versions are computed. An open
+/// transaction may hold back the base for long, and the cost of a version must not grow with the
+/// number of updates since then.
 #[derive(Debug)]
 struct Shown {
     state: State,
-    /// What every snapshot covers that may be read from here.
+    /// Snapshots must cover this vector to be read from this state.
     upto: Vector,
-    /// The greatest local timestamp that the state depends on.
+    /// Greatest local timestamp that the state depends on.
     local: Timestamp,
-    /// The pending updates that are not in the state.
+    /// Pending updates that are not in the state.
     waiting: Pending,
 }
 
 impl Shown {
-    /// Applies the updates within `vec`. Whatever they depend on is within it, too, and has been
-    /// applied before, or comes first here.
+    /// Applies the updates within `vec`. All updates that they depend on are within it, too: they
+    /// were applied before, or come first here.
     fn advance(&mut self, vec: &Vector, local: SiteId) {
         for waiting in self.waiting.take_within(vec) {
             let (effect, context) = waiting.effect();
@@ -62,7 +63,7 @@ impl OpLog {
         self.pending.push(new);
     }
 
-    /// Whether an effect may go straight to the base: nothing waits before it.
+    /// Returns whether an effect can be applied to the base at once, because no update is pending.
     pub(crate) fn is_folded(&self) -> bool {
         self.pending.is_empty()
     }
@@ -92,7 +93,7 @@ impl OpLog {
         }
     }
 
-    /// Merges what a causally stable effect no longer needs apart.
+    /// Merges state that was kept apart only until the effect became causally stable.
     pub(crate) fn settle(&mut self, effect: &Effect, dot: Dot) {
         self.base.settle(effect, dot);
         if let Some(shown) = &mut self.shown {
@@ -100,18 +101,18 @@ impl OpLog {
         }
     }
 
-    /// Whether nothing is left of the key.
+    /// Returns whether the log holds no state of the key.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty() && self.base.is_empty()
     }
 
-    /// The log of a key that was absent.
+    /// Creates the log of a key that was absent.
     pub(crate) fn after(absent: &OpLog) -> Self {
         OpLog { base_local: absent.base_local, ..OpLog::default() }
     }
 
-    /// A log of nothing takes over what a forgotten key depended on: who finds the key absent may
-    /// have observed its removal.
+    /// Makes this log of absent keys depend on whatever a forgotten key depended on: a client that
+    /// finds the key absent may have observed its removal.
     pub(crate) fn inherit(&mut self, forgotten: &OpLog) {
         self.base_local = self.base_local.max(forgotten.base_local);
     }
@@ -127,7 +128,7 @@ impl OpLog {
         }
     }
 
-    /// The version at a snapshot that nothing was folded beyond.
+    /// Returns the version in a snapshot. Nothing beyond the snapshot may be folded.
     pub(crate) fn state_within(&self, snapshot: &Vector) -> State {
         let mut state = self.base.clone();
         let (within, _) = self.pending.look(snapshot);
@@ -138,41 +139,41 @@ impl OpLog {
         state
     }
 
-    /// Adds to the base what a donor has handed over of it. What it depends on is uniform, and
-    /// older than this site's life: nobody waits for it.
+    /// Adds a part of the base that a donor has sent. Everything that it depends on is uniform, and
+    /// older than this site's life, so no client waits for it.
     pub(crate) fn begin_with(&mut self, part: State) {
         self.base.absorb(part);
     }
 
-    /// What a checkpoint keeps.
+    /// Returns the versions as a checkpoint stores them.
     pub(crate) fn save(&self, key: Key) -> SavedKey {
         let pending = self.pending.dots().collect();
         SavedKey { key, base: self.base.clone(), base_local: self.base_local, pending }
     }
 
-    /// The log that was saved with this base, without its pending updates.
+    /// Returns a log with a saved base, without pending updates.
     pub(crate) fn restore(base: State, base_local: Timestamp) -> Self {
         OpLog { base, base_local, ..OpLog::default() }
     }
 
-    /// The greatest local timestamp that the base depends on.
+    /// Returns the greatest local timestamp that the base depends on.
     pub(crate) fn base_local(&self) -> Timestamp {
         self.base_local
     }
 
-    /// Approximate heap bytes. Cheap.
+    /// Returns the approximate size on the heap in bytes, in constant time.
     pub(crate) fn bytes(&self) -> usize {
         let shown = self.shown.as_ref().map_or(0, |shown| size_of::<Shown>() + shown.state.size());
         self.base.size() + shown + self.pending.len() * size_of::<Waiting>()
     }
 
-    /// How many versions are held.
+    /// Returns the number of versions.
     pub(crate) fn versions(&self) -> usize {
         1 + self.pending.len()
     }
 
-    /// Prepares for reading at `snap_vec`: brings the shown version up to it, or makes one if many
-    /// updates are pending, as measured by what a copy of the base costs.
+    /// Prepares for a read at `snap_vec`. Advances the shown version to it, or creates one if the
+    /// number of pending updates is large compared to the cost of a copy of the base.
     pub(crate) fn show(&mut self, snap_vec: &Vector, local: SiteId) {
         if self.pending.len() < SHOWN_FROM {
             return;
@@ -194,7 +195,7 @@ impl OpLog {
         }
     }
 
-    /// Runs `read` on the version at a snapshot, with the transaction's own effect on top. Also
+    /// Runs `read` on the version in a snapshot, with the transaction's own effect on top. Also
     /// returns the greatest local timestamp that the version depends on.
     pub(crate) fn read<R>(
         &self,

@@ -1,4 +1,4 @@
-//! The replica `p_d^m` of one partition: its keys, and what it knows of every origin.
+//! The replica `p_d^m` of one partition: its keys, and its history of every origin.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,56 +23,58 @@ pub(crate) struct Partition {
     local: SiteId,
     keys: Keys,
     /// Property 1: all updates to this partition by transactions of site `i` with local timestamps
-    /// up to `known_vec[i]` are stored here. The local entry is kept by the replica.
+    /// up to `known_vec[i]` are stored here. The replica maintains the local entry.
     pub(crate) known_vec: Vector,
-    /// The last update of each origin that is stored here: what an operation on an eventual space
-    /// observes. The same updates are within `known_vec`, but that also counts the time in which
-    /// nothing happened, for which nobody who gets the operation's effect should have to wait.
+    /// Time of the last update of each origin that is stored here, which an operation on an
+    /// eventual space observes. The same updates are within `known_vec`, but that also covers times
+    /// in which nothing happened, and the receivers of the operation's effect should not have to
+    /// wait for those.
     pub(crate) arrived: Vector,
     /// `committedCausal`, and the same of strong transactions.
     pub(crate) committed: ByOrigin<Committed>,
     /// `globalMatrix`: the siblings' `knownVec`s, by site (Alg. 2 l. 37–38).
     pub(crate) global_matrix: Vec<Vector>,
-    /// How far the history of an origin was sent to a site: `sent[site][origin]`.
+    /// Time up to which the history of an origin was sent to a site: `sent[site][origin]`.
     pub(crate) sent: Vec<Vector>,
-    /// The greatest strong timestamp that each site's sibling had proposed or kept when it last
-    /// told.
+    /// For each site, the greatest strong timestamp that its sibling had proposed or kept, as last
+    /// reported.
     pub(crate) voted: Vec<Timestamp>,
-    /// The sites whose `knownVec` in `global_matrix` is of a time when they had the same members.
+    /// Whether the `knownVec` of each site in `global_matrix` was sent when that site had the same
+    /// list of members.
     pub(crate) agreed: Vec<bool>,
-    /// Whether it stores anything yet; at a joining site it is filled first.
+    /// Whether the partition has its data; at a joining site it has to be filled first.
     pub(crate) filled: bool,
-    /// The summary of what it is being filled with, from the first piece of its donor.
+    /// Summary of the data with which it is being filled, from the first piece of its donor.
     pub(crate) begun: Option<Begin>,
-    /// What a key that is not in `keys` reads as.
+    /// State that keys which are not in `keys` have.
     absent: OpLog,
 }
 
-/// Who else may need an update that is stored.
+/// Readers that may still need an update after it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storing {
-    /// Nobody: every live and future snapshot contains it, and there is no other site.
+    /// None: every live and future snapshot contains it, and there is no other site.
     Alone,
-    /// Other sites; every live and future snapshot of this one contains it.
+    /// Other sites. Every live and future snapshot of this site contains it.
     Visible,
-    /// Other sites, and snapshots of this one that may not contain it.
+    /// Other sites, and snapshots of this site that may not contain it.
     Pending,
-    /// The same, for an operation on an eventual space.
+    /// The same as `Pending`, for an operation on an eventual space.
     Eventual,
 }
 
-/// What came of a transaction of one operation.
+/// Result of a transaction of one operation.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// The client's answer.
+    /// Outcome for the client.
     pub(crate) result: Result<Outcome, OpError>,
-    /// The greatest local timestamp that the answer depends on.
+    /// Greatest local timestamp that the outcome depends on.
     pub(crate) dependency: Timestamp,
-    /// The time, if there was something to store, and the update if it is kept.
+    /// Dot of the update, if there is one, and the update itself if it is kept.
     pub(crate) stored: Option<(Dot, Option<Arc<Update>>)>,
 }
 
-/// A partition on its way to a joining site.
+/// Data of a partition that is sent to a joining site.
 #[derive(Debug)]
 pub(crate) struct HandOver {
     pub(crate) begin: Begin,
@@ -80,24 +82,24 @@ pub(crate) struct HandOver {
     pub(crate) keys: Vec<Key>,
 }
 
-/// What a checkpoint says of an update at one of its keys.
+/// State of an update at one key in a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restored {
-    /// Nothing: it is newer.
+    /// The checkpoint does not contain it, because it is newer.
     Missing,
-    /// It was there and not folded.
+    /// It was stored and not folded.
     Pending,
     /// It is in the base, or settled.
     Folded,
 }
 
-/// How an update of the journal is restored.
+/// Mode in which an update of the journal is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restoring {
-    /// Every snapshot from now on contains it. It is not settled: what follows in the journal may
+    /// Every snapshot from now on contains it. It is not settled: later updates in the journal may
     /// not have observed it.
     Visible,
-    /// Some may not.
+    /// Some snapshots may not contain it.
     Pending,
 }
 
@@ -134,7 +136,7 @@ impl Partition {
         log.read(snap_vec, own, self.local, read)
     }
 
-    /// The same without preparing for later reads.
+    /// Reads a version of `key` without preparing for later reads.
     pub(crate) fn peek<R>(
         &self,
         key: &[u8],
@@ -150,7 +152,7 @@ impl Partition {
         self.store_of(update, |_| true);
     }
 
-    /// The same, of an update that also has writes to keys of other partitions.
+    /// Stores a committed update, except its writes to keys of other partitions.
     pub(crate) fn store_of(&mut self, update: Arc<Update>, own: impl Fn(&Key) -> bool) {
         for (i, write) in update.writes.iter().enumerate().filter(|(_, write)| own(&write.key)) {
             self.change_log(&write.key, |log| log.append(update.clone(), i as u32));
@@ -159,8 +161,8 @@ impl Partition {
         self.committed[update.dot.origin].insert(update);
     }
 
-    /// Stores a local update that every live and future snapshot contains: its effects go straight
-    /// to the keys' bases where nothing waits before them.
+    /// Stores a local update that every live and future snapshot contains. Its effects are applied
+    /// to the bases of keys without pending updates.
     pub(crate) fn store_visible(&mut self, update: Arc<Update>) {
         for (i, write) in update.writes.iter().enumerate() {
             self.change_log(&write.key, |log| {
@@ -175,9 +177,9 @@ impl Partition {
         self.committed[update.dot.origin].insert(update);
     }
 
-    /// A transaction of one operation, with a single look at its key: reads the version at
-    /// `snap_vec` and stores what the operation does there, at the time that `new_dot` takes. If
-    /// there is a journal, `passing` is shown an update that nobody keeps.
+    /// Executes a transaction of one operation with a single lookup of its key. Reads the version
+    /// at `snap_vec` and stores the operation's effect, with the dot that `new_dot` returns. If
+    /// there is a journal, `passing` receives an update that is not kept.
     #[expect(
         clippy::too_many_arguments,
         reason = "an operation, its snapshot, and what becomes of it"
@@ -241,7 +243,7 @@ impl Partition {
         Done { result: Ok(outcome), dependency, stored: Some((dot, Some(update))) }
     }
 
-    /// What a checkpoint says of the partition itself.
+    /// Returns the summary of the partition for a checkpoint.
     pub(crate) fn summary(&self) -> Part {
         Part::Partition {
             partition: self.id,
@@ -256,7 +258,7 @@ impl Partition {
         self.global_matrix.len()
     }
 
-    /// Up to where the updates of each origin were forgotten.
+    /// Returns, for each origin, the time up to which updates were forgotten.
     fn forgotten(&self) -> Vector {
         let mut forgotten = Vector::zero(self.sites());
         let some = self.committed.iter().filter(|(_, c)| c.forgotten() > Timestamp::ZERO);
@@ -266,24 +268,24 @@ impl Partition {
         forgotten
     }
 
-    /// What a checkpoint will have to say of updates and keys.
+    /// Returns the updates and keys that a checkpoint has to store.
     pub(crate) fn to_save(&self) -> (Vec<Arc<Update>>, Vec<Key>) {
         let updates = self.committed.values().flat_map(Committed::iter).cloned().collect();
         (updates, self.keys.names().cloned().collect())
     }
 
-    /// What a checkpoint says of a key, also of one that is gone: of the updates before, nothing
-    /// must be applied to it again.
+    /// Returns the versions of a key for a checkpoint. They are also stored for a key that is
+    /// absent, so that earlier updates are not applied to it again.
     pub(crate) fn save(&self, key: &Key) -> SavedKey {
         self.keys.get(key).unwrap_or(&self.absent).save(key.clone())
     }
 
-    /// `knownVec` was so of other sites.
+    /// Restores `knownVec` of other sites from before a restart.
     pub(crate) fn restore_known(&mut self, known_vec: &Vector) {
         self.known_vec.join(&known_vec.with(self.local, Timestamp::ZERO));
     }
 
-    /// The inverse of [`Self::summary`].
+    /// Restores the summary that [`Self::summary`] returned.
     pub(crate) fn restore_summary(
         &mut self,
         arrived: &Vector,
@@ -297,18 +299,20 @@ impl Partition {
         }
     }
 
-    /// Takes an update of a checkpoint; its keys tell whether it is folded there.
+    /// Restores an update of a checkpoint. The keys of the checkpoint determine whether it is
+    /// folded.
     pub(crate) fn restore_committed(&mut self, update: Arc<Update>) {
         self.committed[update.dot.origin].insert(update);
     }
 
-    /// About so many keys will be taken: a table that grows is copied again and again.
+    /// Reserves space for `count` keys, because a table that grows step by step is copied each
+    /// time.
     pub(crate) fn expect_keys(&mut self, count: usize) {
         self.keys.reserve(count);
     }
 
-    /// Takes a key of a checkpoint. Returns its pending updates that are not in `committedCausal`
-    /// as the checkpoint has it: they came later and will be replayed.
+    /// Restores a key of a checkpoint. Returns its pending updates that are not in the checkpoint's
+    /// `committedCausal`: they came later and will be replayed.
     pub(crate) fn restore_key(&mut self, saved: SavedKey) -> Option<(Key, Vec<Dot>)> {
         let mut log = OpLog::restore(saved.base, saved.base_local);
         let mut unresolved = Vec::new();
@@ -332,7 +336,8 @@ impl Partition {
         incomplete
     }
 
-    /// Takes an update of the journal. `restored` tells what a checkpoint knows of it at a key.
+    /// Restores an update of the journal. `restored` returns the state of the update at a key in
+    /// the checkpoint.
     pub(crate) fn restore_update(
         &mut self,
         update: Arc<Update>,
@@ -364,8 +369,8 @@ impl Partition {
         }
     }
 
-    /// All updates of other sites up to here are stored again (Property 1). Of this site's own, one
-    /// with a smaller time may be prepared.
+    /// Notes that all updates of other sites up to here are stored again (Property 1). Of this
+    /// site's own transactions, one with a smaller time may still be prepared.
     fn has_arrived(&mut self, arrived: &Vector) {
         self.arrived.join(arrived);
         self.restore_known(arrived);
@@ -377,19 +382,19 @@ impl Partition {
         }
     }
 
-    /// Forgets what was forwarded to a site beyond what it is known to have. Nothing follows a lost
-    /// forwarded stretch by which the receiver would notice the gap.
+    /// Resets what was forwarded to a site to what it is known to have. When a forwarded range is
+    /// lost, no further range follows from which the receiver would notice the gap.
     pub(crate) fn forward_again(&mut self, dest: SiteId, origin: Origin) {
         self.sent[dest.index()][origin] = self.global_matrix[dest.index()][origin];
     }
 
-    /// All strong transactions up to here are folded.
+    /// Returns the time up to which all strong transactions are folded.
     pub(crate) fn strong_folded(&self) -> Timestamp {
         let first = self.committed[Origin::Strong].unfolded().next();
         first.map_or(self.known_vec.strong, |update| update.dot.ts.just_below())
     }
 
-    /// Folds what is within `floor` and forgets what is within `settled`.
+    /// Folds the updates within `floor` and forgets those within `settled`.
     pub(crate) fn collect(&mut self, floor: &Vector, settled: &Vector) {
         for origin in Origin::all(MAX_SITES) {
             while let Some(update) = self.committed[origin].next_to_fold(floor) {
@@ -398,12 +403,12 @@ impl Partition {
                 }
             }
         }
-        // Only now: what is settled must not be met by a removal that was not folded before.
+        // Settling comes last: a removal that is folded after that must not find settled state.
         for origin in Origin::all(MAX_SITES) {
             while let Some(update) = self.committed[origin].next_settled(settled) {
                 for write in &update.writes {
                     // An update that is not folded yet may hold back later ones of its origin,
-                    // which `settled` takes for folded.
+                    // which `settled` assumes to be folded.
                     self.update_log(&write.key, |log, local| {
                         log.fold(floor, local);
                         log.settle(&write.effect, update.dot);
@@ -413,8 +418,8 @@ impl Partition {
         }
     }
 
-    /// A site's life is over: of its causal transactions those after the cut are dropped, which no
-    /// snapshot has shown.
+    /// Drops the causal transactions of a site after the cut when its life has ended. No snapshot
+    /// has shown them.
     pub(crate) fn drop_causal_after(&mut self, site: SiteId, cut: Timestamp) {
         for update in self.committed[site].drop_causal_after(cut) {
             for write in &update.writes {
@@ -423,15 +428,16 @@ impl Partition {
         }
     }
 
-    /// There is nothing of a site up to here that is not stored. Everybody knows that, so that also
-    /// an operation on an eventual space may depend on it.
+    /// Notes that all transactions of a site up to `end` are stored. This is known at every site,
+    /// so an operation on an eventual space may depend on it, too.
     pub(crate) fn has_all_of(&mut self, site: SiteId, end: Timestamp) {
         self.known_vec.raise(site, end);
         self.arrived.raise(site, end);
     }
 
-    /// The latest time of `site` that an update of another site's former life depends on, or a
-    /// strong one: perhaps only that life knew of it, or who has forgotten it since.
+    /// Returns the latest time of `site` that an update of another site's former life, or a strong
+    /// update, depends on. Perhaps only that life, or a site that has forgotten it since, had the
+    /// transaction.
     pub(crate) fn latest_named(&self, site: SiteId, members: &Members) -> Timestamp {
         let others = Origin::all(self.sites()).filter(|origin| *origin != Origin::Site(site));
         let named = others.flat_map(|origin| {
@@ -446,14 +452,14 @@ impl Partition {
         named.map(|update| update.snap_vec[site]).max().unwrap_or(Timestamp::ZERO)
     }
 
-    /// What is known of a site belongs to its former life.
-    pub(crate) fn welcome(&mut self, site: SiteId) {
+    /// Clears what is known of a site that begins a new life.
+    pub(crate) fn begin_life(&mut self, site: SiteId) {
         let nothing = Vector::zero(self.sites());
         self.global_matrix[site.index()] = nothing;
         self.sent[site.index()] = nothing;
     }
 
-    /// Forgets everything, to be filled anew.
+    /// Forgets everything, so that the partition can be filled anew.
     pub(crate) fn empty(&mut self) {
         let sites = self.sites();
         self.keys.clear();
@@ -464,10 +470,11 @@ impl Partition {
         self.absent = OpLog::default();
     }
 
-    /// Begins to hand over: everything that is not causally stable, and the names of all keys.
+    /// Returns the data to send to a joining site: all updates that are not causally stable, and
+    /// the names of all keys.
     pub(crate) fn hand_over(&self, snapshot: Vector) -> HandOver {
         let (mut updates, keys) = self.to_save();
-        // This site's own may be newer than `knownVec` tells yet: replication will bring those.
+        // This site's own updates may be later than `knownVec`. Replication will send those.
         updates.retain(|update| update.dot.ts <= self.known_vec[update.dot.origin]);
         let mut arrived = self.arrived;
         arrived.meet(&self.known_vec);
@@ -481,12 +488,12 @@ impl Partition {
         HandOver { begin, updates, keys }
     }
 
-    /// A key as a snapshot sees it that nothing was folded beyond.
+    /// Returns the state of a key in a snapshot. Nothing beyond the snapshot may be folded.
     pub(crate) fn state_within(&self, key: &Key, snapshot: &Vector) -> State {
         self.keys.get(key).map_or_else(State::new, |log| log.state_within(snapshot))
     }
 
-    /// Whether none of the updates in a piece of a donor is here, and each is in it once.
+    /// Returns whether a piece of a donor contains no update that is stored here, and none twice.
     pub(crate) fn lacks_all(&self, chunk: &Chunk) -> bool {
         let Chunk::Updates(updates) = chunk else { return true };
         let mut dots = BTreeSet::new();
@@ -496,7 +503,7 @@ impl Partition {
             .all(|dot| dots.insert(dot) && self.committed[dot.origin].lacks(dot.ts))
     }
 
-    /// Takes an update of a donor. The keys that follow contain it if it is within the snapshot.
+    /// Stores an update of a donor. If it is within the snapshot, the keys that follow contain it.
     pub(crate) fn take_update(&mut self, update: Arc<Update>, snapshot: &Vector) {
         if update.within(snapshot) {
             self.committed[update.dot.origin].insert(update);
@@ -505,14 +512,14 @@ impl Partition {
         }
     }
 
-    /// Takes a key, or a part of one, of a donor.
+    /// Stores a key of a donor, or a part of one.
     pub(crate) fn take_key(&mut self, key: &Key, state: State) {
         self.change_log(key, |log| log.begin_with(state));
-        // A key that the snapshot does not see, and nothing else changes.
+        // Removes the key if the snapshot does not show it and no other update changes it.
         self.update_log(key, |_, _| {});
     }
 
-    /// All of a donor's items were taken.
+    /// Completes the filling, after all items of a donor were taken.
     pub(crate) fn is_filled(&mut self, begin: &Begin) {
         (self.filled, self.begun) = (true, None);
         self.has_arrived(&begin.known_vec);
@@ -522,7 +529,7 @@ impl Partition {
         }
     }
 
-    /// How many keys have a log here, those included that a snapshot sees as absent.
+    /// Returns the number of keys with a log, including those that are absent in a snapshot.
     pub(crate) fn key_count(&self) -> usize {
         self.keys.len()
     }
@@ -531,7 +538,8 @@ impl Partition {
         self.keys.names()
     }
 
-    /// How many keys exist in a snapshot. Looks only at keys that are not folded.
+    /// Returns the number of keys that exist in a snapshot. Reads only keys with updates that are
+    /// not folded.
     pub(crate) fn keys_within(&self, snap_vec: &Vector) -> usize {
         let unfolded: BTreeSet<&Key> = self
             .committed
@@ -547,22 +555,22 @@ impl Partition {
         self.keys.len() - unfolded.iter().filter(is_absent).count()
     }
 
-    /// How many versions there are, and what they take in approximate bytes. Walks all keys.
+    /// Returns the number of versions and their approximate size in bytes. Visits all keys.
     pub(crate) fn versions_and_bytes(&self) -> (usize, usize) {
         self.keys.versions_and_bytes()
     }
 
-    /// What they take, without a walk.
+    /// Returns the approximate size of the versions in bytes, in constant time.
     pub(crate) fn bytes(&self) -> usize {
         self.keys.bytes()
     }
 
-    /// What the keys take, and took at most since this was asked last.
+    /// Returns the current size of the keys, and the largest since the last call.
     pub(crate) fn take_held(&mut self) -> Held {
         self.keys.take_held()
     }
 
-    /// Changes the log of a key that may be absent.
+    /// Changes the log of a key, which is created if the key is absent.
     fn change_log<R>(&mut self, key: &Key, change: impl FnOnce(&mut OpLog) -> R) -> R {
         self.keys.change_or_insert(key, || OpLog::after(&self.absent), change)
     }
@@ -578,7 +586,7 @@ impl Partition {
     }
 }
 
-/// Groups a transaction's writes by something of their keys, in first-come order.
+/// Groups a transaction's writes by a function of their keys, in the order of first occurrence.
 pub(crate) fn group_by<G: PartialEq + Copy>(
     writes: Vec<Write>,
     group_of: impl Fn(&Key) -> G,

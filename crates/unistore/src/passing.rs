@@ -1,18 +1,18 @@
-//! Records of updates that the replica does not keep in the form of a [`Record`](crate::Record).
+//! Records of updates that the replica does not keep in memory.
 
 use serde::Serialize;
 use solera_data::{Dot, Effect, Key};
 use solera_machine::PartitionId;
 use solera_time::Vector;
 
-/// A [`Record::Stored`](crate::Record::Stored) of updates that nobody keeps, and serialised as it
-/// is.
+/// A [`Record::Stored`](crate::Record::Stored) of updates that are serialised by reference, because
+/// the replica does not keep them. The bytes are the same.
 #[derive(Debug, Serialize)]
 pub(crate) enum Passing<'a> {
     Stored(&'a [(PartitionId, PassingUpdate<'a>)]),
 }
 
-/// An [`Update`](crate::Update) by its parts.
+/// An [`Update`](crate::Update), by reference.
 #[derive(Debug, Serialize)]
 pub(crate) struct PassingUpdate<'a> {
     pub(crate) dot: Dot,
@@ -21,7 +21,7 @@ pub(crate) struct PassingUpdate<'a> {
     pub(crate) eventual: bool,
 }
 
-/// A [`Write`](crate::Write) by its parts.
+/// A [`Write`](crate::Write), by reference.
 #[derive(Debug, Serialize)]
 pub(crate) struct PassingWrite<'a> {
     pub(crate) key: &'a Key,
@@ -43,7 +43,7 @@ mod tests {
     use crate::record::Record;
 
     #[test]
-    fn what_passes_is_read_as_what_was_kept() {
+    fn a_record_by_reference_decodes_as_the_owned_one() {
         let partition = PartitionId(300);
         let dot = Dot::of(SiteId(1), Timestamp(1 << 60));
         let snap_vec = Vector::zero(3).with(SiteId(2), Timestamp(7));

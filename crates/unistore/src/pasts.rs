@@ -1,4 +1,4 @@
-//! The two pasts of a session: one that its reads rest on, and one that it may want to survive.
+//! The two pasts of a session: one for its reads, and one for the durability of its writes.
 
 use serde::{Deserialize, Serialize};
 use solera_time::{MAX_SITES, Origin, SiteId, Timestamp, Vector};
@@ -7,44 +7,44 @@ use crate::protocol::PROTOCOL;
 
 /// The causal past and the durability past of a session.
 ///
-/// The durability past is the causal past and, beyond it, the session's acknowledged writes to
-/// eventual spaces. Barriers wait for it. Nothing else does: what a session reads never waits for
-/// an eventual write.
+/// The durability past is the causal past together with the session's acknowledged writes to
+/// eventual spaces. Only barriers wait for it: the reads of a session never wait for an eventual
+/// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pasts {
     /// `pastVec` (UniStore §5.1): transactions that the session has observed or committed. Entries
-    /// of other sites are uniform where the session is.
+    /// of other sites are uniform at the session's site.
     pub causal: Vector,
-    /// Times of writes to eventual spaces, by the site that executed them. Nothing is known of
-    /// whether other sites store them. It is kept apart from the causal past, whose greater entries
-    /// would hide that a write is gone with a former life of its site.
+    /// Times of writes to eventual spaces, by the site that executed them. Other sites may not
+    /// store them yet. They are kept apart from the causal past, whose greater entries would hide
+    /// the loss of a write with a former life of its site.
     eventual: Vector,
     /// Covers the snapshots on which these writes were executed. Other sites show a write once they
-    /// store what is in its snapshot, so it survives with that only.
+    /// store everything in its snapshot, so the write survives only together with its snapshot.
     eventual_snap: Vector,
 }
 
 impl Pasts {
-    /// The pasts of a session of a cluster with `sites` sites that has done nothing yet.
+    /// Returns the pasts of a new session in a cluster with `sites` sites.
     pub fn none(sites: usize) -> Self {
         Pasts::causal(Vector::zero(sites))
     }
 
-    /// The pasts of a session that has written to no eventual space.
+    /// Returns the pasts of a session that has written to no eventual space.
     pub fn causal(causal: Vector) -> Self {
         let none = Vector::zero(causal.entries().len());
         Pasts { causal, eventual: none, eventual_snap: none }
     }
 
-    /// The same pasts, with these writes to eventual spaces, and what their snapshots are covered
-    /// by.
+    /// Returns the pasts with writes to eventual spaces added. `eventual_snap` covers the snapshots
+    /// of these writes.
     pub fn with_eventual(mut self, eventual: &Vector, eventual_snap: &Vector) -> Self {
         self.eventual.join(eventual);
         self.eventual_snap.join(eventual_snap);
         self
     }
 
-    /// Appends the pasts as tokens carry them: protocol, version, number of sites, and for each
+    /// Appends the pasts in the format of tokens: protocol, version, number of sites, and for each
     /// vector the entries of the sites and that of strong transactions, big-endian.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&PROTOCOL.past_header());
@@ -58,7 +58,7 @@ impl Pasts {
         }
     }
 
-    /// Reads what comes after the protocol and its version; `None` if these are no pasts.
+    /// Decodes the bytes after the protocol and its version; `None` if they are not valid.
     pub fn decode(bytes: &[u8]) -> Option<Pasts> {
         let (sites, entries) = bytes.split_first()?;
         let sites = usize::from(*sites);
@@ -75,23 +75,24 @@ impl Pasts {
         Some(Pasts { causal, eventual, eventual_snap })
     }
 
-    /// Whether they tell of nothing but the first `sites` sites.
+    /// Returns whether all entries after those of the first `sites` sites are zero.
     pub fn is_within(&self, sites: usize) -> bool {
         [self.causal, self.eventual, self.eventual_snap].iter().all(|it| it.is_within(sites))
     }
 
-    /// Times of the session's writes to eventual spaces, by the site that executed them.
+    /// Returns the times of the session's writes to eventual spaces, by the site that executed
+    /// them.
     pub fn eventual(&self) -> &Vector {
         &self.eventual
     }
 
-    /// Covers the snapshots on which these writes were executed.
+    /// Returns a vector that covers the snapshots on which these writes were executed.
     pub fn eventual_snap(&self) -> &Vector {
         &self.eventual_snap
     }
 
-    /// The durability past: everything that the session has observed or committed, eventual writes
-    /// included.
+    /// Returns the durability past: everything that the session has observed or committed, eventual
+    /// writes included.
     pub fn durability(&self) -> Vector {
         let mut durability = self.causal;
         durability.join(&self.eventual);
@@ -105,16 +106,16 @@ impl Pasts {
         self.eventual_snap.join(&other.eventual_snap);
     }
 
-    /// Adds writes to eventual spaces that `site` executed for the session, with commit vectors
-    /// that this covers.
+    /// Adds writes to eventual spaces that `site` executed for the session. `commit_vec` covers
+    /// their commit vectors.
     pub(crate) fn add_eventual(&mut self, site: SiteId, commit_vec: &Vector) {
         self.eventual.raise(site, commit_vec[site]);
         self.eventual_snap.join(commit_vec);
     }
 
-    /// What a barrier at the site `me` must find uniform. Transactions of other sites in the causal
-    /// past were uniform when the session observed them (UniStore §5.6), and strong ones when they
-    /// committed.
+    /// Returns the vector that must be uniform before a barrier at the site `me` ends. Transactions
+    /// of other sites in the causal past were uniform when the session observed them (UniStore
+    /// §5.6), and strong ones when they committed.
     pub(crate) fn to_be_uniform(self, me: SiteId) -> Vector {
         self.eventual.with(me, self.eventual[me].max(self.causal[me]))
     }

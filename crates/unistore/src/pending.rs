@@ -1,4 +1,4 @@
-//! Updates that wait, at one key, to become part of a state.
+//! Updates of one key that are not part of a state yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use solera_time::Vector;
 
 use crate::message::Update;
 
-/// An update, and the index of the key's write in it.
+/// An update, and the index of its write to the key.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     update: Arc<Update>,
@@ -30,12 +30,12 @@ impl Waiting {
     }
 }
 
-/// Updates of each origin by local timestamp, as they nearly always arrive. A snapshot's entry for
-/// an origin says how many of the first to look at, so that a burst on one key costs each of its
-/// updates once.
+/// Updates of each origin by local timestamp, which is nearly always the order of arrival. A
+/// snapshot's entry for an origin bounds the updates to look at, so that a burst on one key costs
+/// each of its updates once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pending {
-    /// By [`Origin::index`](solera_time::Origin::index); empty while nothing waits.
+    /// Indexed by [`Origin::index`](solera_time::Origin::index); empty while no update is pending.
     queues: Vec<VecDeque<Waiting>>,
     len: usize,
 }
@@ -62,7 +62,7 @@ impl Pending {
         self.len += 1;
     }
 
-    /// Removes an update, if it is there.
+    /// Removes an update, if it is pending.
     pub(crate) fn remove(&mut self, dot: Dot) {
         let Some(queue) = self.queues.get_mut(dot.origin.index()) else { return };
         let before = queue.len();
@@ -100,8 +100,8 @@ impl Pending {
         taken
     }
 
-    /// The updates within `vec` in the order of their dots, and the dots of those that are old
-    /// enough and yet not within it.
+    /// Returns the updates within `vec` in the order of their dots, and the dots of those whose own
+    /// entry `vec` covers but which are not within it.
     pub(crate) fn look(&self, vec: &Vector) -> (SmallVec<[&Waiting; 8]>, SmallVec<[Dot; 4]>) {
         let (mut within, mut unseen) = (SmallVec::new(), SmallVec::new());
         for queue in &self.queues {

@@ -1,7 +1,7 @@
-//! The number and versions of the protocol.
+//! Number and versions of the protocol.
 
 use solera_machine::Protocol;
 
-/// UniStore, in bytes. `tests/golden` has samples of all that is written.
+/// UniStore's number and versions. `tests/golden` has samples of all encodings.
 pub const PROTOCOL: Protocol =
     Protocol { number: 1, name: "UniStore", oldest_messages: 2, messages: 2, records: 1, pasts: 1 };

@@ -1,22 +1,21 @@
-//! Rare paths of UniStore, for simulations to show that they reach them. Those of certification are
-//! apart.
+//! Rare paths of UniStore, which simulations must reach. Those of certification are listed there.
 
 solera_machine::rare_paths! {
-    /// A worker asks a sibling for a part of a history that it missed.
+    /// A worker asks a sibling for a part of a history that it has missed.
     ASKS_FOR_GAP = "a worker asks for a gap in a history";
-    /// A worker ignores the history of a leaving site that comes from a site which does not know of
-    /// the removal.
+    /// A worker ignores the history of a leaving site when it comes from a site that has not
+    /// received the removal.
     IGNORES_UNINFORMED = "a worker ignores a site that knows of no removal";
-    /// A participant asks a coordinator for a decision that does not come.
+    /// A participant asks a coordinator for a decision that has not arrived.
     ASKS_FOR_DECISION = "a participant asks for a decision";
-    /// A read is given up because what its snapshot holds does not come.
+    /// A read fails because transactions of its snapshot do not arrive.
     GIVES_UP_READ = "a read is given up";
     /// A joining worker begins anew with another donor.
     CHANGES_DONOR = "a joining worker changes its donor";
-    /// A donor has lost the snapshot that it hands over.
+    /// A donor has lost the snapshot that it sends.
     DONOR_LOST_SNAPSHOT = "a donor has lost its snapshot";
     /// A worker starts from a journal with prepared transactions.
     RECOVERS_PREPARED = "a worker starts with prepared transactions";
-    /// A participant tells guards again how transactions ended.
-    TELLS_GUARDS_AGAIN = "a worker tells guards again";
+    /// A participant sends guards the outcomes of transactions again.
+    RESENDS_OUTCOMES = "a worker sends guards an outcome again";
 }

@@ -1,8 +1,8 @@
-//! What a replica must find again after a restart, as records for a journal.
+//! Records of a journal: the state that a replica must have again after a restart.
 //!
-//! A record is the effect of a step, not its cause: replaying needs no other replica and no clock.
-//! The host writes records in order, and lets nothing of what a replica says after a record leave
-//! before the record is durable (`docs/decisions/0007-durability.md`).
+//! A record contains the effect of a step, not its cause, so replaying needs no other replica and
+//! no clock. The host writes records in order. It sends no output that follows a record before the
+//! record is durable (`docs/decisions/0007-durability.md`).
 
 use std::sync::Arc;
 
@@ -21,98 +21,101 @@ use crate::protocol::PROTOCOL;
 /// A step that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
-    /// Updates of one transaction to partitions of this worker were stored; all of them or none.
+    /// Updates of one transaction to partitions of this worker were stored, all of them or none.
     Stored(SmallVec<[(PartitionId, Arc<Update>); 1]>),
-    /// The same for an operation on an eventual space, whose snapshot was not uniform.
+    /// An operation on an eventual space, whose snapshot was not uniform, was stored.
     StoredEventual(PartitionId, Arc<Update>),
     /// A transaction prepared here (UniStore Alg. 1 l. 36–40).
     Prepared(TxId, Prepared),
     /// A prepared transaction committed with this local timestamp (Alg. 1 l. 42–48). The updates
-    /// are what its operations on eventual spaces came to, so that these are executed once.
+    /// are the results of its operations on eventual spaces, so that these are not executed again.
     Committed(TxId, Timestamp, Vec<(PartitionId, Arc<Update>)>),
-    /// A prepared transaction was given up.
+    /// A prepared transaction was aborted.
     Aborted(TxId),
-    /// A transaction that this worker coordinates committed (Alg. 1 l. 34). Until all participants
-    /// have confirmed it, they may ask.
+    /// A transaction that this worker coordinates committed (Alg. 1 l. 34). Its participants may
+    /// ask for the decision until all have confirmed it.
     Decided(TxId, Decision),
     /// All participants have confirmed a decision.
     Forgotten(TxId),
     /// See [`Promise`].
     Promised(Promise),
-    /// Who takes part from now on.
+    /// The list of members has changed.
     Members(Members),
-    /// How far the history of a site that leaves is known. Others draw conclusions from that, so it
-    /// must not be forgotten, heartbeats included.
+    /// Time up to which the history of a leaving site is known. Other sites draw conclusions from
+    /// it, so it must not be forgotten, heartbeats included.
     Known(PartitionId, SiteId, Timestamp),
-    /// A joining site's worker got a piece of a partition; whether it was the last one.
+    /// A joining site's worker has received a piece of a partition. The flag is whether it was the
+    /// last piece.
     Filled(PartitionId, Chunk, bool),
     /// A step of the certification service.
     Certification(Box<solera_certification::Record<Write>>),
-    /// What each worker of another site has told of its own history.
+    /// Greatest times that workers of other sites have sent of their own histories.
     Heard(Vec<Heard>),
-    /// A transaction prepared here with guards, which are asked after this.
+    /// A transaction prepared here with guards, which the worker asks after this record.
     PreparedGuarded(TxId, Prepared, Guarded),
-    /// All guards know how a transaction ended that is not prepared any more.
+    /// All guards have acknowledged the outcome of a transaction that is not prepared any more.
     GuardsTold(TxId),
 }
 
 /// A transaction that waits for its coordinator's decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prepared {
-    /// Who decides.
+    /// Address of the coordinator, which decides.
     pub coordinator: Address,
-    /// The prepare time (Alg. 1 l. 39).
+    /// Prepare time (Alg. 1 l. 39).
     pub ts: Timestamp,
     /// `snapVec[tid]`.
     pub snap_vec: Vector,
-    /// This worker's share of `wbuff[tid]`.
+    /// This worker's part of `wbuff[tid]`.
     pub writes: Vec<Write>,
-    /// Its operations on eventual spaces here, which are executed when it commits.
+    /// Its operations on eventual spaces of this worker, which are executed when it commits.
     pub eventual: Vec<(Key, Op)>,
 }
 
 impl Prepared {
-    /// The keys that it writes here.
+    /// Returns the keys that it writes here.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         let writes = self.writes.iter().map(|write| &write.key);
         writes.chain(self.eventual.iter().map(|(key, _)| key))
     }
 
-    /// Approximate bytes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         let eventual = self.eventual.iter().map(|(key, op)| key.len() + op.size());
         self.writes.iter().map(Write::size).sum::<usize>() + eventual.sum::<usize>()
     }
 }
 
-/// The commit of a transaction that some participant has not confirmed.
+/// Commit of a transaction that some participant has not confirmed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// `commitVec[d]`.
     pub ts: Timestamp,
-    /// Who has not confirmed it.
+    /// Participants that have not confirmed it.
     pub unconfirmed: Vec<Address>,
 }
 
-/// What a replica may say between two records of this kind, also after a restart.
+/// Bounds on what a replica sends between two records of this kind, also after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// No later transaction of this worker executes on a snapshot below this one: what the floor of
-    /// the site is made of, on which others rely when they forget what they had kept apart.
+    /// No later transaction of this worker executes on a snapshot below this one. The site's floor
+    /// is computed from these. Other workers rely on it when they merge updates that they had kept
+    /// apart.
     pub floor: Vector,
     /// Property 1 for all partitions of this worker, heartbeats included. A heartbeat leaves no
-    /// other trace, and when its site is gone, nobody says again that nothing happened there.
+    /// other trace, and when its site is removed, it cannot send another heartbeat for that time.
     pub known_vec: Vector,
-    /// `uniformVec`: later snapshots cover what earlier ones showed.
+    /// `uniformVec`: later snapshots cover the transactions that earlier ones showed.
     pub uniform_vec: Vector,
-    /// No timestamp of this worker is greater, heartbeats included: later ones must be.
+    /// Upper bound of this worker's timestamps, heartbeats included. Timestamps after a restart
+    /// must be greater.
     pub clock: Timestamp,
-    /// How often this replica has been started: transactions of different runs have different
-    /// names.
+    /// Number of starts of this replica. It makes the identifiers of transactions of different runs
+    /// distinct.
     pub starts: u64,
 }
 
-/// A part of a checkpoint: together, all that a replica must find again.
+/// A part of a checkpoint. All parts together contain the state that a replica must have again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Part {
     /// The worker's own state.
@@ -123,49 +126,52 @@ pub enum Part {
         prepared: Vec<(TxId, Prepared)>,
         /// See [`Record::Decided`].
         decided: Vec<(TxId, Decision)>,
-        /// Who takes part.
+        /// List of members.
         members: Members,
     },
     /// A partition.
     Partition {
-        /// Which.
+        /// Number of the partition.
         partition: PartitionId,
-        /// The last update of each origin.
+        /// Time of the last update of each origin.
         arrived: Vector,
-        /// The greatest local timestamp that an absent key depends on.
+        /// Greatest local timestamp that an absent key depends on.
         absent: Timestamp,
-        /// Up to where the updates of each origin were forgotten, because every site stores them.
+        /// For each origin, the time up to which updates were forgotten because every site stores
+        /// them.
         forgotten: Vector,
         /// `knownVec`, heartbeats included.
         known_vec: Vector,
     },
-    /// What a member of a certification group has kept.
+    /// State of a member of a certification group.
     Certification(Box<solera_certification::Record<Write>>),
-    /// Some of a partition's `committedCausal`.
+    /// Some elements of a partition's `committedCausal`.
     Updates(PartitionId, Vec<Arc<Update>>),
-    /// Some of a partition's keys.
+    /// Some keys of a partition.
     Keys(PartitionId, Vec<SavedKey>),
-    /// See [`Record::Heard`]: at least what the partitions of the checkpoint had concluded from.
+    /// See [`Record::Heard`]. Contains at least the times on which the state of the checkpoint's
+    /// partitions is based.
     Heard(Vec<Heard>),
-    /// Guards of transactions that are prepared, or that ended.
+    /// Guards of transactions that are prepared or have ended.
     Guards {
-        /// Of those that are prepared.
+        /// Guards of prepared transactions.
         prepared: Vec<(TxId, Guarded)>,
-        /// Transactions that ended, whether they committed, and the protocols that may not know.
+        /// Transactions that have ended, whether each committed, and the protocols that have not
+        /// acknowledged that.
         untold: Vec<(TxId, bool, Vec<u8>)>,
     },
 }
 
-/// A key's versions.
+/// Versions of a key.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SavedKey {
     /// The key.
     pub key: Key,
-    /// What is folded.
+    /// Folded state.
     pub base: State,
-    /// The greatest local timestamp that the base depends on.
+    /// Greatest local timestamp that the base depends on.
     pub base_local: Timestamp,
-    /// The updates that are not folded.
+    /// Updates that are not folded.
     pub pending: Vec<Dot>,
 }
 
@@ -175,7 +181,7 @@ impl Record {
         PROTOCOL.append_record(self, bytes);
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
     /// See [`DecodeError`].
@@ -190,7 +196,7 @@ impl Part {
         PROTOCOL.append_record(self, bytes);
     }
 
-    /// Reads a part.
+    /// Decodes a part.
     ///
     /// # Errors
     /// See [`DecodeError`].

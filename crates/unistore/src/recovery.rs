@@ -1,4 +1,4 @@
-//! Building a replica again from a checkpoint and the records since.
+//! Rebuilds a replica from a checkpoint and the records since then.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,25 +20,26 @@ use crate::rare;
 use crate::record::{Decision, Part, Prepared, Promise, Record};
 use crate::replica::Replica;
 
-/// A replica that is being built again: first all parts of a checkpoint, if there is one, then all
-/// records since the checkpoint began, in order.
+/// A replica that is being rebuilt: first from all parts of a checkpoint, if there is one, then
+/// from all records since the checkpoint began, in order.
 #[derive(Debug)]
 pub struct Recovery {
     replica: Replica,
-    /// The last record that the checkpoint knows of at a key, where that is later than its
-    /// partition's list of keys: every other key is as its partition.
+    /// Number of the last record whose effect on a key the checkpoint contains, if it is later than
+    /// the partition's list of keys. For all other keys, that list determines it.
     saved: HashMap<Key, u64, FixedState>,
-    /// The last record that any part of the checkpoint knows of. After it, `saved` says nothing.
+    /// Last record whose effects any part of the checkpoint contains. `saved` is not needed for
+    /// later records.
     last: u64,
     /// Pending updates of keys that were stored after the partition's list of updates was written.
     unresolved: HashMap<Key, Vec<Dot>, FixedState>,
-    /// When the keys of each owned partition were listed for the checkpoint. A key that was not
-    /// there had nothing left of the updates before.
+    /// Number of the last record when the keys of each owned partition were listed for the
+    /// checkpoint. A key that was not listed had no state left of the updates before.
     listed: Vec<u64>,
     promise: Promise,
 }
 
-/// A checkpoint or record of another worker.
+/// Error: a checkpoint part or record belongs to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignPartition(pub PartitionId);
 
@@ -74,7 +75,8 @@ impl solera_machine::Recovery for Recovery {
 }
 
 impl Recovery {
-    /// Begins with nothing. `seed` only spreads keys over hash tables.
+    /// Creates a recovery without any data. `seed` only affects the placement of keys in hash
+    /// tables.
     pub fn new(config: Config, seed: u64) -> Self {
         let replica = Replica::new(config, seed);
         let promise = replica.promised;
@@ -84,15 +86,15 @@ impl Recovery {
         Recovery { replica, saved, last: 0, unresolved, listed, promise }
     }
 
-    /// Takes a part of a checkpoint that knows of all records up to `lsn`.
+    /// Takes a part of a checkpoint, which contains the effects of all records up to `lsn`.
     ///
     /// # Errors
-    /// The data is of a worker with other partitions.
+    /// The data belongs to a worker with other partitions.
     pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), ForeignPartition> {
         self.last = self.last.max(lsn);
         match part {
             Part::Worker { promise, prepared, decided, members } => {
-                // There are no checkpoints before everything is filled.
+                // Checkpoints are only written once all partitions are filled.
                 for partition in &mut self.replica.worker.partitions {
                     partition.filled = true;
                 }
@@ -110,7 +112,7 @@ impl Recovery {
                 self.listed[index] = lsn;
                 self.replica.worker.clock.observe(arrived.max_entry().max(absent));
                 if let Some(before) = index.checked_sub(1) {
-                    // Keys are spread evenly.
+                    // Keys are spread evenly over partitions.
                     let keys = self.replica.worker.partitions[before].key_count();
                     self.replica.worker.partitions[index].expect_keys(keys);
                 }
@@ -126,7 +128,7 @@ impl Recovery {
                     if self.replica.worker.config.life > 0
                         && update.dot.origin == Origin::Site(self.replica.worker.me)
                     {
-                        // Of this life, it is covered anyway.
+                        // Updates of this life are covered anyway.
                         self.replica.former_ceiling.join(&update.commit_vec());
                     }
                     self.replica.worker.partitions[index].restore_committed(update);
@@ -157,7 +159,7 @@ impl Recovery {
     /// Takes the record with this number.
     ///
     /// # Errors
-    /// The data is of a worker with other partitions.
+    /// The data belongs to a worker with other partitions.
     pub fn replay(&mut self, lsn: u64, record: Record) -> Result<(), ForeignPartition> {
         match record {
             Record::Stored(updates) => {
@@ -204,7 +206,7 @@ impl Recovery {
             Record::GuardsTold(tx) => self.replica.participant.guarding.forget(tx),
             Record::Filled(partition, chunk, complete) => {
                 let index = self.index_of(partition)?;
-                // Otherwise the checkpoint has it, and what came after.
+                // Otherwise the checkpoint contains the piece and later updates.
                 if lsn > self.listed[index] {
                     self.replica.take_chunk(index, chunk, complete);
                 }
@@ -213,8 +215,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// The replica, as it was after the last record. What it had heard from others, and the open
-    /// transactions of its clients, are gone.
+    /// Returns the replica in its state after the last record. Messages of other workers and open
+    /// transactions of clients are lost.
     pub fn finish(mut self) -> Replica {
         let replica = &mut self.replica;
         replica.drop_unfinished();
@@ -232,19 +234,19 @@ impl Recovery {
         let again = self.promise.starts > 1;
         replica.strong.first &= !again;
         if again && replica.worker.config.protocol.has_strong() {
-            // Others may finish what the run before had submitted.
+            // Other sites may complete strong transactions that the run before had submitted.
             let until = self.promise.clock.later(replica.worker.config.timing.strong_timeout);
             replica.former_ceiling.raise(Origin::Strong, until);
         }
         for partition in &replica.worker.partitions {
-            // Nobody knows any more what of this was of transactions.
+            // It is not known any more which transactions these updates belonged to.
             replica.participant.executed.join(&partition.arrived);
         }
         for partition in replica.worker.partitions.iter_mut().filter(|partition| partition.filled) {
             partition.known_vec.join(&self.promise.known_vec);
         }
         replica.promised = self.promise;
-        // Before anything else is said: a transaction of this run may be prepared soon.
+        // This record comes before any output: a transaction of this run may be prepared soon.
         let promise = self.promise;
         replica.worker.record(|| Record::Promised(promise));
         self.replica
@@ -259,9 +261,10 @@ impl Recovery {
         let replica = &mut self.replica;
         let mut restoring = Restoring::Pending;
         if update.dot.origin == Origin::Site(replica.worker.me) {
-            // The snapshot's remote entries were uniform, and the next ones must cover it.
+            // The snapshot's remote entries were uniform, and later snapshots must cover it.
             replica.worker.learn_uniform(&update.snap_vec);
-            // Every snapshot from now on has the strong transactions that were visible, no more.
+            // Every snapshot from now on contains the strong transactions that were visible, but no
+            // others.
             let strong = replica.worker.dissemination.view.uniform_vec.strong;
             if replica.worker.config.topology.workers[replica.worker.me.index()] == 1
                 && update.snap_vec.strong <= strong
@@ -284,7 +287,7 @@ impl Recovery {
         let (listed, dot) = (self.listed[index], update.dot);
         let Recovery { replica, saved, unresolved, .. } = self;
         if lsn > self.last && saved.capacity() > 0 {
-            // The checkpoint says nothing of what comes now, which needs the memory.
+            // The checkpoint contains nothing of later records, and these need the memory.
             *saved = HashMap::with_hasher(saved.hasher().clone());
         }
         replica.worker.partitions[index].restore_update(update, restoring, |key| {
@@ -305,7 +308,7 @@ impl Recovery {
 
     fn prepared(&mut self, tx: TxId, prepared: Prepared) {
         self.replica.worker.clock.observe(prepared.ts);
-        // Its commit must be visible here at once.
+        // If it commits, it must be visible here at once.
         self.replica.worker.learn_uniform(&prepared.snap_vec);
         self.replica.participant.restore(tx, prepared);
     }

@@ -1,4 +1,4 @@
-//! The machine: what comes in, what goes out, and when.
+//! The machine: dispatch of inputs, and timing.
 
 mod barriers;
 pub(crate) mod checkpoint;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use solera_data::Dot;
 use solera_machine::{Address, GuardAnswer, Machine, Now, PartitionId, RequestId};
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 use solera_time::{HybridClock, Lane, Monotonic, Physical, Timestamp, Vector};
 
 use self::barriers::Barriers;
@@ -47,10 +47,10 @@ use crate::record::{Part, Promise};
 use crate::transfer::Donor;
 use crate::worker::{ACTIVE_FOR, ReplyTo, Worker};
 
-/// What one worker of a site runs of UniStore.
+/// The UniStore machine of one worker of a site.
 ///
-/// Beside the form of a [`Machine`] it offers [`Replica::execute`], a direct call for the hot path
-/// of single operations; both go through the same code.
+/// Beside the interface of [`Machine`] it has [`Replica::execute`], a direct call for the hot path
+/// of single operations. Both use the same code.
 #[derive(Debug)]
 pub struct Replica {
     pub(crate) worker: Worker,
@@ -61,28 +61,30 @@ pub struct Replica {
     pub(crate) demand: Demand,
     pub(crate) donor: Donor,
     pub(crate) joining: Joining,
-    /// What other workers of a site that joins ask for before this one has heard that it serves.
+    /// Messages of other workers of a joining site that came before this one has learned that it
+    /// serves.
     early: Vec<(Address, Message)>,
-    /// Covers the updates of this site's former lives that are not causally stable, and what others
-    /// may still commit of strong transactions of the run before.
+    /// Covers the updates of this site's former lives that are not causally stable, and the strong
+    /// transactions of the run before that other sites may still commit.
     pub(crate) former_ceiling: Vector,
-    /// Whether it also covers what others may still commit of strong transactions of former lives.
+    /// Whether it also covers the strong transactions of former lives that other sites may still
+    /// commit.
     pub(crate) former_lives_covered: bool,
-    /// What is known of the worker's other protocols, if there are any.
+    /// Progress of the worker's other protocols, if there are any.
     pub(crate) others: Option<OtherProtocols>,
-    /// When KNOWNVEC_GLOBAL was last sent.
+    /// Time when KNOWNVEC_GLOBAL was last sent.
     pub(crate) known_vec_sent: Monotonic,
-    /// When what was forwarded without effect was last forwarded again.
+    /// Time when unacknowledged forwarded ranges were last sent again.
     pub(crate) forwarded_again: Monotonic,
-    /// Which owned partition's updates are sent first, modulo their number.
+    /// Index of the owned partition whose updates are sent first, modulo the number of partitions.
     pub(crate) first_to_send: usize,
-    /// When the receiver of a gap last asked for it, per owned partition and origin.
+    /// Time of the last request for a gap, per owned partition and origin.
     pub(crate) gap_asked: Vec<ByOrigin<Option<Monotonic>>>,
-    /// What workers of other sites have told of their own histories.
+    /// Times that workers of other sites have sent of their own histories.
     pub(crate) heard_of: HeardOf,
     /// Siblings that lack updates which they had stored.
     pub(crate) lacking: Lacking,
-    /// The last promise that was recorded, and when.
+    /// The last promise that was recorded, and the time of its record.
     pub(crate) promised: Promise,
     pub(crate) promised_at: Option<Monotonic>,
     last_tick: Option<Monotonic>,
@@ -90,7 +92,8 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica that stores nothing yet. `seed` only spreads keys over hash tables.
+    /// Creates a replica that stores nothing yet. `seed` only affects the placement of keys in hash
+    /// tables.
     pub fn new(config: Config, seed: u64) -> Self {
         let me = config.address.site;
         let sites = config.topology.sites();
@@ -147,66 +150,65 @@ impl Replica {
         }
     }
 
-    /// The host begins to run the replica at this time. Returns the greatest time of which a former
-    /// run may have told others, which is `Timestamp::ZERO` if there was none, and one that no time
-    /// of which this run tells them is below: what others have heard of this replica in between,
-    /// they have heard of a run that it has forgotten.
+    /// Begins a run of the replica at this time. Returns two times. The first is the greatest time
+    /// that a former run may have sent to others, or `Timestamp::ZERO` if there was none. The
+    /// second is a lower bound of all times that this run sends. A time between the two that others
+    /// have received comes from a run that this replica has forgotten.
     pub fn begin_run(&mut self, physical: Physical) -> (Timestamp, Timestamp) {
         (self.worker.clock.last(), self.worker.clock.read(physical))
     }
 
-    /// The siblings at other sites that were found since the last call to lack updates which they
-    /// had stored: nobody can send these again.
+    /// Returns the siblings at other sites that were found, since the last call, to lack updates
+    /// which they had stored. No site can send these updates again.
     pub fn take_lacking(&mut self) -> BTreeSet<Address> {
         self.lacking.take()
     }
 
-    /// Where this replica runs.
+    /// Returns the address of the worker that runs this replica.
     pub fn address(&self) -> Address {
         self.worker.config.address
     }
 
-    /// How many keys of this worker exist for a client without a past.
+    /// Returns the number of keys of this worker that exist for a client without a past.
     pub fn count_keys(&mut self, now: Now) -> usize {
         let nothing = Vector::zero(self.worker.config.topology.sites());
         let snap_vec = self.worker.start_snapshot(now, &nothing);
         self.worker.partitions.iter().map(|partition| partition.keys_within(&snap_vec)).sum()
     }
 
-    /// From now on an open transaction is aborted after so long without a word of its client, and
-    /// at this age.
+    /// Sets the idle timeout and the largest age of open transactions.
     pub fn limit_transactions(&mut self, idle: Duration, age: Duration) {
         let timing = &mut self.worker.config.timing;
         (timing.idle_transaction_timeout, timing.max_transaction_age) = (idle, age);
     }
 
-    /// From now on strong transactions may be this large.
+    /// Sets the limits of strong transactions.
     pub fn limit_strong(&mut self, limits: StrongLimits) {
         self.worker.config.strong_limits = limits;
     }
 
-    /// From now on other sites may name strong times that are so far ahead of this worker's.
+    /// Sets how far strong times of other sites may be ahead of this worker's clock.
     pub fn limit_times_ahead(&mut self, limit: Duration) {
         self.strong.service.limit_times_ahead(limit);
     }
 
-    /// What this worker's data takes, and took at most since this was asked for the last time.
-    /// Cheap.
+    /// Returns the current size of this worker's data, and the largest since the last call, in
+    /// constant time.
     pub fn take_held(&mut self) -> Held {
         self.worker.partitions.iter_mut().map(Partition::take_held).fold(Held::default(), Held::and)
     }
 
-    /// What the replica knows and holds, for status reports and for the simulator's assertions.
+    /// Returns the replica's state for status reports and for the simulator's assertions.
     pub fn status(&self) -> Status<'_> {
         Status { replica: self }
     }
 
-    /// The worker of this site that holds `key`.
+    /// Returns the worker of this site that owns `key`.
     pub fn owner_of(&self, key: &[u8]) -> Address {
         self.worker.config.topology.owner(self.worker.me, self.worker.partition_of(key))
     }
 
-    /// Whether all outputs were taken.
+    /// Returns whether all outputs were taken.
     pub(crate) fn has_no_outputs(&self) -> bool {
         self.worker.outputs.is_empty()
     }
@@ -340,9 +342,9 @@ impl Replica {
         }
     }
 
-    /// Whether a message must wait until this worker serves, because it would be answered from what
-    /// is there in part. The workers of a site that joins hear one after another that all of it is
-    /// there, and clients of the first may need the last.
+    /// Returns whether a message must wait until this worker serves, because its data is not
+    /// complete yet. The workers of a joining site learn one after another that the data of all is
+    /// complete, and clients of the first may need keys of the last.
     fn comes_early(&self, message: &Message) -> bool {
         let waits = !self.worker.dissemination.view.serving || !self.early.is_empty();
         waits
@@ -374,7 +376,8 @@ impl Replica {
         }
     }
 
-    /// A child whose part of what is wanted has come makes this worker tell its own at once.
+    /// Handles KNOWNVEC_LOCAL of a child. If the child has made progress that is wanted, this
+    /// worker reports at once, too.
     fn on_up(&mut self, from: Address, subtree: Subtree) {
         let known_vec = subtree.known_vec;
         match self.worker.dissemination.on_up(from, subtree) {
@@ -398,14 +401,14 @@ impl Replica {
         self.send_down();
     }
 
-    /// Everything periodic.
+    /// Executes all periodic work.
     fn tick(&mut self, now: Now) {
-        self.notice_a_pause(now);
+        self.detect_pause(now);
         self.worker.detector.on_tick(now.monotonic);
         self.expire_transactions(now);
         self.ask_for_decisions(now);
         self.repeat_decisions(now);
-        self.tell_guards_again();
+        self.resend_outcomes();
         self.give_up_confirmations(now);
         self.joining.fill(&mut self.worker, now);
         self.donor.hand_over_more(&mut self.worker, now);
@@ -423,7 +426,7 @@ impl Replica {
         self.drain_loopback(now);
     }
 
-    /// How soon the next regular tick comes.
+    /// Returns the time until the next regular tick.
     fn tick_interval(&mut self, now: Now) -> Duration {
         let timing = &self.worker.config.timing;
         let waiting =
@@ -436,7 +439,7 @@ impl Replica {
         let active = now.monotonic.since(self.worker.last_activity) < timing.quiet_after
             || self.was_asked(now, timing.quiet_after);
         let members = &self.worker.dissemination.members;
-        let changing = [Standing::Leaving, Standing::Joining]
+        let changing = [SiteStatus::Leaving, SiteStatus::Joining]
             .iter()
             .any(|standing| members.which(*standing).next().is_some());
         let suspects = members.members().any(|site| self.worker.detector.suspects(site));
@@ -449,18 +452,19 @@ impl Replica {
         quiet_tick
     }
 
-    /// A host that was stopped for a while must not suspect everyone for its own silence.
-    fn notice_a_pause(&mut self, now: Now) {
+    /// Clears all suspicions if this host was stopped for a while, since it could not receive
+    /// messages.
+    fn detect_pause(&mut self, now: Now) {
         let paused = self.last_tick.is_none_or(|last| {
             now.monotonic.since(last) >= self.worker.config.timing.suspect_after / 2
         });
         if paused {
-            self.worker.detector.forgive(now.monotonic);
+            self.worker.detector.clear_suspicions(now.monotonic);
         }
         self.last_tick = Some(now.monotonic);
     }
 
-    /// The meet of the snapshots of all that is under way with `future`.
+    /// Returns the meet of `future` with the snapshots of all running transactions and transfers.
     pub(crate) fn floor(&self, future: Vector) -> Vector {
         let floor = self.strong.floor(self.coordinator.floor(future));
         if self.worker.config.keeps(Rule::DonorHoldsSnapshot) {
@@ -470,16 +474,17 @@ impl Replica {
         }
     }
 
-    /// Whether what a message wants folded is below every live snapshot here, as the site's root
-    /// makes sure of.
-    fn may_fold(&self, told: &SiteView) -> bool {
+    /// Returns whether the floor in a message of the tree is below every live snapshot here, as the
+    /// site's root has to ensure.
+    fn may_fold(&self, view: &SiteView) -> bool {
         let mut future = self.worker.dissemination.view.uniform_vec;
-        future.join(&told.uniform_vec);
+        future.join(&view.uniform_vec);
         let future = future.with(self.worker.me, self.worker.clock.last());
-        self.floor(future).covers(&told.floor)
+        self.floor(future).covers(&view.floor)
     }
 
-    /// Folds what no snapshot needs apart any more, and forgets what is causally stable.
+    /// Folds updates that no snapshot needs separately any more, and forgets those that are
+    /// causally stable.
     fn collect(&mut self) {
         let view = &self.worker.dissemination.view;
         let future = view.uniform_vec.with(self.worker.me, self.worker.clock.last());
@@ -515,16 +520,16 @@ impl Machine for Replica {
                 self.on_message(now, from, message);
             }
             Input::Client { request, command } => self.on_command(now, request, command),
-            // Each command is answered once, and soon: by the timeout of its transaction at the
-            // latest. With guards, that depends on other protocols.
+            // Every command is answered once, and soon: at the latest by the timeout of its
+            // transaction. Only guarded commands depend on other protocols.
             Input::Cancel { request } => self.cancel_guarded(now, request),
             Input::Answered { ask, answer } => self.on_guard_answer(now, ask, answer),
         }
         self.drain_loopback(now);
     }
 
-    /// Sends these workers of other sites no updates and no heartbeats until the next call. What
-    /// they miss meanwhile they get later, without having to ask.
+    /// Sends no updates and no heartbeats to these workers of other sites until the next call. They
+    /// get what they have missed later, without having to ask.
     fn hold_back(&mut self, full: Vec<Address>) {
         self.worker.held_back = full;
     }

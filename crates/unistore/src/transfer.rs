@@ -1,19 +1,19 @@
-//! A partition's full state for a site that joins: the donor's side.
+//! Sending a partition's full state to a site that joins: the donor's side.
 //!
-//! The donor takes a snapshot, waits until it is uniform, and hands over every key as the snapshot
-//! sees it, and every update that is not causally stable. Meanwhile it folds nothing beyond the
-//! snapshot, as for an open transaction. What came later, the joining site gets by replication like
-//! everybody else: from when it was let in, nobody forgets what it may lack.
+//! The donor takes a snapshot, waits until it is uniform, and sends the state of every key in the
+//! snapshot, and every update that is not causally stable. Meanwhile it folds nothing beyond the
+//! snapshot, as for an open transaction. Later updates reach the joining site by replication: from
+//! the time when it is let in, no member forgets updates that it may lack.
 //!
-//! Pieces follow one another without waiting, as many as the receiver lets be under way. What is
-//! lost is sent again from there.
+//! The donor sends pieces without waiting for acknowledgements, within the window that the receiver
+//! has announced. If pieces are lost, it sends them again from there.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use solera_data::State;
 use solera_machine::{Address, Now, PartitionId};
-use solera_membership::Standing;
+use solera_membership::SiteStatus;
 use solera_time::{Monotonic, Vector};
 
 use crate::config::Rule;
@@ -21,41 +21,41 @@ use crate::message::{Chunk, Fetch, Filling, Message, Place};
 use crate::partition::{HandOver, Partition};
 use crate::worker::Worker;
 
-/// About how many bytes are in one piece: less than a millisecond of work.
+/// Approximate size of a piece in bytes, which takes less than a millisecond to make.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// How many updates are in one piece.
+/// Number of updates in one piece.
 const CHUNK_UPDATES: usize = 512;
-/// How many pieces are made at once: clients wait meanwhile. More follow with the receiver's next
-/// word.
+/// Number of pieces that are made at once while clients wait. More follow with the receiver's next
+/// message.
 const CHUNKS_AT_ONCE: usize = 2;
-/// The most that is under way of one partition, whatever the receiver says.
+/// Largest number of bytes of one partition in transit, whatever window the receiver announces.
 const MAX_WINDOW: usize = 16 << 20;
-/// A worker that says nothing for so long does not need its snapshot any more. While it lives it
-/// speaks much more often.
+/// Idle timeout of a receiver, whose snapshot is then released. A live receiver sends messages much
+/// more often.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What this worker is handing over.
+/// Partitions that this worker is sending.
 #[derive(Debug, Default)]
 pub(crate) struct Donor {
     pins: Vec<Pin>,
 }
 
-/// A snapshot of a partition that is being handed over.
+/// A snapshot of a partition that is being sent.
 #[derive(Debug)]
 struct Pin {
     to: Address,
     partition: PartitionId,
     attempt: u64,
     snapshot: Vector,
-    /// When its receiver last spoke.
+    /// Time of the last message of its receiver.
     heard: Monotonic,
-    /// From when the snapshot is uniform.
+    /// Data to send, once the snapshot is uniform.
     hand_over: Option<HandOver>,
-    /// What comes before this has arrived.
+    /// Position before which everything has arrived.
     arrived: Place,
-    /// What comes next.
+    /// Position from which to send next.
     next: Place,
-    /// The pieces between the two: where they end, and their bytes.
+    /// Pieces between the two positions: the end and the size in bytes of each.
     under_way: VecDeque<(Place, usize)>,
     window: usize,
     /// Keys from `arrived` on that are too large for one piece. Their parts must stay the same when
@@ -74,7 +74,7 @@ impl Donor {
         self.pins.is_empty()
     }
 
-    /// The meet of the snapshots that are being handed over with `floor`.
+    /// Returns the meet of `floor` with the snapshots that are being sent.
     pub(crate) fn floor(&self, mut floor: Vector) -> Vector {
         for pin in &self.pins {
             floor.meet(&pin.snapshot);
@@ -84,16 +84,16 @@ impl Donor {
 }
 
 impl Donor {
-    /// A joining site's worker asks for pieces. If they cannot be had yet, they will come when they
-    /// can.
+    /// Handles a request of a joining site's worker for pieces. If they are not available yet, they
+    /// are sent when they are.
     pub(crate) fn on_fetch(&mut self, worker: &mut Worker, now: Now, from: Address, fetch: Fetch) {
         let members = &worker.dissemination.members;
-        // While a site leaves, this worker may have more or less of it than will be kept.
-        let leaving = members.which(Standing::Leaving).next().is_some();
-        // Until then its keys' bases are later than any snapshot that it could take.
+        // While a site leaves, this worker may have more or less of its history than will be kept.
+        let leaving = members.which(SiteStatus::Leaving).next().is_some();
+        // Until this site serves, its keys' bases are later than any snapshot that it could take.
         let serves = worker.dissemination.view.serving || !worker.config.keeps(Rule::DonorServes);
         if worker.index_of(fetch.partition).is_none()
-            || members.standing(from.site) != Standing::Joining
+            || members.status(from.site) != SiteStatus::Joining
             || !members.is_member(worker.me)
             || leaving
             || !serves
@@ -111,7 +111,7 @@ impl Donor {
         let index = self.pins.iter().position(of).expect("it was found or added");
         let pin = &mut self.pins[index];
         pin.heard = now.monotonic;
-        pin.take_word(&fetch);
+        pin.on_progress(&fetch);
         if pin.is_complete() {
             self.pins.remove(index);
         } else {
@@ -138,12 +138,12 @@ impl Donor {
         });
     }
 
-    /// Goes on with what waits for something else than its receiver, and lets go of snapshots that
-    /// nobody needs any more.
+    /// Continues transfers that wait for something other than their receiver, and releases
+    /// snapshots that are not needed any more.
     pub(crate) fn hand_over_more(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
         self.pins.retain(|pin| {
-            members.standing(pin.to.site) == Standing::Joining
+            members.status(pin.to.site) == SiteStatus::Joining
                 && now.monotonic.since(pin.heard) < PATIENCE
         });
         for index in 0..self.pins.len() {
@@ -156,15 +156,15 @@ impl Donor {
     fn hand_over_to(&mut self, worker: &mut Worker, now: Now, pin: usize) {
         let uniform_vec = worker.dissemination.view.uniform_vec;
         let (partition, to) = (self.pins[pin].partition, self.pins[pin].to);
-        // Where the link is full, it goes on with a later tick.
+        // While the link is full, the transfer waits for a later tick.
         if worker.held_back.contains(&to) {
             return;
         }
         let index = worker.index_of(partition).expect("only its own partitions are pinned");
         let pin = &mut self.pins[pin];
         if pin.hand_over.is_none() && !uniform_vec.covers(&pin.snapshot) {
-            // Others should hear soon of what it waits for.
-            return worker.be_active(now);
+            // Other workers should learn soon what this transfer waits for.
+            return worker.note_activity(now);
         }
         let partition = &worker.partitions[index];
         pin.hand_over.get_or_insert_with(|| partition.hand_over(pin.snapshot));
@@ -176,14 +176,14 @@ impl Donor {
 }
 
 impl Pin {
-    /// What its receiver says.
-    fn take_word(&mut self, fetch: &Fetch) {
+    /// Updates the window and the positions from a message of the receiver.
+    fn on_progress(&mut self, fetch: &Fetch) {
         self.window = usize::try_from(fetch.window).map_or(MAX_WINDOW, |w| w.min(MAX_WINDOW));
         if fetch.at < self.arrived {
             return;
         }
         self.arrived = fetch.at;
-        // What seemed to be lost may have arrived while it was being sent again.
+        // Pieces that seemed to be lost may have arrived while they were being sent again.
         if fetch.again || fetch.at > self.next {
             self.next = fetch.at;
             self.under_way.clear();
@@ -196,12 +196,12 @@ impl Pin {
         }
     }
 
-    /// Whether its receiver has everything.
+    /// Returns whether the receiver has everything.
     fn is_complete(&self) -> bool {
         self.hand_over.as_ref().is_some_and(|begun| self.arrived.items == begun.begin.items)
     }
 
-    /// What may be sent now, if there is anything.
+    /// Returns the next piece, if one may be sent now.
     fn next_piece(&mut self, partition: &Partition) -> Option<Filling> {
         let under_way: usize = self.under_way.iter().map(|(_, bytes)| bytes).sum();
         let room = self.window.saturating_sub(under_way);
@@ -216,7 +216,7 @@ impl Pin {
         Some(Filling { partition, attempt, at, next, chunk })
     }
 
-    /// Items of about so many bytes, at least one, and the place after them.
+    /// Returns items of about `limit` bytes, at least one, and the position after them.
     fn items(&mut self, partition: &Partition, limit: usize) -> Option<(Chunk, Place)> {
         let HandOver { begin, updates, keys } = self.hand_over.as_ref()?;
         let Some(first) = self.next.items.checked_sub(1) else {
@@ -268,10 +268,10 @@ impl Pin {
     }
 }
 
-/// About what an item takes beside its content.
+/// Approximate overhead of an item in bytes.
 const ITEM_BYTES: usize = 32;
 
-/// About how many bytes a piece has.
+/// Returns the approximate size of a piece in bytes.
 pub(crate) fn weight(chunk: &Chunk) -> usize {
     match chunk {
         Chunk::Begin(_) => ITEM_BYTES,

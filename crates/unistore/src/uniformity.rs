@@ -1,4 +1,4 @@
-//! Which transactions are uniform (§5.4, second stage).
+//! Computation of `uniformVec` (§5.4, second stage).
 
 use solera_membership::Members;
 use solera_time::{SiteId, Timestamp, Vector};
@@ -8,8 +8,8 @@ use solera_time::{SiteId, Timestamp, Vector};
 ///
 /// The paper takes, over all groups of `f + 1` sites that include `me`, the maximum of the groups'
 /// minima. The best group consists of `me` and the `f` others that store most, so sorting the
-/// others gives the same entry without enumerating groups. Only members count, and no more than all
-/// of them are asked for.
+/// others gives the same entry without enumerating groups. Only members count; if there are fewer
+/// than `f + 1`, all of them must store the transactions.
 pub(crate) fn uniform_vec(
     stable_matrix: &[Vector],
     me: SiteId,

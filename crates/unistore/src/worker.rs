@@ -1,4 +1,4 @@
-//! What the parts of a replica share.
+//! State that the parts of a replica share.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use crate::partition::Partition;
 use crate::protocol::PROTOCOL;
 use crate::record::Record;
 
-/// A worker as each part of its replica sees it: what it stores, what it knows of its site and of
-/// others, and what it says. A part owns what it alone knows, and is given this to handle an input.
+/// The shared state of a worker: its partitions, its view of its own and of other sites, and its
+/// outputs. Each part owns the state that it alone uses, and gets this to handle an input.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) config: Config,
@@ -29,36 +29,36 @@ pub(crate) struct Worker {
     pub(crate) detector: FailureDetector,
     /// Workers of other sites whose links are full.
     pub(crate) held_back: Vec<Address>,
-    /// Messages that were dropped: see [`Status::ignored`](crate::Status::ignored).
+    /// Number of messages that were dropped: see [`Status::ignored`](crate::Status::ignored).
     pub(crate) ignored: u64,
     pub(crate) outputs: VecDeque<Output>,
-    /// Messages to this very replica.
+    /// Messages from this replica to itself.
     pub(crate) loopback: VecDeque<Message>,
-    /// When something last happened that others should hear of soon.
+    /// Time of the last activity that should be reported to other workers soon.
     pub(crate) last_activity: Monotonic,
 }
 
-/// Where the answer to an operation goes.
+/// Destination of the answer to an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReplyTo {
     /// A client of this worker.
     Client(RequestId),
     /// A client of another worker of the site.
     Peer(Address, RequestId),
-    /// Nobody waits.
+    /// No receiver.
     Nobody,
 }
 
-/// How long a replica keeps its fast tick after something happened.
+/// Time after an activity in which a replica keeps its fast tick.
 pub(crate) const ACTIVE_FOR: Duration = Duration::from_millis(50);
 
 impl Worker {
-    /// START_TX's snapshot (Alg. 1 l. 2–7).
+    /// Returns START_TX's snapshot (Alg. 1 l. 2–7).
     ///
-    /// Remote entries are the paper's. The local entry is the site's own latest state rather than
-    /// its uniform part, so that one client of a site sees at once what another has written there,
-    /// also in a partition (`docs/decisions/0003-fresh-local-snapshots.md`). Moving the clock there
-    /// makes sure that no later transaction gets a timestamp within the snapshot.
+    /// Remote entries are the paper's. The local entry is the site's latest state rather than its
+    /// uniform part, so that a client of a site sees at once what another client has written there,
+    /// also in another partition (`docs/decisions/0003-fresh-local-snapshots.md`). Advancing the
+    /// clock to the entry ensures that no later transaction gets a timestamp within the snapshot.
     pub(crate) fn start_snapshot(&mut self, now: Now, past: &Vector) -> Vector {
         self.learn_uniform(past);
         self.clock.observe(past[self.me]);
@@ -69,30 +69,31 @@ impl Worker {
         snap_vec
     }
 
-    /// Remote entries of a snapshot are uniform, so they are worth knowing (Alg. 1 l. 2–3, 19–20,
-    /// 37–38).
+    /// Adds the remote entries of a snapshot, which are uniform, to `uniformVec` (Alg. 1 l. 2–3,
+    /// 19–20, 37–38).
     pub(crate) fn learn_uniform(&mut self, snap_vec: &Vector) {
         let uniform_vec = &mut self.dissemination.view.uniform_vec;
         let (local, strong) = (uniform_vec[self.me], uniform_vec.strong);
         uniform_vec.join(snap_vec);
-        // What was decided need not be here yet.
+        // Strong transactions that were decided may not have arrived here yet.
         (uniform_vec[self.me], uniform_vec.strong) = (local, strong);
     }
 
-    /// A new local timestamp, past everything in `snap_vec`, so that dots extend causality.
+    /// Returns a new local timestamp above all entries of `snap_vec`, so that dots extend
+    /// causality.
     pub(crate) fn new_dot(&mut self, now: Now, snap_vec: &Vector) -> Dot {
         self.clock.observe(snap_vec.max_entry());
         Dot::of(self.me, self.clock.tick(now.physical))
     }
 
-    /// Raises `past`'s remote entries to those of a snapshot that was read.
+    /// Raises the remote entries of `past` to those of a snapshot that was read.
     pub(crate) fn add_remote_entries(&self, past: &mut Vector, snap_vec: &Vector) {
         let local = past[self.me];
         past.join(snap_vec);
         past[self.me] = local;
     }
 
-    /// Whether all partitions of this worker are there.
+    /// Returns whether all partitions of this worker have their data.
     pub(crate) fn is_filled(&self) -> bool {
         self.partitions.iter().all(|partition| partition.filled)
     }
@@ -101,7 +102,8 @@ impl Worker {
         PartitionId::of(key, self.config.topology.partitions)
     }
 
-    /// The index of a partition among the owned ones, if it is owned.
+    /// Returns the index of a partition among those that this worker owns; `None` if it does not
+    /// own it.
     pub(crate) fn index_of(&self, partition: PartitionId) -> Option<usize> {
         let workers = u16::from(self.config.topology.workers[self.me.index()]);
         let owned = partition.0 < self.config.topology.partitions
@@ -136,14 +138,14 @@ impl Worker {
         }
     }
 
-    /// Keeps a step for the journal.
+    /// Emits a record for the journal, if there is one.
     pub(crate) fn record(&mut self, record: impl FnOnce() -> Record) {
         if self.config.journal {
             push_record(&mut self.outputs, &record());
         }
     }
 
-    /// Notes that a rare path is taken.
+    /// Reports that a rare path was taken.
     pub(crate) fn reach(&mut self, path: RarePath) {
         self.trace(|| Event::Reached(path));
     }
@@ -162,8 +164,8 @@ impl Worker {
         }
     }
 
-    /// Something happened that others should hear of soon.
-    pub(crate) fn be_active(&mut self, now: Now) {
+    /// Notes an activity that should be reported to other workers soon.
+    pub(crate) fn note_activity(&mut self, now: Now) {
         self.last_activity = now.monotonic;
     }
 
@@ -171,7 +173,7 @@ impl Worker {
         now.monotonic.since(self.last_activity) < ACTIVE_FOR
     }
 
-    /// The members beside this site; none while it is none itself.
+    /// Returns the other members; none while this site is no member itself.
     pub(crate) fn other_members(&self) -> Vec<SiteId> {
         let members = &self.dissemination.members;
         let others = members.members().filter(|site| *site != self.me);
@@ -186,7 +188,8 @@ impl Worker {
     }
 }
 
-/// Appends to the records that are the last output, so that these are one for many operations.
+/// Appends a record to the last output if that holds records, so that many operations share one
+/// output.
 pub(crate) fn push_record(outputs: &mut VecDeque<Output>, record: &impl Serialize) {
     if let Some(Output::Records(records)) = outputs.back_mut() {
         return records.push_with(|bytes| PROTOCOL.append_record(record, bytes));

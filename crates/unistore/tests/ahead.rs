@@ -1,5 +1,5 @@
-//! What a site has delivered of its own strong transactions before their leader tells it, in
-//! virtual time.
+//! Deliveries of a site's own strong transactions before those of their leader arrive, in virtual
+//! time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use solera_unistore::{
 
 /// Milliseconds from site to site, the paper's: Virginia, which leads, California, Frankfurt.
 const ONE_WAY: [[u64; 3]; 3] = [[0, 30, 44], [30, 0, 73], [44, 73, 0]];
-/// More than the ticks of idle workers that are waited for.
+/// Upper bound of the ticks of idle workers that a test waits for.
 const TICKS: u64 = 20;
 const KEY: &str = "counter";
 
 struct World {
     configs: BTreeMap<Address, Config>,
     replicas: BTreeMap<Address, Replica>,
-    /// Each worker's journal.
+    /// Journal of each worker.
     records: BTreeMap<Address, Vec<Record>>,
-    /// What is under way, by arrival.
+    /// Messages in transit, by arrival.
     messages: BTreeMap<(u64, u64), (Address, Address, Message)>,
     replies: BTreeMap<RequestId, Response>,
     sequence: u64,
     now_ms: u64,
-    /// Workers that get no history from others.
+    /// Workers that receive no history from others.
     deaf: Vec<Address>,
 }
 
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Delivers what is due by now.
+    /// Delivers the messages that are due by now.
     fn deliver(&mut self) {
         while let Some((&arrival, _)) = self.messages.first_key_value()
             && arrival.0 <= self.now_ms
@@ -129,8 +129,8 @@ impl World {
         request
     }
 
-    /// Adds one, strongly, and waits for the answer. Returns it with its past, and how long it
-    /// took.
+    /// Adds one in a strong transaction and waits for the answer. Returns the outcome with its
+    /// past, and the time that it took.
     fn increment(&mut self, address: Address, past: Vector) -> (Outcome, Vector, u64) {
         let (key, op, kind) = (Key::from(KEY), Op::IncrBy(1), Kind::UPDATE);
         let began = self.now_ms;
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// The counter as a client of a worker reads it.
+    /// Returns the counter as a client of a worker reads it.
     fn read(&mut self, address: Address, past: Vector) -> Option<String> {
         let (key, level) = (Key::from(KEY), Level::Causal);
         let request = self.ask(address, Command::Execute { past, level, key, op: Op::Get });
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// A worker starts again with what is in its journal.
+    /// Restarts a worker from its journal.
     fn restart(&mut self, address: Address) {
         let mut recovery = Recovery::new(self.configs[&address].clone(), 1);
         for (number, record) in self.records[&address].iter().enumerate() {
@@ -167,7 +167,7 @@ impl World {
         self.drain(address);
     }
 
-    /// The worker of a site that holds the counter.
+    /// Returns the worker of the site that owns the counter.
     fn owner(&self, site: u8) -> Address {
         self.replicas[&at(site, 0)].owner_of(KEY.as_bytes())
     }
@@ -201,7 +201,7 @@ fn a_session_that_goes_on_with_a_key_waits_one_round_trip_each_time() {
 }
 
 #[test]
-fn what_the_leader_tells_later_counts_once() {
+fn a_later_delivery_from_the_leader_counts_once() {
     for workers in [1, 2] {
         let mut world = World::new(workers, false);
         let mut past = none();
@@ -216,9 +216,9 @@ fn what_the_leader_tells_later_counts_once() {
             (from.site, *to) == (SiteId(0), owner)
                 && matches!(message, Message::Replicate(all) if all.iter().any(brings))
         };
-        // The decision is on its way to the leader, which then tells.
+        // The decision is on its way to the leader, which then sends the update.
         world.pass(ONE_WAY[2][0] + TICKS);
-        assert!(world.messages.values().any(|message| comes(&message)), "it is not told again");
+        assert!(world.messages.values().any(|message| comes(&message)), "it is not sent again");
         world.pass(1000);
         for site in 0..3 {
             let owner = world.owner(site);
@@ -228,15 +228,15 @@ fn what_the_leader_tells_later_counts_once() {
 }
 
 #[test]
-fn what_was_delivered_ahead_survives_a_restart_once() {
-    for told_before in [false, true] {
+fn an_early_delivery_survives_a_restart_once() {
+    for delivered_before in [false, true] {
         let mut world = World::new(1, true);
         let (_, past, _) = world.increment(at(2, 0), none());
-        if told_before {
+        if delivered_before {
             world.pass(200);
         }
         world.restart(at(2, 0));
-        // It must not need others for it.
+        // The worker must not need others for it.
         world.deaf.push(at(2, 0));
         assert_eq!(world.read(at(2, 0), past), Some("1".into()));
         world.pass(200);

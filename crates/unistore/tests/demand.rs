@@ -1,5 +1,5 @@
-//! Whoever waits for an idle worker's progress asks for it: nothing here waits for a periodic
-//! timer, for the first one would fire an hour later.
+//! A worker that waits for an idle worker's progress asks for it. Nothing here waits for a periodic
+//! timer, because the first one would fire an hour later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use solera_unistore::{
 
 const PARTITIONS: u16 = 4;
 const HOUR: Duration = Duration::from_secs(3600);
-/// Deadlines that something has set which happened count, if they are not further away.
+/// Largest distance of a deadline that counts: those are set by an event that has happened.
 const SOON_US: u64 = 100_000;
 
-/// Three sites, all of whose periodic ticks are an hour apart. Messages arrive at once.
+/// Three sites whose periodic ticks are an hour apart. Messages arrive at once.
 struct Stage {
     replicas: BTreeMap<Address, Replica>,
     links: VecDeque<(Address, Address, Message)>,
     replies: BTreeMap<RequestId, Response>,
     now_us: u64,
     requests: u64,
-    /// The next message of this kind is lost.
+    /// Link on which the next message is lost.
     loses: Option<(Address, Address)>,
 }
 
@@ -77,8 +77,8 @@ impl Stage {
         }
     }
 
-    /// Delivers all messages, and does what is due soon because something has happened, until
-    /// nothing is left. Returns how long that took.
+    /// Delivers all messages, and executes what is due soon because of an event, until nothing is
+    /// left. Returns how long that took.
     fn settle(&mut self) -> u64 {
         let begin = self.now_us;
         loop {
@@ -115,8 +115,8 @@ impl Stage {
         request
     }
 
-    /// Lets an operation be executed, and no more: where it is not the worker's own key, its
-    /// messages go to and fro.
+    /// Lets an operation be executed, and nothing else. If another worker owns the key, its
+    /// messages are delivered in both directions.
     fn execute(&mut self, address: Address, past: Vector, key: &str, op: Op) -> (Outcome, Vector) {
         let (key, level) = (Key::from(key), Level::Causal);
         let request = self.ask(address, Command::Execute { past, level, key, op });
@@ -131,7 +131,7 @@ fn nothing() -> Vector {
     Vector::zero(3)
 }
 
-/// A key of the last worker of each site.
+/// Returns a key of the last worker of each site.
 fn key_of_last(workers: u8) -> (u8, String) {
     let of = |key: &String| PartitionId::of(key.as_bytes(), PARTITIONS).0 % u16::from(workers);
     let mut keys = (0..).map(|i| format!("key{i}"));
@@ -139,7 +139,7 @@ fn key_of_last(workers: u8) -> (u8, String) {
     (workers - 1, keys.find(|key| of(key) == last).unwrap())
 }
 
-/// Each number of workers, in memory and with a journal.
+/// Runs `check` for each number of workers, in memory and with a journal.
 fn each(check: impl Fn(u8, bool)) {
     for workers in [1, 2, 4] {
         for journal in [false, true] {
@@ -148,7 +148,8 @@ fn each(check: impl Fn(u8, bool)) {
     }
 }
 
-/// With several workers, nothing comes of it without the question.
+/// Returns the rules to disable, and whether the test succeeds without them. With several workers,
+/// it needs the question.
 fn without(workers: u8) -> Vec<(Option<Rule>, bool)> {
     vec![(None, true), (Some(Rule::AskForProgress), workers == 1)]
 }
@@ -191,12 +192,12 @@ fn a_barrier_is_passed_though_the_other_workers_are_idle() {
 }
 
 #[test]
-fn a_client_attaches_to_what_idle_workers_of_all_sites_have_to_tell() {
+fn a_client_attaches_to_a_time_that_idle_workers_have_not_reported() {
     each(|workers, journal| {
         for (without, passed) in without(workers) {
             let mut stage = Stage::new(workers, journal, without);
             let last = at(0, workers - 1);
-            // A time that all sites have passed, and that none has told of.
+            // All sites have passed this time, and none has reported it.
             let ts = Timestamp::from_physical(stage.now().physical);
             stage.now_us += 10_000;
             let past = nothing().with(SiteId(1), ts).with(SiteId(2), ts);
@@ -240,7 +241,7 @@ fn a_strong_write_commits_again_and_again_though_the_other_workers_are_idle() {
     });
 }
 
-/// The leader of another key has nothing to do, and so it says nothing of what came after.
+/// The leader of another key is idle, and so it does not report later times.
 #[test]
 fn a_read_does_not_wait_for_the_leader_of_an_idle_key() {
     each(|workers, journal| {
@@ -268,11 +269,11 @@ fn a_read_does_not_wait_for_the_leader_of_an_idle_key() {
 }
 
 #[test]
-fn progress_that_is_lost_is_asked_for_at_its_site() {
+fn lost_progress_is_requested_from_its_site() {
     for journal in [false, true] {
         let mut stage = Stage::new(2, journal, None);
         let (last, key) = key_of_last(2);
-        // What the idle worker tells its sibling at site 1.
+        // The message of the idle worker to its sibling at site 1.
         stage.loses = Some((at(0, 0), at(1, 0)));
         stage.execute(at(0, last), nothing(), &key, Op::Set(Value::from("v")));
         stage.settle();
@@ -282,9 +283,9 @@ fn progress_that_is_lost_is_asked_for_at_its_site() {
     }
 }
 
-/// Where nothing happens for long, nothing is said but signs of life.
+/// An idle cluster only sends signs of life.
 #[test]
-fn an_idle_cluster_goes_quiet_and_a_write_is_told_at_once() {
+fn an_idle_cluster_goes_quiet_and_a_write_is_sent_at_once() {
     let topology = Arc::new(Topology { partitions: PARTITIONS, workers: vec![1; 3] });
     let mut replica = Replica::new(Config::new(at(0, 0), topology), 1);
     let now = |ms: u64| Now {
@@ -317,13 +318,14 @@ fn an_idle_cluster_goes_quiet_and_a_write_is_told_at_once() {
     }
     let (mut pasts, op) = (Pasts::none(3), Op::IncrBy(1));
     replica.execute_at_once(now(5000), &mut pasts, Level::Causal, b"k", &op).unwrap().unwrap();
-    let told = replica.next_deadline().unwrap();
-    assert_eq!(told.since(now(5000).monotonic), Duration::from_millis(1));
-    // Its siblings do not answer, so that it goes on for a while.
+    let deadline = replica.next_deadline().unwrap();
+    assert_eq!(deadline.since(now(5000).monotonic), Duration::from_millis(1));
+    // Its siblings do not answer, so it continues for a while.
     assert!(ticks(&mut replica, 6000) > 100);
 }
 
-/// A token may name any time, and nobody signs it: others are not asked for what is to come.
+/// A token may contain any time, and is not signed, so other workers are not asked for future
+/// times.
 #[test]
 fn a_past_from_the_future_is_asked_for_up_to_a_second_ahead() {
     let mut config =

@@ -1,9 +1,9 @@
-//! The bytes of messages, records and parts stay what they are within a version.
+//! The bytes of messages, records and parts do not change within a version.
 //!
 //! Samples are drawn as bytes and decoded, so that new variants and fields are drawn, too.
-//! `tests/golden` holds them with what they mean: bytes alone would not tell that two numbers have
-//! changed places. Whoever changes an encoding raises its version in `PROTOCOL`, or only adds
-//! variants behind the last, and accepts the new files:
+//! `tests/golden` contains them with their meaning, because bytes alone would not show that two
+//! numbers were exchanged. A change of an encoding has to raise its version in `PROTOCOL`, or may
+//! only add variants after the last one. Then accept the new files:
 //! `SOLERA_ACCEPT_GOLDEN=1 cargo test -p solera-unistore --test golden`.
 
 use std::collections::BTreeSet;
@@ -13,21 +13,21 @@ use std::path::Path;
 use solera_machine::Wire;
 use solera_unistore::{Message, PROTOCOL, Part, Record};
 
-/// No sample needs more.
+/// Largest length of a sample.
 const LONGEST: usize = 2000;
-/// Draws for each variant.
+/// Number of draws for each variant.
 const DRAWS: u64 = 6000;
-/// Samples that are kept of each variant.
+/// Number of samples that are kept of each variant.
 const KEPT: usize = 2;
 
-/// What bytes were decoded to: the bytes that it took, and its name and its content in words.
+/// A decoded sample: the bytes that were read, the name of its variant, and its `Debug` text.
 struct Sample {
     bytes: Vec<u8>,
     name: String,
     words: String,
 }
 
-/// Small numbers, most of them, as they are lengths and variants, too.
+/// Draws bytes that are mostly small numbers, because lengths and variants are numbers, too.
 fn draw(seed: u64, variant: u8) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(variant) << 32);
     let mut next = || {
@@ -62,7 +62,7 @@ fn with_header(bytes: &[u8]) -> Vec<u8> {
     [&PROTOCOL.record_header(), bytes].concat()
 }
 
-/// Records take all bytes, so the right length is searched for.
+/// Searches for the right length, because a record has to use all bytes.
 fn of_length<T: Debug>(
     bytes: &[u8],
     decode: impl Fn(&[u8]) -> Option<T>,
@@ -83,8 +83,8 @@ fn part(bytes: &[u8]) -> Option<Sample> {
     of_length(bytes, |bytes| Part::decode(bytes).ok(), Part::encode)
 }
 
-/// The samples of all variants as text, and how many variants there are, without and with those of
-/// certification.
+/// Returns the samples of all variants as text, and the number of variants, without and with those
+/// of certification.
 fn samples(decode: impl Fn(&[u8]) -> Option<Sample>) -> (String, u8, usize) {
     let (mut text, mut all) = (String::new(), 0);
     for variant in 0..=u8::MAX {
@@ -97,7 +97,7 @@ fn samples(decode: impl Fn(&[u8]) -> Option<Sample>) -> (String, u8, usize) {
         all += names.len();
         for name in names {
             let mut of_name: Vec<&Sample> = drawn.iter().filter(|it| it.name == name).collect();
-            // What is longer tells more, up to what people can read.
+            // Longer samples cover more, up to a length that people can read.
             of_name.sort_by_key(|sample| sample.bytes.len().abs_diff(80));
             for Sample { bytes, name, words } in of_name.into_iter().take(KEPT) {
                 let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -126,22 +126,22 @@ fn judge(name: &str, variants: (u8, usize), decode: impl Fn(&[u8]) -> Option<Sam
 }
 
 #[test]
-fn messages_are_encoded_as_ever() {
+fn messages_keep_their_encoding() {
     judge("messages-2", (26, 44), message);
 }
 
 #[test]
-fn records_are_encoded_as_ever() {
+fn records_keep_their_encoding() {
     judge("records-1", (15, 19), record);
 }
 
 #[test]
-fn parts_are_encoded_as_ever() {
+fn parts_keep_their_encoding() {
     judge("parts-1", (7, 11), part);
 }
 
-/// What is not within a version that is read is refused, and the next variant is none.
+/// Encodings outside the supported versions are rejected, and so is the variant after the last.
 #[test]
-fn what_comes_after_the_last_variant_is_refused() {
+fn the_variant_after_the_last_is_rejected() {
     assert!(message(&draw(0, 26)).is_none() && record(&draw(0, 15)).is_none());
 }

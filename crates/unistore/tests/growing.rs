@@ -1,6 +1,6 @@
-//! The list of sites grows: replicas come back from their journals, one after another, with one
-//! site more in their list, which is then added and joins. All that is sent and kept goes through
-//! its bytes.
+//! The list of sites grows: replicas restart from their journals, one after another, with one more
+//! site in their list, which is then added and joins. All messages and records are encoded and
+//! decoded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use solera_data::{Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
-use solera_membership::{Change, MemberError, Standing};
+use solera_membership::{Change, MemberError, SiteStatus};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Checkpoint, Command, Config, Input, Message, Output, Part, Record, Recovery, Replica, Response,
@@ -16,7 +16,7 @@ use solera_unistore::{
 
 const PARTITIONS: u16 = 4;
 
-/// A replica and its journal, as bytes.
+/// A replica and its encoded journal.
 struct Host {
     replica: Replica,
     config: Config,
@@ -24,8 +24,7 @@ struct Host {
     records: Vec<Vec<u8>>,
 }
 
-/// A cluster whose links lose some messages; the others arrive in the order in which they were
-/// sent.
+/// A cluster whose links lose some messages and deliver the others in order.
 struct Stage {
     hosts: BTreeMap<Address, Host>,
     links: VecDeque<(Address, Address, Vec<u8>)>,
@@ -33,7 +32,7 @@ struct Stage {
     requests: u64,
     now_ms: u64,
     random: u64,
-    /// What was acknowledged, per key.
+    /// Acknowledged sums, per key.
     sums: BTreeMap<String, i64>,
 }
 
@@ -74,12 +73,12 @@ impl Stage {
         self.hosts.insert(config.address, Host { replica, config, parts, records });
     }
 
-    /// Comes back from what it has kept, with this list of sites.
+    /// Restarts a worker from its journal, with this list of sites.
     fn restart(&mut self, address: Address, workers: &[u8]) {
         self.collect();
         let Config { life, founders, .. } = self.hosts[&address].config;
         let mut config = Stage::config(address, workers, life);
-        // As they were when its journal was begun.
+        // The same as when its journal was begun.
         config.founders = founders;
         let host = self.hosts.get_mut(&address).unwrap();
         let mut recovery = Recovery::new(config.clone(), 1);
@@ -135,7 +134,7 @@ impl Stage {
         }
     }
 
-    /// Whether a message between sites is lost: one of eight.
+    /// Returns whether a message between sites is lost: one of eight.
     fn loses(&mut self, from: Address, to: Address) -> bool {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         from.site != to.site && self.random >> 61 == 0
@@ -147,11 +146,11 @@ impl Stage {
                 continue;
             }
             let (now, life) = (self.now(), self.hosts[&from].config.life);
-            // A site that only some list is told nothing, and says nothing.
+            // A site that only some sites list gets no messages, and sends none.
             let Some(host) = self.hosts.get_mut(&to) else { continue };
             let message: Message = postcard::from_bytes(&bytes).unwrap();
             assert!(
-                message.fits(from, to, &host.config.topology),
+                message.validate(from, to, &host.config.topology),
                 "{from:?} breaks {to:?}: {message:?}"
             );
             host.replica.handle(now, Input::Message { from, life, message });
@@ -171,7 +170,7 @@ impl Stage {
         }
     }
 
-    /// Lets time pass until something holds.
+    /// Lets time pass until a condition holds.
     #[track_caller]
     fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Stage) -> bool) {
         for _ in 0..1000 {
@@ -199,7 +198,7 @@ impl Stage {
         }
     }
 
-    /// Every site writes, with time to tell.
+    /// Lets every site write, and replicates the writes.
     fn write(&mut self, sites: u8) {
         for site in 0..sites {
             for key in 0..6 {
@@ -241,7 +240,7 @@ impl Stage {
         });
     }
 
-    /// Grows the list by a site, which takes part in the end.
+    /// Adds a site to the list and waits until it is a member.
     fn grow(&mut self, before: &[u8]) {
         let sites = before.len() as u8;
         let new = SiteId(sites);
@@ -261,10 +260,10 @@ impl Stage {
             self.write(sites);
             self.check(sites);
         }
-        // Nothing is kept for a site that takes no part.
+        // No state is kept for a site that is no member.
         self.settles();
         let root = &self.hosts[&at(0, 0)].replica;
-        assert_eq!(root.status().members().standing(new), Standing::Gone);
+        assert_eq!(root.status().members().status(new), SiteStatus::Gone);
         assert_eq!(root.status().view().uniform_vec[new], Timestamp::ZERO);
         self.until("all agree", |stage| stage.add(new).is_ok());
         let config = Stage::config(at(sites, 0), &after, 1);
@@ -296,13 +295,13 @@ fn a_site_that_nobody_listed_joins_while_the_others_write() {
         stage.restart_all(&[2, 1, 1]);
         stage.write(3);
         stage.check(3);
-        // And once more.
+        // A second time.
         stage.grow(&[2, 1, 1]);
     }
 }
 
 #[test]
-fn a_site_alone_gets_another() {
+fn a_single_site_gets_a_second() {
     let mut stage = Stage::new(&[3], 1);
     stage.write(1);
     stage.grow(&[3]);
@@ -311,7 +310,7 @@ fn a_site_alone_gets_another() {
 }
 
 #[test]
-fn a_site_that_does_not_know_the_new_one_can_be_removed() {
+fn a_site_that_does_not_list_the_new_one_can_be_removed() {
     let mut stage = Stage::new(&[1, 1], 1);
     stage.write(2);
     stage.restart(at(0, 0), &[1, 1, 1]);

@@ -1,4 +1,4 @@
-//! Transactions with guards, with every message and every question under the test's control.
+//! Transactions with guards. The test controls every message and every question.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,8 +22,7 @@ const DESK: u8 = 41;
 const FIRST: Address = Address { site: SiteId(0), worker: 0 };
 const SECOND: Address = Address { site: SiteId(0), worker: 1 };
 
-/// A site of two workers without other sites, whose messages and questions wait until the test
-/// delivers them.
+/// A single site with two workers, whose messages and questions wait until the test delivers them.
 struct Site {
     configs: BTreeMap<Address, Config>,
     replicas: BTreeMap<Address, Replica>,
@@ -103,7 +102,7 @@ impl Site {
         }
     }
 
-    /// Lets time pass, without delivering anything.
+    /// Lets time pass without delivering messages.
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         for at in [FIRST, SECOND] {
@@ -113,7 +112,7 @@ impl Site {
         }
     }
 
-    /// The next question, which must be about a promise.
+    /// Returns the next question, which must ask for a promise.
     fn next_promise(&mut self) -> (Address, AskId, PromiseId, u8) {
         match self.asks.pop_front() {
             Some((
@@ -128,8 +127,8 @@ impl Site {
         }
     }
 
-    /// The next question, which must tell an end. Confirms it, and returns the transaction and
-    /// whether it committed.
+    /// Returns the transaction of the next question, which must report an end, and whether it
+    /// committed. Confirms it.
     fn next_end(&mut self) -> (u8, PromiseId, bool) {
         match self.asks.pop_front() {
             Some((
@@ -217,7 +216,7 @@ impl Site {
         self.replicas[&at].status().guarded_transactions()
     }
 
-    /// Starts a worker again from its records.
+    /// Restarts a worker from its records.
     fn restart(&mut self, at: Address) {
         let mut recovery = Recovery::new(self.configs[&at].clone(), 1);
         for (lsn, record) in self.records[&at].iter().enumerate() {
@@ -229,7 +228,7 @@ impl Site {
         self.drain(at);
     }
 
-    /// Starts a worker again from a checkpoint alone.
+    /// Restarts a worker from a checkpoint alone.
     fn restart_from_checkpoint(&mut self, at: Address) {
         let mut recovery = Recovery::new(self.configs[&at].clone(), 1);
         let last = self.records[&at].len() as u64;
@@ -245,7 +244,7 @@ impl Site {
     }
 }
 
-/// A key that a worker owns.
+/// Returns a key that a worker owns.
 fn key_of(owner: Address, name: &str) -> Key {
     let mut keys = (0..).map(|n| Key::from(format!("{name}{n}").as_str()));
     keys.find(|key| PartitionId::of(key, 2).0 == u16::from(owner.worker)).unwrap()
@@ -285,7 +284,7 @@ fn a_transaction_commits_once_all_its_guards_have_promised() {
 }
 
 #[test]
-fn a_refusal_aborts_and_is_told_to_the_client_and_to_the_other_guards() {
+fn a_refusal_aborts_and_is_reported_to_the_client_and_to_the_other_guards() {
     let mut site = Site::new();
     let (here, there) = (key_of(FIRST, "a"), key_of(SECOND, "b"));
     let tx = site.begin(FIRST, false);
@@ -297,7 +296,7 @@ fn a_refusal_aborts_and_is_told_to_the_client_and_to_the_other_guards() {
     let (at, ask, ..) = site.next_promise();
     site.refuse(at, ask, &there);
     site.deliver();
-    // The number is that of who refuses, whatever a guard says.
+    // The number is that of the protocol that refuses, whatever number the guard's answer has.
     let refusal = Refusal { key: there.to_vec(), protocol: BANK, reason: "no units left".into() };
     assert_eq!(*site.failure(commit), CommandError::Guarded(Box::new(refusal)));
     assert_eq!(
@@ -311,7 +310,7 @@ fn a_refusal_aborts_and_is_told_to_the_client_and_to_the_other_guards() {
 }
 
 #[test]
-fn a_guarded_single_of_the_own_worker_asks_too_and_answers_once() {
+fn a_guarded_single_of_the_same_worker_asks_too_and_is_answered_once() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");
     let add = site.single(FIRST, &key, guard(&key, BANK));
@@ -330,7 +329,7 @@ fn a_guarded_single_of_the_own_worker_asks_too_and_answers_once() {
 }
 
 #[test]
-fn a_single_without_guards_asks_nobody_and_is_answered_as_one_with_them() {
+fn a_single_without_guards_asks_no_guard_and_has_the_same_answer() {
     let mut site = Site::new();
     for owner in [FIRST, SECOND] {
         let key = key_of(owner, "a");
@@ -346,7 +345,7 @@ fn a_single_without_guards_asks_nobody_and_is_answered_as_one_with_them() {
 }
 
 #[test]
-fn an_operation_that_fails_asks_nobody() {
+fn an_operation_that_fails_asks_no_guard() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");
     let (past, level) = (Vector::zero(1), Level::Causal);
@@ -361,7 +360,7 @@ fn an_operation_that_fails_asks_nobody() {
 fn a_single_that_was_cancelled_is_never_answered() {
     let mut site = Site::new();
     let there = key_of(SECOND, "b");
-    // While it commits, which it goes on to do.
+    // Cancelled while it commits; the commit goes on.
     let commits = site.single(FIRST, &there, guard(&there, BANK));
     site.deliver();
     site.give(FIRST, Input::Cancel { request: commits });
@@ -369,7 +368,7 @@ fn a_single_that_was_cancelled_is_never_answered() {
     site.promise(at, ask);
     site.deliver();
     assert_eq!(site.next_end(), (BANK, id, true));
-    // While it is executed.
+    // Cancelled while it is executed.
     let executes = site.single(FIRST, &there, guard(&there, BANK));
     site.give(FIRST, Input::Cancel { request: executes });
     site.deliver();
@@ -388,7 +387,7 @@ fn a_single_that_takes_too_long_is_answered_once() {
     let read = site.messages.pop_front().unwrap();
     site.pass(700_000);
     assert_eq!(*site.failure(add), CommandError::PartitionSlow);
-    // Whatever comes now is for nobody.
+    // Later responses are dropped.
     site.messages.push_front(read);
     site.deliver();
     assert_eq!(site.replies_to(add).len(), 1);
@@ -396,7 +395,7 @@ fn a_single_that_takes_too_long_is_answered_once() {
 }
 
 #[test]
-fn a_guard_that_does_not_answer_in_time_is_told_of_the_abort() {
+fn a_guard_that_does_not_answer_in_time_gets_the_abort() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");
     let add = site.single(FIRST, &key, guard(&key, BANK));
@@ -411,7 +410,7 @@ fn a_guard_that_does_not_answer_in_time_is_told_of_the_abort() {
 }
 
 #[test]
-fn what_nobody_could_guard_is_refused_in_words() {
+fn a_guard_of_an_unknown_protocol_is_rejected_with_the_reason() {
     let mut site = Site::new();
     let key = key_of(FIRST, "a");
     let many: Guarded = (0..=Guarded::MOST as u8)
@@ -430,7 +429,7 @@ fn what_nobody_could_guard_is_refused_in_words() {
         let named = site.guarded(FIRST, tx, guards);
         assert_eq!(*site.failure(named), error);
         assert!(error.to_string().contains(words), "{error}");
-        // Its client counts on the guards.
+        // Its client relies on the guards.
         let commit = site.commit(FIRST, tx);
         assert_eq!(*site.failure(commit), CommandError::NoSuchTransaction);
     }
@@ -438,9 +437,9 @@ fn what_nobody_could_guard_is_refused_in_words() {
     assert_eq!(site.replicas[&FIRST].status().unknown_guards(), 2);
 }
 
-/// The workers of a site are started one after another with another configuration.
+/// The workers of a site restart one after another with a new configuration.
 #[test]
-fn a_participant_without_the_guard_refuses_in_words() {
+fn a_participant_without_the_guard_refuses_with_the_reason() {
     let mut site = Site::new();
     let there = key_of(SECOND, "b");
     site.configs.get_mut(&SECOND).unwrap().guards.clear();
@@ -471,8 +470,8 @@ fn a_commit_before_the_promise_is_ignored() {
     assert!(matches!(site.replies_to(add)[..], [Response::Executed { .. }]));
 }
 
-/// A participant at which a single is prepared whose guard has promised, and the message that
-/// commits it.
+/// Prepares a single at a participant whose guard has promised; returns the message that commits
+/// it, too.
 fn promised(site: &mut Site) -> (RequestId, PromiseId, Message) {
     let there = key_of(SECOND, "b");
     let add = site.single(FIRST, &there, guard(&there, BANK));
@@ -486,7 +485,7 @@ fn promised(site: &mut Site) -> (RequestId, PromiseId, Message) {
 }
 
 #[test]
-fn a_participant_that_starts_again_tells_guards_how_a_prepared_transaction_ended() {
+fn a_restarted_participant_sends_guards_the_outcome_of_a_prepared_transaction() {
     let mut site = Site::new();
     let (add, id, _) = promised(&mut site);
     site.restart(SECOND);
@@ -500,12 +499,12 @@ fn a_participant_that_starts_again_tells_guards_how_a_prepared_transaction_ended
 }
 
 #[test]
-fn a_participant_that_starts_again_tells_guards_again_until_they_know() {
+fn a_restarted_participant_sends_outcomes_until_guards_acknowledge_them() {
     for from_checkpoint in [false, true] {
         let mut site = Site::new();
         let (_, id, commit) = promised(&mut site);
         site.give(SECOND, Input::Message { from: FIRST, life: 0, message: commit });
-        // The guard was told, and the process dies before the guard has recorded it.
+        // The guard has got the outcome, and the process dies before the guard has recorded it.
         assert_eq!(site.asks.len(), 1);
         for _ in 0..2 {
             match from_checkpoint {
@@ -526,10 +525,9 @@ fn a_participant_that_starts_again_tells_guards_again_until_they_know() {
     }
 }
 
-/// What was asked and not answered before a crash is never promised to anybody: the coordinator
-/// gives up.
+/// A question that was not answered before a crash never gets a promise, so the coordinator aborts.
 #[test]
-fn a_participant_that_starts_again_before_the_promise_does_not_vote() {
+fn a_participant_that_restarts_before_the_promise_does_not_vote() {
     let mut site = Site::new();
     let there = key_of(SECOND, "b");
     let add = site.single(FIRST, &there, guard(&there, BANK));
@@ -545,7 +543,7 @@ fn a_participant_that_starts_again_before_the_promise_does_not_vote() {
     assert_eq!(site.next_end(), (BANK, id, false));
 }
 
-/// Guards that a checkpoint knows of, and that are prepared.
+/// A checkpoint contains the guards of prepared transactions.
 #[test]
 fn a_checkpoint_keeps_the_guards_of_prepared_transactions() {
     let mut site = Site::new();
@@ -569,7 +567,7 @@ fn the_record_comes_before_the_question() {
     let replica = site.replicas.get_mut(&FIRST).unwrap();
     replica.handle(now, Input::Message { from: SECOND, life: 0, message });
     let outputs = std::iter::from_fn(|| replica.poll_output());
-    let told: Vec<_> = outputs
+    let order: Vec<_> = outputs
         .filter_map(|output| match output {
             Output::Records(records) => {
                 let of = |record| matches!(record, Record::PreparedGuarded(of, ..) if of == tx);
@@ -580,5 +578,5 @@ fn the_record_comes_before_the_question() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, ["record", "question"]);
+    assert_eq!(order, ["record", "question"]);
 }

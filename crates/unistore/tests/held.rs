@@ -1,4 +1,4 @@
-//! How many bytes a worker says its data takes.
+//! The size that a worker reports of its data.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ fn run(replica: &mut Replica, ms: u64, key: &str, op: Op) {
     executed.unwrap().unwrap();
 }
 
-/// Lets everything be folded that may be.
+/// Lets everything be folded that can be.
 fn rest(replica: &mut Replica, ms: u64) {
     replica.on_deadline(now(ms));
     while replica.poll_output().is_some() {}
 }
 
 #[test]
-fn what_went_away_since_it_was_asked_is_told() {
+fn the_largest_size_since_the_last_query_is_reported() {
     let mut replica = replica();
     let large = Value::from("x".repeat(10_000).as_str());
     for i in 0..10 {
@@ -50,6 +50,6 @@ fn what_went_away_since_it_was_asked_is_told() {
     assert_eq!(replica.status().keys(), 0);
     assert_eq!(now, 0);
     assert!(most >= 110_000, "{most}");
-    // That was then.
+    // The size has been reported, and restarts from now.
     assert_eq!(replica.take_held(), Held::default());
 }

@@ -1,4 +1,4 @@
-//! A site leaves and joins again, with every message under the test's control.
+//! A site leaves and joins again. The test controls every message.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
-use solera_membership::{Change, MemberError, Members, Standing};
+use solera_membership::{Change, MemberError, Members, SiteStatus};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
     Command, CommandError, Config, Fetch, Filling, Input, Message, Output, Pasts, Place, Replica,
@@ -17,19 +17,18 @@ const A: SiteId = SiteId(0);
 const B: SiteId = SiteId(1);
 const C: SiteId = SiteId(2);
 
-/// One worker at each of some sites; what they send waits to be delivered.
+/// One worker at each of several sites; their messages wait to be delivered.
 struct Stage {
     sites: usize,
     replicas: BTreeMap<SiteId, (Replica, u32)>,
     links: VecDeque<(SiteId, u32, SiteId, Message)>,
     now_ms: u64,
-    /// How long a link takes for one piece of a partition, and what is under way, by when it
-    /// arrives.
+    /// Time that a link takes for one piece of a partition, and the pieces in transit by arrival.
     piece_ms: u64,
     pieces: VecDeque<(u64, (SiteId, u32, SiteId, Message))>,
-    /// Every so many pieces one is lost; none if this is 0.
+    /// Number of pieces of which one is lost; 0 for no losses.
     loses: usize,
-    /// The pieces that were sent.
+    /// Pieces that were sent.
     sent: Vec<Filling>,
 }
 
@@ -69,7 +68,7 @@ impl Stage {
         &mut self.replicas.get_mut(&site).unwrap().0
     }
 
-    /// Lets time pass; what is due is said, and not delivered yet.
+    /// Lets time pass. Messages are collected but not delivered.
     fn tick(&mut self) {
         self.now_ms += 25;
         let now = self.now();
@@ -89,7 +88,7 @@ impl Stage {
         }
     }
 
-    /// A piece takes its time, and may be lost.
+    /// Delays a piece, or drops it.
     fn delay(&mut self, from: SiteId, life: u32, to: SiteId, message: Message) {
         if let Message::Filling(piece) = &message {
             self.sent.push(piece.clone());
@@ -122,8 +121,9 @@ impl Stage {
         }
     }
 
-    /// Lets time pass once. What one site tells another arrives, the rest is still under way.
-    fn tell(&mut self, from: SiteId, to: SiteId) {
+    /// Lets time pass once. Delivers the messages of one site to another; the others stay in
+    /// transit.
+    fn exchange(&mut self, from: SiteId, to: SiteId) {
         self.tick();
         let (arrives, rest) = std::mem::take(&mut self.links)
             .into_iter()
@@ -159,24 +159,24 @@ impl Stage {
         changed
     }
 
-    fn standing(&mut self, site: SiteId) -> Standing {
-        self.replica(A).status().members().standing(site)
+    fn standing(&mut self, site: SiteId) -> SiteStatus {
+        self.replica(A).status().members().status(site)
     }
 
-    /// A site is lost and removed.
+    /// Stops and removes a site.
     fn lose(&mut self, site: SiteId) {
         self.replicas.remove(&site);
         self.change(site, Change::Remove).unwrap();
     }
 
-    /// A site that is gone may join again.
+    /// Lets a removed site join again.
     fn add(&mut self, site: SiteId, life: u32) {
-        assert_eq!(self.standing(site), Standing::Gone);
+        assert_eq!(self.standing(site), SiteStatus::Gone);
         self.change(site, Change::Add).unwrap();
         self.start(site, life);
     }
 
-    /// Site B is lost and removed, and may join again.
+    /// Stops and removes site B, and lets it join again.
     fn replace_b(&mut self) {
         self.lose(B);
         self.run(10);
@@ -185,14 +185,14 @@ impl Stage {
 }
 
 #[test]
-fn what_the_donor_has_just_written_is_counted_once() {
+fn a_write_that_the_donor_has_just_made_counts_once() {
     let mut stage = Stage::new(2);
     stage.run(10);
     stage.replace_b();
     let mut sum = 0;
     while !stage.replica(B).status().view().serving {
         stage.tick();
-        // After the donor told up to where it knows its own history, and before it is asked.
+        // After the donor has reported its own history, and before it gets the request.
         stage.execute(A, "n", &Op::IncrBy(1));
         sum += 1;
         stage.deliver();
@@ -205,34 +205,34 @@ fn what_the_donor_has_just_written_is_counted_once() {
 }
 
 #[test]
-fn a_site_that_joined_has_what_it_had_told_and_no_more() {
+fn a_site_that_joined_has_the_history_that_it_had_sent_and_no_more() {
     let mut stage = Stage::new(2);
-    stage.execute(B, "told", &Op::Set(Value::from("yes")));
+    stage.execute(B, "key", &Op::Set(Value::from("yes")));
     stage.run(10);
     stage.execute(B, "kept to itself", &Op::Set(Value::from("no")));
     stage.execute(A, "meanwhile", &Op::SetAdd(vec![Value::from("x")]));
     stage.replace_b();
     stage.run(60);
-    assert_eq!(stage.standing(B), Standing::Member);
+    assert_eq!(stage.standing(B), SiteStatus::Member);
     for site in [A, B] {
-        assert_eq!(stage.execute(site, "told", &Op::Get), Outcome::Bulk(Value::from("yes")));
+        assert_eq!(stage.execute(site, "key", &Op::Get), Outcome::Bulk(Value::from("yes")));
         assert_eq!(stage.execute(site, "kept to itself", &Op::Get), Outcome::Nil);
         assert_eq!(stage.execute(site, "meanwhile", &Op::SetLen), Outcome::Int(1));
     }
     // Its new life takes part.
-    stage.execute(B, "told", &Op::Set(Value::from("again")));
+    stage.execute(B, "key", &Op::Set(Value::from("again")));
     stage.run(20);
-    assert_eq!(stage.execute(A, "told", &Op::Get), Outcome::Bulk(Value::from("again")));
+    assert_eq!(stage.execute(A, "key", &Op::Get), Outcome::Bulk(Value::from("again")));
     let unsettled = stage.replica(A).status().unsettled_updates();
     assert_eq!(unsettled, 0, "something is kept for nobody");
 }
 
-/// A sibling that asks for what every site has stored, itself included, has lost it, and nobody can
-/// send it again.
+/// A sibling that asks for updates which every site, itself included, had stored has lost them, and
+/// no site can send them again.
 #[test]
-fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
+fn a_sibling_that_asks_for_updates_forgotten_everywhere_lacks_them() {
     let mut stage = Stage::new(2);
-    stage.execute(A, "told", &Op::Set(Value::from("yes")));
+    stage.execute(A, "key", &Op::Set(Value::from("yes")));
     stage.run(20);
     assert_eq!(stage.replica(A).status().unsettled_updates(), 0);
     let sibling = Address { site: B, worker: 0 };
@@ -249,7 +249,7 @@ fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
     for _ in 0..10 {
         assert_eq!(ask(known, 1.0), BTreeSet::new());
     }
-    // A message that was long under way, now and then, tells nothing.
+    // A message that was long in transit, now and then, has no effect.
     for _ in 0..10 {
         assert_eq!(ask(Timestamp::ZERO, 2.0), BTreeSet::new());
     }
@@ -261,7 +261,7 @@ fn who_asks_for_what_is_forgotten_everywhere_lacks_it() {
 }
 
 #[test]
-fn nothing_is_promised_that_too_few_sites_could_keep() {
+fn a_barrier_fails_with_too_few_sites() {
     let topology = Arc::new(Topology { partitions: 1, workers: vec![1, 1] });
     let mut config = Config::new(Address { site: A, worker: 0 }, topology);
     config.f = 1;
@@ -280,7 +280,7 @@ fn nothing_is_promised_that_too_few_sites_could_keep() {
 }
 
 #[test]
-fn a_former_life_is_not_listened_to() {
+fn messages_of_a_former_life_are_ignored() {
     let mut stage = Stage::new(2);
     stage.run(10);
     let former = stage.replicas.remove(&B).unwrap();
@@ -293,12 +293,12 @@ fn a_former_life_is_not_listened_to() {
     assert_eq!(stage.change(B, Change::Remove), Err(MemberError::Already(2)));
 }
 
-/// How often the only partition was begun with.
+/// Returns how often the transfer of the only partition was begun.
 fn begun(pieces: &[Filling]) -> usize {
     pieces.iter().map(|piece| piece.attempt).collect::<BTreeSet<_>>().len()
 }
 
-/// Two sites with more than a window of keys.
+/// Creates two sites with more keys than fit into a window.
 fn with_sixty_keys() -> Stage {
     let mut stage = Stage::new(2);
     for key in 0..60 {
@@ -314,11 +314,11 @@ fn set(key: usize, bytes: usize) -> (String, Op) {
 }
 
 #[test]
-fn a_slow_link_is_not_asked_for_what_is_under_way() {
+fn pieces_in_transit_on_a_slow_link_are_not_requested_again() {
     let mut stage = with_sixty_keys();
     stage.piece_ms = 3000;
     stage.replace_b();
-    while stage.standing(B) != Standing::Member {
+    while stage.standing(B) != SiteStatus::Member {
         stage.run(1);
         assert!(stage.now_ms < 900_000, "{:?}", stage.replica(B).status().progress());
     }
@@ -332,7 +332,7 @@ fn a_slow_link_is_not_asked_for_what_is_under_way() {
 }
 
 #[test]
-fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
+fn a_large_key_is_sent_in_parts_and_lost_parts_are_sent_again() {
     let mut stage = Stage::new(2);
     let element = |i: usize| Value::from(format!("{i:0>1000}").as_str());
     for thousand in 0..3 {
@@ -346,9 +346,9 @@ fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
     stage.run(10);
     stage.loses = 5;
     stage.replace_b();
-    while stage.standing(B) != Standing::Member {
+    while stage.standing(B) != SiteStatus::Member {
         stage.run(1);
-        // While its parts are under way, it changes.
+        // The key changes while its parts are in transit.
         stage.execute(A, "large", &Op::SetRemove(vec![element(stage.now_ms as usize % 3000)]));
         assert!(stage.now_ms < 200_000, "{:?}", stage.replica(B).status().progress());
     }
@@ -376,25 +376,26 @@ fn a_large_key_comes_in_parts_and_what_is_lost_of_it_comes_again() {
 }
 
 #[test]
-fn a_donor_that_has_given_up_waiting_is_begun_with_anew() {
+fn a_transfer_restarts_after_its_donor_has_timed_out() {
     let mut stage = with_sixty_keys();
     stage.piece_ms = 100;
     stage.replace_b();
     while stage.sent.len() < 4 {
         stage.run(1);
     }
-    // Nothing passes for two minutes.
+    // No messages are delivered for two minutes.
     stage.pieces.clear();
     for _ in 0..120_000 / 25 {
         stage.tick();
         stage.links.clear();
     }
     stage.run(2000);
-    assert_eq!((stage.standing(B), begun(&stage.sent)), (Standing::Member, 2));
+    assert_eq!((stage.standing(B), begun(&stage.sent)), (SiteStatus::Member, 2));
     assert_eq!(stage.execute(B, "key 59", &Op::Get), stage.execute(A, "key 59", &Op::Get));
 }
 
-/// C has got some of its partition from one of three others when its links are cut for an hour.
+/// C has received some of its partition from one of three others when its links are cut for an
+/// hour.
 fn cut_while_it_joins() -> Stage {
     let mut stage = Stage::new(4);
     for key in 0..200 {
@@ -419,7 +420,7 @@ fn cut_while_it_joins() -> Stage {
     stage
 }
 
-/// Its donor dies; how long it takes until C has everything from another one.
+/// Stops the donor; returns how long it takes until C has everything from another one.
 fn seconds_without_its_donor(mut stage: Stage) -> u64 {
     let (died, donor) = (stage.now_ms, stage.replica(C).status().progress().donor);
     stage.replicas.remove(&donor.expect("it is being filled"));
@@ -431,13 +432,13 @@ fn seconds_without_its_donor(mut stage: Stage) -> u64 {
 }
 
 #[test]
-fn after_a_long_cut_a_dead_donor_is_not_waited_for_as_long() {
+fn a_dead_donor_is_replaced_sooner_than_after_the_length_of_an_earlier_cut() {
     let seconds = seconds_without_its_donor(cut_while_it_joins());
     assert!(seconds < 400, "{seconds} s");
 }
 
 #[test]
-fn what_a_cut_took_is_forgotten_once_pieces_come() {
+fn the_length_of_a_cut_is_forgotten_once_pieces_arrive() {
     let mut stage = cut_while_it_joins();
     let came = stage.replica(C).status().progress().bytes;
     while stage.replica(C).status().progress().bytes < came + 64 * 1024 {
@@ -448,9 +449,9 @@ fn what_a_cut_took_is_forgotten_once_pieces_come() {
     assert!(seconds < 60, "{seconds} s");
 }
 
-/// A worker of a site that joins, and one that has heard sooner that all of the site is there.
+/// A worker of a joining site, and one that has learned earlier that the whole site serves.
 #[test]
-fn who_does_not_serve_yet_answers_no_other_worker() {
+fn a_worker_that_does_not_serve_yet_answers_no_other_worker() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2] });
     let [first, second] = [0, 1].map(|worker| Address { site: B, worker });
     let mut config = Config::new(second, topology.clone());
@@ -481,9 +482,9 @@ fn who_does_not_serve_yet_answers_no_other_worker() {
     assert_eq!(replies(&mut replica), 1);
 }
 
-/// A worker that folded it would have nothing to read at its open snapshots.
+/// A worker that folded it could not read at its open snapshots any more.
 #[test]
-fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
+fn a_floor_of_the_root_above_a_live_snapshot_is_ignored() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![2, 1, 1] });
     let [root, worker] = [0, 1].map(|worker| Address { site: A, worker });
     let mut replica = Replica::new(Config::new(worker, topology), 1);
@@ -494,24 +495,24 @@ fn a_root_that_wants_folded_what_a_live_snapshot_reads_is_ignored() {
     let view = *replica.status().view();
     let later = Timestamp::from_physical(Physical(now.physical.0 + 1_000_000));
     let beyond = Vector::zero(3).with(B, later);
-    let tells = |replica: &mut Replica, now, view| {
+    let send_view = |replica: &mut Replica, now, view| {
         let message = Message::Down(view, replica.status().members().clone());
         replica.handle(now, Input::Message { from: root, life: 0, message });
     };
     let uniform = SiteView { uniform_vec: beyond, ..view };
-    tells(&mut replica, now, uniform);
+    send_view(&mut replica, now, uniform);
     assert_eq!(replica.status().ignored(), 0);
-    tells(&mut replica, now, SiteView { floor: beyond, ..uniform });
+    send_view(&mut replica, now, SiteView { floor: beyond, ..uniform });
     assert_eq!(replica.status().ignored(), 1);
     now.monotonic = now.monotonic.after(std::time::Duration::from_secs(1));
     replica.on_deadline(now);
     assert_eq!(replica.status().view().floor, view.floor);
 }
 
-/// A worker's keys may be later than any snapshot of a site that has just joined: what it handed
-/// over would come twice.
+/// A worker's keys may be later than any snapshot of a site that has just joined, so updates that
+/// it sent would arrive twice.
 #[test]
-fn a_site_that_has_just_joined_hands_nothing_over() {
+fn a_site_that_has_just_joined_is_no_donor() {
     let hands_over = |serving: bool, without: Option<Rule>| {
         let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2, 1] });
         let [root, worker] = [0, 1].map(|worker| Address { site: B, worker });
@@ -524,7 +525,7 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
         let stages = vec![(0u32, vec![]), (4, vec![(0u64, 0u64)]), (3, vec![(0, 0)])];
         let members: Members =
             postcard::from_bytes(&postcard::to_stdvec(&stages).unwrap()).unwrap();
-        assert_eq!(members.standing(C), Standing::Joining);
+        assert_eq!(members.status(C), SiteStatus::Joining);
         let view = SiteView { serving, ..*replica.status().view() };
         let message = Message::Down(view, members.clone());
         replica.handle(now, Input::Message { from: root, life: 1, message });
@@ -549,17 +550,17 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
     assert!(hands_over(false, Some(Rule::DonorServes)), "else this shows nothing");
 }
 
-/// B wrote to an eventual space after it had seen a write of C there that nobody else got. Nothing
-/// else is missing once both are gone.
+/// B wrote to an eventual space after it had seen a write of C there that no other site got.
+/// Nothing else is missing once both are removed.
 #[test]
-fn what_depends_on_what_is_gone_with_another_site_is_kept_and_settles() {
+fn an_eventual_write_whose_dependency_is_lost_is_kept_and_settles() {
     let mut stage = Stage::new(3);
     stage.run(10);
     let (eventual, increment) = (Level::Eventual, |by| Op::IncrBy(by));
     stage.execute_at(eventual, C, "n", &increment(1));
-    stage.tell(C, B);
+    stage.exchange(C, B);
     assert_eq!(stage.execute_at(eventual, B, "n", &increment(10)), Outcome::Int(11));
-    stage.tell(B, A);
+    stage.exchange(B, A);
     for site in [B, C] {
         stage.lose(site);
     }
@@ -570,7 +571,7 @@ fn what_depends_on_what_is_gone_with_another_site_is_kept_and_settles() {
     for site in [B, C] {
         stage.add(site, 1);
         stage.run(60);
-        assert_eq!(stage.standing(site), Standing::Member);
+        assert_eq!(stage.standing(site), SiteStatus::Member);
     }
     stage.execute_at(eventual, C, "n", &Op::Set(Value::from("new")));
     stage.run(20);

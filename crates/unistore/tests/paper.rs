@@ -1,4 +1,4 @@
-//! The paper's rules one by one, with every message under the test's control.
+//! The paper's rules one by one. The test controls every message.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Stage {
         self.ask(address, Command::Execute { past, level, key, op })
     }
 
-    /// Delivers everything on the links that `open` lets through, until nothing moves.
+    /// Delivers the messages on the links for which `open` is true, until none is left.
     fn deliver(&mut self, open: impl Fn(Address, Address) -> bool) {
         loop {
             let ready = self.links.iter().find(|((from, to), messages)| {
@@ -108,7 +108,8 @@ impl Stage {
         }
     }
 
-    /// Lets `ms` milliseconds pass, with ticks, delivering what `open` lets through.
+    /// Lets `ms` milliseconds pass, with ticks, delivering messages on the links for which `open`
+    /// is true.
     fn pass(&mut self, ms: u64, open: impl Fn(Address, Address) -> bool) {
         for _ in 0..ms / 10 {
             self.now_ms += 10;
@@ -122,7 +123,8 @@ impl Stage {
         }
     }
 
-    /// Lets some replicas tick once, after 10 ms, and delivers what `open` lets through.
+    /// Lets some replicas tick once, after 10 ms, and delivers messages on the links for which
+    /// `open` is true.
     fn round(&mut self, ticking: &[Address], open: impl Fn(Address, Address) -> bool) {
         self.now_ms += 10;
         for address in ticking {
@@ -182,13 +184,13 @@ fn bulk(value: &str) -> Outcome {
     Outcome::Bulk(Value::from(value))
 }
 
-/// A key whose partition is at this worker, where a site has two.
+/// Returns a key whose partition this worker owns, where a site has two.
 fn key_of(worker: u16) -> String {
     let mut keys = (0..).map(|i| format!("key{i}"));
     keys.find(|key| PartitionId::of(key.as_bytes(), PARTITIONS).0 % 2 == worker).unwrap()
 }
 
-/// A transaction on both workers of one site that waits for its commit.
+/// Creates a transaction on both workers of one site that waits for its commit.
 fn prepared(stage: &mut Stage) -> RequestId {
     prepared_with(stage, "new")
 }
@@ -205,13 +207,13 @@ fn prepared_with(stage: &mut Stage, value: &str) -> RequestId {
         stage.deliver(always);
     }
     let commit = stage.ask(at(0, 0), Command::Commit { tx, claim: None });
-    // PREPARE arrives at worker 1, its PREPARE_ACK does not come back.
+    // PREPARE arrives at worker 1, and its PREPARE_ACK does not arrive.
     stage.deliver(|from, _| from.worker == 0);
     commit
 }
 
 #[test]
-fn alg_1_l_13_a_transaction_reads_its_own_writes_and_nobody_else_does() {
+fn alg_1_l_13_only_the_transaction_itself_reads_its_own_writes() {
     let mut stage = Stage::new(&[2], None);
     let tx = stage.begin(at(0, 0), Vector::zero(1));
     let operate = |op| Command::Operate {
@@ -284,10 +286,10 @@ fn a_large_transaction_has_time_to_get_to_its_partitions() {
 }
 
 #[test]
-fn a_participant_that_hears_no_decision_asks_for_it() {
+fn a_participant_that_gets_no_decision_asks_for_it() {
     let mut stage = Stage::new(&[2], None);
     let commit = prepared(&mut stage);
-    // The acknowledgement arrives, the decision is lost on its way.
+    // The acknowledgement arrives, and the decision is lost.
     stage.deliver(|from, _| from.worker == 1);
     assert!(matches!(stage.reply(commit), Response::Committed { .. }));
     stage.links.remove(&(at(0, 0), at(0, 1)));
@@ -297,7 +299,8 @@ fn a_participant_that_hears_no_decision_asks_for_it() {
     assert_eq!(stage.outcome(read), bulk("new"));
 }
 
-/// A transaction of worker 0 that adds to an eventual key of worker 1, and is about to commit.
+/// Creates a transaction of worker 0 that adds to an eventual key of worker 1, and is about to
+/// commit.
 fn eventual(stage: &mut Stage, key: &str) -> TxId {
     let tx = stage.begin(at(0, 0), Vector::zero(1));
     let (key, level) = (Key::from(key), Level::Eventual);
@@ -307,7 +310,7 @@ fn eventual(stage: &mut Stage, key: &str) -> TxId {
 }
 
 #[test]
-fn an_eventual_write_is_told_to_be_done_only_when_nothing_can_lose_it() {
+fn an_eventual_write_is_acknowledged_only_when_no_crash_can_lose_it() {
     let mut stage = Stage::new(&[2], None);
     let (key, nobody) = (key_of(1), Vector::zero(1));
     let read = |stage: &mut Stage| {
@@ -319,7 +322,7 @@ fn an_eventual_write_is_told_to_be_done_only_when_nothing_can_lose_it() {
     assert!(!stage.replies.contains_key(&commit), "worker 1 does not know of it yet");
     stage.deliver(|from, _| from.worker == 0);
     assert_eq!(read(&mut stage), Outcome::Nil, "it may still be given up");
-    // The acknowledgement arrives, the decision is lost on its way.
+    // The acknowledgement arrives, and the decision is lost.
     stage.deliver(|from, _| from.worker == 1);
     assert!(!stage.replies.contains_key(&commit), "nobody knows yet when worker 1 executes it");
     stage.links.remove(&(at(0, 0), at(0, 1)));
@@ -335,10 +338,10 @@ fn a_strong_transaction_ends_at_its_limits_and_a_causal_one_does_not() {
     let (bytes, operations) = (1000, 4);
     let limits = StrongLimits { bytes, operations };
     let (too_long, too_many) = (StrongLimit::Bytes(bytes), StrongLimit::Operations(operations));
-    // Keys of both workers: the value comes to the coordinator from elsewhere, or from itself.
+    // Keys of both workers: the coordinator gets the value from another worker, or from itself.
     for worker in [0, 1] {
         let key = key_of(worker);
-        // What is written over does not count twice, and keys count.
+        // Overwritten values do not count twice, and keys count.
         for (sizes, last, limit) in [
             (vec![], bytes - key.len() + 1, too_long),
             (vec![600, 600], bytes - key.len(), too_long),
@@ -373,7 +376,7 @@ fn a_strong_transaction_ends_at_its_limits_and_a_causal_one_does_not() {
 }
 
 #[test]
-fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
+fn a_transaction_too_large_for_a_record_is_rejected_before_anything_is_recorded() {
     let mut stage = Stage::new(&[2], None);
     let nobody = Vector::zero(1);
     let value = Value::from(vec![b'x'; 300 << 20]);
@@ -383,8 +386,8 @@ fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
         let Response::Executed { outcome, .. } = stage.reply(request) else { panic!("no answer") };
         assert_eq!(*outcome, Err(OpError::TooLarge));
     }
-    // Each fits, but not all into one transaction. One that writes a key again holds it once, but
-    // repeats on an eventual space all that it did.
+    // Each value is allowed, but not all in one transaction. A transaction that writes a key again
+    // holds it once, but repeats all its operations on an eventual space.
     let value = Value::from(vec![b'x'; 200 << 20]);
     let (here, there) = (key_of(0), key_of(1));
     for (level, keys) in [
@@ -406,7 +409,7 @@ fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
             assert_eq!(write(key), Response::Operated(Ok(Outcome::Ok)));
         }
         assert_eq!(write(last), Response::Failed(CommandError::TooLarge));
-        // It does not go on without that.
+        // The transaction does not go on without the operation.
         assert_eq!(write("small"), Response::Failed(CommandError::NoSuchTransaction));
         for key in keys {
             let request = stage.execute(at(0, 0), nobody, key, Op::Get);
@@ -417,7 +420,7 @@ fn what_is_too_large_for_a_record_is_refused_before_anything_is_recorded() {
 }
 
 #[test]
-fn only_keys_that_can_be_told_in_a_few_megabytes_are_named_as_at_risk() {
+fn keys_at_risk_are_listed_up_to_a_few_megabytes() {
     let mut stage = Stage::new(&[1, 1], None);
     for key in ["x".repeat(9 << 20).as_str(), "short"] {
         stage.execute(at(0, 0), Vector::zero(2), key, set("v"));
@@ -427,8 +430,9 @@ fn only_keys_that_can_be_told_in_a_few_megabytes_are_named_as_at_risk() {
     assert_eq!((at_risk.transactions, at_risk.keys), (2, vec![Key::from("short")]));
 }
 
-/// A strong command at a site that hears of the leader's changes 20 ms late, while the leader's
-/// site changes the same key every 10 ms; and how many changes that were, until it was answered.
+/// Executes a strong command at a site that receives the leader's changes 20 ms late, while the
+/// leader's site changes the same key every 10 ms. Returns the number of changes until it was
+/// answered, too.
 fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
     let mut stage = Stage::new(&[1, 1, 1], without);
     stage.pass(200, always);
@@ -448,7 +452,7 @@ fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
             }
             near = Some(stage.ask(at(0, 0), incr(past)));
         }
-        // What is for the far site comes in one round, what is from it in another.
+        // Messages to the far site are delivered in one round, those from it in another.
         stage.pass(10, |from, to| match (from.site.0, to.site.0) {
             (_, 2) => round % 4 == 0,
             (2, _) => round % 4 == 2,
@@ -461,10 +465,10 @@ fn strong_command_among_others(without: Option<Rule>) -> (Response, usize) {
     panic!("it was not answered");
 }
 
-/// What a strong transaction has read and dropped is certified as its commit would be: not if
-/// another one has changed it since, which its site has not seen.
+/// The reads of a transaction that was dropped are certified as its commit would be: not if another
+/// transaction that its site has not seen has changed them.
 #[test]
-fn alg_3_l_1_what_a_dropped_transaction_has_read_is_certified() {
+fn alg_3_l_1_the_reads_of_a_dropped_transaction_are_certified() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(200, always);
     let (here, key, level) = (at(1, 0), Key::from("k"), Level::Linearizable);
@@ -493,7 +497,7 @@ fn alg_3_l_1_what_a_dropped_transaction_has_read_is_certified() {
             Response::Failed(CommandError::Aborted { .. }) => assert!(other, "nobody was there"),
             reply => panic!("{reply:?}"),
         }
-        // By its name it is one that has had no effect.
+        // The outcome by its identifier is that it had no effect.
         let outcome = stage.ask(here, Command::Outcome { tid });
         stage.deliver(always);
         assert_eq!(stage.reply(outcome), &Response::Outcome(Some(false)));
@@ -511,7 +515,7 @@ fn a_strong_command_commits_although_others_change_its_key_all_the_time() {
 }
 
 #[test]
-fn a_strong_command_that_others_keep_from_committing_ends_in_time_and_names_the_key() {
+fn a_strong_command_that_conflicts_each_time_fails_in_time_and_names_the_key() {
     let without = Rule::Certification(solera_certification::Rule::AbortedFirst);
     let (response, changes) = strong_command_among_others(Some(without));
     let Response::Failed(error @ CommandError::Aborted { key, .. }) = &response else {
@@ -519,11 +523,11 @@ fn a_strong_command_that_others_keep_from_committing_ends_in_time_and_names_the_
     };
     assert_eq!(key, &Some(Key::from("k")));
     assert!(error.to_string().starts_with("conflict on 'k';"), "{error}");
-    // It was run again for five seconds.
+    // The command was retried for five seconds.
     assert!(changes > 400, "after {changes} changes");
 }
 
-/// Sizes of the updates in the REPLICATE messages that wait on a link.
+/// Returns the number of updates in the REPLICATE messages that wait on a link.
 fn under_way(stage: &Stage, from: Address, to: Address) -> usize {
     let messages = stage.links.get(&(from, to)).into_iter().flatten();
     let stretches = messages.filter_map(|message| match message {
@@ -569,8 +573,8 @@ fn alg_1_l_5_a_remote_transaction_is_invisible_before_it_is_uniform() {
         let mut stage = Stage::new(&[1, 1, 1], without);
         stage.pass(100, always);
         stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
-        // Replication reaches site 1; what site 1 would need to know that two sites have it does
-        // not.
+        // Replication reaches site 1. The messages that would show site 1 that two sites store the
+        // transaction do not.
         stage.pass(10, |_, _| false);
         stage.links.retain(|(from, to), _| (*from, *to) == (at(0, 0), at(1, 0)));
         let link = stage.links.get_mut(&(at(0, 0), at(1, 0))).unwrap();
@@ -586,7 +590,7 @@ fn alg_1_l_5_a_remote_transaction_is_invisible_before_it_is_uniform() {
 /// UniStore Figure 1: site 0 commits t1, which reaches site 1 alone, and dies. Site 1 commits t2,
 /// which depends on t1. Site 2 can show t2 only if site 1 forwards t1 (Alg. 2 l. 19–22).
 #[test]
-fn figure_1_what_reached_one_site_is_forwarded_to_all() {
+fn figure_1_a_transaction_that_reached_one_site_is_forwarded_to_all() {
     for (without, arrives) in [(None, true), (Some(Rule::Forwarding), false)] {
         let mut stage = Stage::new(&[1, 1, 1], without);
         stage.pass(100, always);
@@ -607,9 +611,9 @@ fn figure_1_what_reached_one_site_is_forwarded_to_all() {
     }
 }
 
-/// UniStore Figure 2: t1 is known to site 0 alone when the strong transaction t2, which depends on
-/// it, is certified, and is lost with the site. If t2 had committed, t3, which conflicts with it,
-/// could never.
+/// UniStore Figure 2: only site 0 stores t1 when the strong transaction t2, which depends on it, is
+/// certified, and t1 is lost with the site. If t2 had committed, t3, which conflicts with it, never
+/// could.
 #[test]
 fn figure_2_a_strong_transaction_does_not_depend_on_what_may_be_lost() {
     let without = Rule::Certification(solera_certification::Rule::UniformBeforeCommit);
@@ -673,10 +677,10 @@ fn a_past_that_died_with_its_site_is_reported() {
 }
 
 #[test]
-fn a_living_site_is_not_lost_though_it_is_suspected_since_long() {
+fn transactions_of_a_live_site_are_not_lost_though_it_is_suspected_for_long() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(100, always);
-    // Sites 0 and 1 do not hear each other; what one writes reaches the other through site 2.
+    // Sites 0 and 1 get no messages from each other; their writes reach each other through site 2.
     let cut = |from: Address, to: Address| from.site.0 + to.site.0 != 1;
     stage.pass(5000, cut);
     let write = stage.execute(at(0, 0), Vector::zero(3), "k", set("v"));
@@ -696,7 +700,7 @@ fn an_open_transaction_keeps_its_snapshot_while_the_others_go_on() {
     stage.pass(100, always);
     let tx = stage.begin(at(0, 0), none);
     for i in 1..=40 {
-        // A remote increment now and then comes in between, and is visible once it is uniform.
+        // A remote increment comes in between now and then, and is visible once it is uniform.
         if i % 8 == 0 {
             stage.execute(at(1, 0), none, "n", Op::IncrBy(1000));
             stage.pass(100, always);
@@ -715,7 +719,7 @@ fn an_eventual_read_shows_what_has_arrived_before_its_dependencies_have() {
     let none = Vector::zero(3);
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(100, always);
-    // Site 2 hears site 0, and site 1 hears site 2 but not site 0.
+    // Site 2 gets the messages of site 0, and site 1 those of site 2 but not of site 0.
     let cut = |from: Address, to: Address| from.site.0 + to.site.0 != 1;
     stage.pass(50, cut);
     let eventual = |op| {
@@ -728,10 +732,10 @@ fn an_eventual_read_shows_what_has_arrived_before_its_dependencies_have() {
     assert_eq!(stage.outcome(read), bulk("v"));
 }
 
-/// What settles at a key must not be met by a removal that was not folded before: site 0 got a
-/// removal `U_b` that had not observed the increment `X`, behind an eventual write `U_a` of the
-/// same site that was not within the floor yet; `X` settled, and `U_b` then removed it, at site 0
-/// only.
+/// An update that settles at a key must not be removed by a removal that was folded after it. Site
+/// 0 had received a removal `U_b` that had not observed the increment `X`, after an eventual write
+/// `U_a` of the same site that was not within the floor yet. `X` settled, and `U_b` then removed
+/// it, at site 0 only.
 #[test]
 fn an_update_that_cannot_be_folded_does_not_hold_back_the_removals_behind_it() {
     let mut stage = Stage::new(&[1, 2, 2], None);
@@ -758,7 +762,7 @@ fn an_update_that_cannot_be_folded_does_not_hold_back_the_removals_behind_it() {
     for _ in 0..5 {
         stage.round(&others, without_2);
     }
-    // Only this worker hears how far site 2 is, so its next eventual write is ahead of the root.
+    // Only this worker learns site 2's progress, so its next eventual write is ahead of the root.
     stage.round(&[at(2, 1)], |from, to| from == at(2, 1) && to == worker);
     let (eventual, op) = (Key::from(other.as_str()), Op::IncrBy(1));
     let u_a = Command::Execute { past: none, level: Level::Eventual, key: eventual, op };
@@ -779,7 +783,7 @@ fn an_update_that_cannot_be_folded_does_not_hold_back_the_removals_behind_it() {
 }
 
 #[test]
-fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
+fn a_past_from_the_future_does_not_attach_and_advances_no_clock() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(100, always);
     let timeout = Some(Duration::from_millis(200));
@@ -800,11 +804,11 @@ fn a_past_from_the_future_does_not_attach_and_moves_no_clock() {
 }
 
 #[test]
-fn a_wait_for_a_site_of_which_nothing_has_arrived_says_so() {
+fn a_timeout_reports_that_nothing_of_a_site_has_arrived() {
     let mut stage = Stage::new(&[1, 1, 1], None);
     let without_2 = |from: Address, to: Address| from.site.0 != 2 && to.site.0 != 2;
     let wait_in_vain = |stage: &mut Stage| {
-        // A little later than what has just arrived.
+        // A little later than the update that has just arrived.
         let seen = Timestamp::from_physical(Physical(stage.now().physical.0 + 100_000));
         let pasts = Pasts::causal(Vector::zero(3).with(SiteId(2), seen));
         let timeout = Some(Duration::from_millis(200));
@@ -821,10 +825,10 @@ fn a_wait_for_a_site_of_which_nothing_has_arrived_says_so() {
     assert_eq!(behind.as_secs(), 0, "{behind:?}");
 }
 
-/// REDBLUE: what the central certifier spreads within its site may be lost when a link between two
-/// nodes of the site breaks.
+/// REDBLUE: updates that the central certifier sends within its site may be lost when a link
+/// between two nodes of the site breaks.
 #[test]
-fn what_a_central_certifier_spread_in_vain_is_spread_again() {
+fn lost_messages_of_a_central_certifier_are_sent_again() {
     let mut stage = Stage::with(&[2, 1, 1], |config| config.protocol = Protocol::RedBlue);
     stage.pass(200, always);
     let key = Key::from(key_of(1).as_str());
@@ -850,9 +854,9 @@ fn what_a_central_certifier_spread_in_vain_is_spread_again() {
     assert_eq!(stage.outcome(read), bulk("v"));
 }
 
-/// Who follows a time takes others along: one broken peer must not move everybody's.
+/// A site that follows a time passes it on, so one broken peer must not advance the times of all.
 #[test]
-fn strong_times_from_the_future_move_nobody() {
+fn strong_times_from_the_future_advance_no_clock() {
     use solera_certification::{Ballot, Body, GroupId, Message as Certified};
     let mut stage = Stage::new(&[1, 1, 1], None);
     stage.pass(200, always);
@@ -878,7 +882,7 @@ fn strong_times_from_the_future_move_nobody() {
         stage.drain(at(1, 0));
     }
     assert_eq!(stage.replicas[&at(1, 0)].status().strong().ignored, before + 2);
-    // Whoever leads next begins after all ceilings that it knows.
+    // The next leader begins after all ceilings that it has received.
     stage.replicas.remove(&at(0, 0));
     stage.links.clear();
     stage.pass(6000, always);
@@ -889,7 +893,7 @@ fn strong_times_from_the_future_move_nobody() {
     assert!(stage.past(write).strong.ahead_of(wall) < Duration::from_secs(10));
 }
 
-/// Worker 0 of site 0 commits a transaction that writes eventual keys of both workers, and its
+/// Commits a transaction of worker 0 of site 0 that writes eventual keys of both workers. Its
 /// messages to worker 1 arrive, but no confirmation does.
 fn unconfirmed(stage: &mut Stage) -> RequestId {
     let tx = stage.begin(at(0, 0), Vector::zero(stage.sites()));
@@ -941,7 +945,7 @@ fn a_commit_whose_eventual_writes_are_not_confirmed_is_answered_with_the_worker(
     assert_eq!(stage.replicas[&at(0, 0)].status().unconfirmed_decisions(), 0);
 }
 
-/// What a session has done at another site, beside its causal past.
+/// The session has written at another site, beside its causal past.
 #[test]
 fn attach_awaits_the_causal_past_and_a_barrier_there_the_durability_past() {
     for (without, waits) in [(None, true), (Some(Rule::DurabilityPast), false)] {
@@ -984,7 +988,7 @@ fn a_barrier_reports_eventual_writes_that_died_with_another_site() {
 }
 
 #[test]
-fn what_is_prepared_is_at_risk() {
+fn prepared_transactions_are_at_risk() {
     for (without, transactions) in [(None, 1), (Some(Rule::PreparedAtRisk), 0)] {
         let mut stage = Stage::new(&[2, 1, 1], without);
         stage.pass(100, always);

@@ -1,4 +1,4 @@
-//! What a replica must be after a restart, step by step: what the simulator reaches only rarely.
+//! State of a replica after a restart, step by step, in cases that the simulator rarely reaches.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn config() -> Config {
     config_of(&[2, 1])
 }
 
-/// One partition, and so many workers at each site.
+/// Returns a configuration with one partition and these numbers of workers at the sites.
 fn config_of(workers: &[u8]) -> Config {
     let topology = Topology { partitions: 1, workers: workers.to_vec() };
     let mut config = Config::new(ME, Arc::new(topology));
@@ -31,7 +31,7 @@ fn config_of(workers: &[u8]) -> Config {
     config
 }
 
-/// `ms` after the host was started, and by the wall clock.
+/// Returns `ms` after the start of the host, and the time of the wall clock.
 fn now(ms: u64, wall_ms: u64) -> Now {
     Now { monotonic: Monotonic(ms * 1_000_000), physical: Physical(wall_ms * 1000) }
 }
@@ -55,7 +55,7 @@ impl Host {
         Host { config, replica, records: Vec::new(), parts: Vec::new(), trimmed: 0 }
     }
 
-    /// Takes all outputs: records are kept, the others returned.
+    /// Takes all outputs; keeps the records and returns the others.
     fn outputs(&mut self) -> Vec<Output> {
         let mut others = Vec::new();
         while let Some(output) = self.replica.poll_output() {
@@ -84,7 +84,7 @@ impl Host {
         self.handle(now, Input::Message { from, life: 0, message })
     }
 
-    /// Hears up to where a site knows the history of `origin`, with these updates.
+    /// Delivers a range of the history of `origin` up to `known`, with these updates.
     fn replicate(
         &mut self,
         from: SiteId,
@@ -102,7 +102,7 @@ impl Host {
         self.replica.status().known_vecs().next().unwrap().1
     }
 
-    /// An operator says that C is dead.
+    /// Lets an operator declare C dead.
     fn remove_c(&mut self) {
         self.replica.change_members(now(6, 1000), C, Change::Remove).unwrap();
         self.outputs();
@@ -112,16 +112,16 @@ impl Host {
         self.replica.status().members().clone()
     }
 
-    /// B tells whom it listens to.
+    /// Delivers B's list of members.
     fn b_listens_to(&mut self, members: Members) {
         let known_vecs = vec![(PartitionId(0), Vector::zero(3))];
-        let told = Message::KnownVecGlobal {
+        let message = Message::KnownVecGlobal {
             known_vecs,
             suspects: Vec::new(),
             members,
             voted: Timestamp::ZERO,
         };
-        self.hear(now(7, 1000), B, told);
+        self.hear(now(7, 1000), B, message);
     }
 
     fn checkpoint(&mut self) {
@@ -132,7 +132,7 @@ impl Host {
         self.trimmed = self.records.len();
     }
 
-    /// Loses all that is not in the journal.
+    /// Drops everything that is not in the journal, and restarts.
     fn restart(&mut self) {
         self.outputs();
         let mut recovery = Recovery::new(self.config.clone(), 1);
@@ -164,19 +164,19 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
     host.handle(now(2, 1001), Input::Message { from: OTHER, life: 0, message });
     host.checkpoint();
     host.restart();
-    let told = host.tick(now(1, 1500)).into_iter().filter_map(|output| match output {
+    let sent = host.tick(now(1, 1500)).into_iter().filter_map(|output| match output {
         Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches[0].known),
         _ => None,
     });
-    let told = told.max().expect("siblings are told how far this site is");
+    let sent = sent.max().expect("siblings get this site's time");
     let (mut pasts, op) = (Pasts::none(2), Op::Set(Value::from("v")));
     let executed = host.replica.execute_at_once(now(2, 1501), &mut pasts, Level::Causal, b"k", &op);
     assert!(executed.is_some());
-    assert!(pasts.causal[SiteId(0)] > told, "{pasts:?} after {told} was told");
+    assert!(pasts.causal[SiteId(0)] > sent, "{pasts:?} after {sent} was sent");
 }
 
-/// What is told of this site's own time, and the greatest of it.
-fn told(outputs: Vec<Output>) -> impl Iterator<Item = Timestamp> {
+/// Returns the times of this site's own history that are sent.
+fn sent(outputs: Vec<Output>) -> impl Iterator<Item = Timestamp> {
     let stretches = outputs.into_iter().filter_map(|output| match output {
         Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches),
         _ => None,
@@ -187,9 +187,9 @@ fn told(outputs: Vec<Output>) -> impl Iterator<Item = Timestamp> {
         .map(|stretch| stretch.known)
 }
 
-/// Others refuse a replica of which they have heard times between these two.
+/// Other sites reject a replica from which they have received times between these two.
 #[test]
-fn no_time_is_told_that_one_run_forgets_and_the_next_does_not_reach() {
+fn no_time_is_sent_that_one_run_forgets_and_the_next_does_not_reach() {
     let mut host = Host::new();
     let mut wall_ms = 1000;
     for run in 0..5 {
@@ -197,7 +197,7 @@ fn no_time_is_told_that_one_run_forgets_and_the_next_does_not_reach() {
         assert!(run == 0 || recovered > Timestamp::ZERO);
         let mut greatest = Timestamp::ZERO;
         for step in 1..40 {
-            // Time passes by leaps, and also goes back.
+            // The wall clock jumps, and also goes back.
             wall_ms = if step % 7 == 0 { wall_ms - 20 } else { wall_ms + step * step };
             let now = now(step * 100, wall_ms);
             let (mut pasts, op) = (Pasts::none(2), Op::Set(Value::from("v")));
@@ -207,9 +207,9 @@ fn no_time_is_told_that_one_run_forgets_and_the_next_does_not_reach() {
                     .unwrap()
                     .unwrap();
             }
-            for told in told(host.tick(now)) {
-                assert!(told <= recovered || told >= began, "run {run}: {told} is in between");
-                greatest = greatest.max(told);
+            for sent in sent(host.tick(now)) {
+                assert!(sent <= recovered || sent >= began, "run {run}: {sent} is in between");
+                greatest = greatest.max(sent);
             }
         }
         assert!(greatest > began);
@@ -219,14 +219,14 @@ fn no_time_is_told_that_one_run_forgets_and_the_next_does_not_reach() {
 }
 
 #[test]
-fn transactions_of_two_runs_never_have_one_name() {
+fn transactions_of_two_runs_never_have_the_same_identifier() {
     let mut host = Host::new();
     let mut names = Vec::new();
     host.tick(now(1, 1000));
     for run in 0..4 {
         let begin = Command::Begin { past: Vector::zero(2), strong: false };
         let input = Input::Client { request: RequestId(1), command: begin };
-        // The wall clock stands still, and power fails right afterwards.
+        // The wall clock stands still, and power fails right after the reply.
         for output in host.handle(now(1, 1000), input) {
             if let Output::Reply { response: Response::Begun(tx), .. } = output {
                 names.push(tx);
@@ -248,10 +248,10 @@ fn a_decision_is_repeated_until_all_have_confirmed_it() {
     host.records.push(Record::Decided(tx, decision));
     host.restart();
     let outputs = host.tick(now(1, 1000));
-    let told = outputs.iter().any(|output| {
+    let sent = outputs.iter().any(|output| {
         matches!(output, Output::Send { to, message: Message::Commit { .. } } if *to == OTHER)
     });
-    assert!(told);
+    assert!(sent);
     host.handle(
         now(2, 1001),
         Input::Message {
@@ -305,7 +305,7 @@ fn an_eventual_operation_of_a_transaction_is_executed_once() {
         for _ in 0..2 {
             host.restart();
             assert_eq!(eventual_count(&mut host), one);
-            // The coordinator has not heard that it is done.
+            // The coordinator has not received the confirmation.
             host.handle(now(4, 1004), commit());
             assert_eq!(eventual_count(&mut host), one);
         }
@@ -313,8 +313,8 @@ fn an_eventual_operation_of_a_transaction_is_executed_once() {
 }
 
 #[test]
-fn what_is_executed_is_traced_after_its_record() {
-    // Judges take what is traced before a record for as durable as what came before it.
+fn an_eventual_operation_is_traced_after_its_record() {
+    // Checkers assume that an event that is traced before a record is as durable as earlier events.
     let mut config = config();
     config.trace = true;
     let mut replica = Replica::new(config, 1);
@@ -357,7 +357,7 @@ fn what_is_executed_is_traced_after_its_record() {
 }
 
 #[test]
-fn records_are_one_output_until_something_else_is_said() {
+fn records_share_one_output_until_another_output_follows() {
     let mut replica = Replica::new(config_of(&[1]), 1);
     let mut pasts = Pasts::none(1);
     let mut set = |replica: &mut Replica, key: &[u8], value: &str| {
@@ -368,7 +368,8 @@ fn records_are_one_output_until_something_else_is_said() {
             .unwrap();
     };
     let values = ["first", "second", "third"];
-    // The first is kept for a time; what is set again where nobody needs it any more is not.
+    // The first value is kept for a time; a value that is overwritten when no snapshot needs it is
+    // not.
     values.iter().for_each(|value| set(&mut replica, b"k", value));
     let past = Vector::zero(1);
     let begin =
@@ -421,7 +422,7 @@ fn parts_of_a_checkpoint_are_short_whatever_is_in_them() {
 }
 
 #[test]
-fn bytes_that_are_no_record_are_refused() {
+fn bytes_that_are_no_record_are_rejected() {
     let foreign = |bytes: &[u8]| match Record::decode(bytes) {
         Err(DecodeError::Foreign(foreign)) => foreign.to_string(),
         read => panic!("{read:?}"),
@@ -440,7 +441,7 @@ fn bytes_that_are_no_record_are_refused() {
     assert!(matches!(Record::decode(&bytes), Err(DecodeError::Malformed(_))));
 }
 
-/// A time by the wall clock.
+/// Returns the timestamp of a wall-clock time.
 fn at(wall_ms: u64) -> Timestamp {
     Timestamp::from_physical(Physical(wall_ms * 1000))
 }
@@ -454,8 +455,8 @@ fn update_of(site: SiteId, ts: Timestamp, snap_vec: Vector, effect: Effect) -> U
 /// them and ends when both are folded and forgotten: the write is in the journal, the removal is
 /// not any more.
 #[test]
-fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
-    // The partition's keys are listed when nothing is left of it, or before the write comes.
+fn a_write_that_was_removed_during_a_checkpoint_does_not_return() {
+    // The partition's keys are listed when none of its data is left, or before the write comes.
     for parts_before in [1, 2] {
         let mut host = Host::of(config_of(&[1, 1, 1]));
         let nothing = Vector::zero(3);
@@ -495,9 +496,9 @@ fn what_a_checkpoint_saw_come_and_go_does_not_come_back() {
     }
 }
 
-/// A sibling that restarted knows less than it had told.
+/// A sibling that has restarted has less than it had reported.
 #[test]
-fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_told() {
+fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_reported() {
     let mut host = Host::of(config_of(&[1, 1]));
     host.tick(now(1, 1000));
     let (mut pasts, op) = (Pasts::none(2), Op::Set(Value::from("v")));
@@ -517,9 +518,9 @@ fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_told() {
     assert_eq!((stretch.prev, stretch.updates.len()), (Timestamp::ZERO, 1));
 }
 
-/// Others conclude from what a worker has told of a site that leaves.
+/// Other sites draw conclusions from the times that a worker has reported of a leaving site.
 #[test]
-fn what_is_known_of_a_site_that_leaves_survives_a_restart() {
+fn the_known_time_of_a_leaving_site_survives_a_restart() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
     host.tick(now(1, 1000));
     host.replicate(C, C, at(500), &[]);
@@ -532,9 +533,9 @@ fn what_is_known_of_a_site_that_leaves_survives_a_restart() {
     assert!(host.known_vec()[C] >= at(600));
 }
 
-/// What another told before it knew that the site leaves, it may have forgotten since.
+/// A site may have forgotten what it had sent before it received the removal.
 #[test]
-fn of_a_site_that_leaves_only_those_tell_who_know_that_it_leaves() {
+fn history_of_a_leaving_site_counts_only_from_sites_that_have_its_removal() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
     host.tick(now(1, 1000));
     let before = host.members();
@@ -548,10 +549,9 @@ fn of_a_site_that_leaves_only_those_tell_who_know_that_it_leaves() {
     assert!(host.known_vec()[C] < at(900), "nobody listens to the site itself");
 }
 
-/// What a strong transaction of others has seen of a lost site's time is not to be missing
-/// anywhere.
+/// No member may lack transactions of a lost site that another site's strong transaction has seen.
 #[test]
-fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
+fn the_gap_of_a_removed_site_ends_after_the_snapshots_of_strong_transactions() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
     host.tick(now(1, 1000));
     let dot = Dot::of(Origin::Strong, at(700));
@@ -575,16 +575,16 @@ fn a_site_that_is_gone_ends_after_what_strong_transactions_have_seen_of_it() {
     assert!(gap.end >= at(500), "{gap:?}");
 }
 
-/// A worker knows its siblings up to different times, and recovers the least of these for all: that
-/// is none that the other sibling has told. Nor is what a third site knows of it.
-/// (`solera sim --seed 50 --links`: a worker was refused for a time that it was said to have
-/// forgotten.)
+/// A worker has the histories of its siblings up to different times, and recovers the least of
+/// these for all, which the other sibling has never sent. The times that a third site reports of a
+/// sibling do not count, either. (`solera sim --seed 50 --links`: a worker was rejected for a time
+/// that it had allegedly forgotten.)
 #[test]
-fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
+fn times_of_a_sibling_are_kept_apart_from_the_known_vectors() {
     let topology = Topology { partitions: 2, workers: vec![1, 2, 1] };
     let config = Config { journal: true, ..Config::new(ME, Arc::new(topology)) };
     let mut host = Host::of(config);
-    let tell = |host: &mut Host, from, partition, known, updates: &[Update]| {
+    let send = |host: &mut Host, from, partition, known, updates: &[Update]| {
         let updates = updates.iter().cloned().map(Arc::new).collect();
         let (partition, prev) = (PartitionId(partition), Timestamp::ZERO);
         let stretch = Stretch { partition, origin: B.into(), prev, known, updates };
@@ -604,25 +604,25 @@ fn what_is_known_of_a_sibling_is_not_all_that_it_has_told() {
         host.replica.status().known_vecs().map(|(_, known_vec)| known_vec[B]).collect()
     };
     let update = update_of(B, at(110), Vector::zero(3), Effect::default());
-    tell(&mut host, first, 0, at(100), &[]);
-    tell(&mut host, second, 1, at(200), &[update]);
+    send(&mut host, first, 0, at(100), &[]);
+    send(&mut host, second, 1, at(200), &[update]);
     assert_eq!(heard(&host), [at(100), at(200)]);
-    tell(&mut host, Address { site: C, worker: 0 }, 0, at(120), &[]);
+    send(&mut host, Address { site: C, worker: 0 }, 0, at(120), &[]);
     assert_eq!(known(&host), [at(120), at(200)]);
     assert_eq!(heard(&host), [at(100), at(200)]);
     host.tick(now(1000, 2000));
     host.restart();
     assert_eq!(known(&host), [at(120), at(120)], "the least of both");
-    assert_eq!(heard(&host), [at(100), at(200)], "what each has told");
+    assert_eq!(heard(&host), [at(100), at(200)], "the time that each has sent");
     host.outputs();
     host.checkpoint();
     host.restart();
     assert_eq!(heard(&host), [at(100), at(200)], "also in a checkpoint");
 }
 
-/// Nobody asks a site that has joined again whether it remembers what its former life told.
+/// A site that has joined again is not checked against the times that its former life has sent.
 #[test]
-fn what_a_former_life_has_told_is_not_heard_of_the_next() {
+fn times_of_a_former_life_do_not_count_for_the_next() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
     host.tick(now(1, 1000));
     host.replicate(C, C, at(900), &[]);

@@ -49,7 +49,7 @@ fn begin(replica: &mut Replica, ms: u64) -> TxId {
     }
 }
 
-/// All keys of a snapshot, looked up a few at a time.
+/// Returns all keys of a snapshot, a few at a time.
 fn scan(replica: &Replica, snapshot: &Vector) -> Vec<(String, Outcome)> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
@@ -72,7 +72,7 @@ fn text(value: &str) -> Outcome {
 }
 
 #[test]
-fn a_scan_finds_what_was_there_when_its_transaction_began() {
+fn a_scan_finds_the_keys_of_its_transactions_snapshot() {
     let mut replica = replica(0, 1, 1);
     for i in 0..10 {
         run(&mut replica, 1, &format!("k{i}"), Op::Set(Value::from("old")));
@@ -85,7 +85,7 @@ fn a_scan_finds_what_was_there_when_its_transaction_began() {
     let before = scan(&replica, &snapshot);
     assert_eq!(before.len(), 13);
 
-    // Removed, changed and new keys, and time for all of that to be folded.
+    // Removes, changes and adds keys, with time for all of that to be folded.
     for i in 0..5 {
         run(&mut replica, 3, &format!("k{i}"), Op::Delete);
         run(&mut replica, 3, &format!("k{}", i + 5), Op::Set(Value::from("new")));
@@ -103,7 +103,7 @@ fn a_scan_finds_what_was_there_when_its_transaction_began() {
     assert_eq!(before[11], ("n".into(), text("7")));
     assert_eq!(before[12], ("set".into(), Outcome::Members(vec!["a".into()])));
 
-    // Whoever scans is not idle; who does not, is.
+    // A scanning client is not idle; another one is.
     assert_eq!(replica.snapshot_of(now(900), tx), Some(snapshot));
     replica.on_deadline(now(1500));
     assert_eq!(replica.snapshot_of(now(1500), tx), Some(snapshot));
@@ -115,7 +115,7 @@ fn a_scan_finds_what_was_there_when_its_transaction_began() {
 }
 
 #[test]
-fn a_scan_waits_for_what_is_prepared_within_its_snapshot() {
+fn a_scan_waits_for_transactions_prepared_within_its_snapshot() {
     let mut replica = replica(1, 2, 2);
     let key = (0..)
         .map(|i| format!("k{i}"))

@@ -1,8 +1,8 @@
-//! Causal stability does not run ahead of strong transactions that others finish late.
+//! Causal stability does not overtake strong transactions that other sites complete late.
 //!
 //! A removal of a counter is certified, on a snapshot without a later increment. Its coordinator
-//! stops, and for long nobody can decide. Were the increment settled meanwhile, it would be summed
-//! up with what the removal has seen, and be removed with it.
+//! stops, and for a long time nothing can be decided. If the increment settled meanwhile, it would
+//! be merged with the updates that the removal has observed, and be removed with them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use solera_certification::{Body, Rule as Certification};
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
-use solera_membership::{Change, Standing};
+use solera_membership::{Change, SiteStatus};
 use solera_time::{Monotonic, Physical, SiteId, Vector};
 use solera_unistore::{
     Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, Response, Rule, TxId,
@@ -19,7 +19,7 @@ use solera_unistore::{
 
 const A: SiteId = SiteId(0);
 const B: SiteId = SiteId(1);
-/// The coordinator's.
+/// The coordinator's site.
 const C: SiteId = SiteId(2);
 
 /// One worker at each of three sites.
@@ -30,11 +30,11 @@ struct Stage {
     replies: BTreeMap<RequestId, Response>,
     now_ms: u64,
     requests: u64,
-    /// Whether acknowledgements of votes are lost, so that nobody decides.
+    /// Whether acknowledgements of votes are lost, so that nothing is decided.
     undecidable: bool,
-    /// What is on its way from C to A, where it stays if that is slow.
+    /// Messages in transit from C to A, which stay there if that link is slow.
     slow: Option<Vec<(SiteId, u32, SiteId, Message)>>,
-    /// What is taken out.
+    /// Rule that is disabled.
     without: Option<Rule>,
 }
 
@@ -68,7 +68,7 @@ impl Stage {
         stage
     }
 
-    /// Starts a site from what its journal has.
+    /// Starts a site from its journal.
     fn start(&mut self, site: SiteId, life: u32) {
         let config = Config { without: self.without.into(), ..config(site, life) };
         let mut recovery = Recovery::new(config, 1);
@@ -160,13 +160,13 @@ impl Stage {
         }
     }
 
-    /// A removal at C that has not seen the last increment is voted on, and not decided.
+    /// Lets a removal at C that has not observed the last increment be voted on, but not decided.
     fn remove_undecided(&mut self) {
         self.undecidable = true;
         self.remove();
     }
 
-    /// A removal at C that has not seen the last increment is submitted.
+    /// Submits a removal at C that has not observed the last increment.
     fn remove(&mut self) {
         self.run(200);
         self.execute(A, Op::IncrBy(10));
@@ -185,14 +185,15 @@ impl Stage {
         self.ask(C, Command::Operate { tx, level, key, op, kind: Kind::UPDATE });
     }
 
-    /// The removal is decided, and has removed what it had seen. Then nothing is left of it all.
+    /// Lets the removal be decided; it has removed the updates that it had observed. Then no state
+    /// is left.
     fn decide(&mut self) {
         self.undecidable = false;
         self.run(12_000);
         self.shows("1");
     }
 
-    /// All sites show this sum, and have nothing more to settle.
+    /// Checks that all sites show this sum, and have nothing left to settle.
     fn shows(&mut self, sum: &str) {
         for site in self.replicas.keys().copied().collect::<Vec<_>>() {
             let value = self.execute(site, Op::Get);
@@ -205,7 +206,7 @@ impl Stage {
     }
 }
 
-/// The leader, at A, hears of the removal when others have settled what came after its snapshot.
+/// The leader, at A, receives the removal when others have settled updates after its snapshot.
 fn removed_late(without: Option<Rule>) -> Stage {
     let mut stage = Stage::without(without);
     stage.slow = Some(Vec::new());
@@ -217,19 +218,19 @@ fn removed_late(without: Option<Rule>) -> Stage {
 }
 
 #[test]
-fn of_a_coordinator_that_reaches_no_leader_in_time() {
+fn a_removal_whose_coordinator_reaches_no_leader_in_time() {
     removed_late(None).shows("11");
 }
 
 #[test]
-fn without_the_rule_a_vote_that_comes_too_late_undoes_more_than_it_has_seen() {
+fn without_the_rule_a_late_vote_removes_more_than_it_has_observed() {
     let mut stage = removed_late(Some(Rule::Certification(Certification::InTime)));
     let values = [A, B, C].map(|site| stage.execute(site, Op::Get));
     assert_eq!(values, [const { Outcome::Nil }; 3]);
 }
 
 #[test]
-fn of_a_coordinator_that_has_restarted() {
+fn a_removal_whose_coordinator_has_restarted() {
     let mut stage = Stage::new();
     stage.remove_undecided();
     stage.stop(C);
@@ -239,7 +240,7 @@ fn of_a_coordinator_that_has_restarted() {
 }
 
 #[test]
-fn of_a_coordinator_whose_client_does_not_wait_any_more() {
+fn a_removal_whose_client_has_timed_out() {
     let mut stage = Stage::new();
     stage.remove_undecided();
     stage.run(9000);
@@ -254,11 +255,11 @@ fn removed(stage: &mut Stage) {
     replica.change_members(now, C, Change::Remove).unwrap();
     stage.collect();
     stage.run(1000);
-    assert_eq!(stage.replicas[&A].0.status().members().standing(C), Standing::Gone);
+    assert_eq!(stage.replicas[&A].0.status().members().status(C), SiteStatus::Gone);
 }
 
 #[test]
-fn of_a_coordinator_whose_site_was_removed() {
+fn a_removal_whose_coordinators_site_was_removed() {
     let mut stage = Stage::new();
     removed(&mut stage);
     stage.run(9000);
@@ -266,7 +267,7 @@ fn of_a_coordinator_whose_site_was_removed() {
 }
 
 #[test]
-fn of_a_former_life_of_a_site_that_has_joined_again() {
+fn a_removal_of_a_former_life_of_a_site_that_has_joined_again() {
     let mut stage = Stage::new();
     removed(&mut stage);
     let now = stage.now();
@@ -275,6 +276,6 @@ fn of_a_former_life_of_a_site_that_has_joined_again() {
     stage.journals.remove(&C);
     stage.start(C, 1);
     stage.run(9000);
-    assert_eq!(stage.replicas[&A].0.status().members().standing(C), Standing::Member);
+    assert_eq!(stage.replicas[&A].0.status().members().status(C), SiteStatus::Member);
     stage.decide();
 }

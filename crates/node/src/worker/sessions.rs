@@ -8,7 +8,7 @@ use solera_commands::CommandId;
 use solera_config::{ClusterSpec, Users};
 use solera_data::{OpError, Outcome};
 use solera_machine::{Address, Now, RequestId};
-use solera_membership::{Change, Standing};
+use solera_membership::{Change, SiteStatus};
 use solera_resp::Value;
 use solera_session::{
     Ask, Client, Context, Identity, Lent, Page, Silent, Single, SitesTold, ToPrimary, Unreachable,
@@ -157,7 +157,8 @@ impl Context for Worker {
 
     fn answering_node(&self, site: SiteId) -> Option<String> {
         let network = &self.network;
-        if !matches!(network.membership().standing(site), Standing::Member | Standing::Joining) {
+        if !matches!(network.membership().standing(site), SiteStatus::Member | SiteStatus::Joining)
+        {
             return None;
         }
         let mut links = network.workers_of(site).filter_map(|other| network.link_to(other));

@@ -261,7 +261,7 @@ impl Cluster {
                 }
                 Output::Send { to, message } => {
                     let from = address(site);
-                    assert!(message.fits(from, to, &self.topology), "{message:?}");
+                    assert!(message.validate(from, to, &self.topology), "{message:?}");
                     let link = self.links.entry((site, to.site)).or_default();
                     link.push_back((machine.members().life(site), message));
                 }

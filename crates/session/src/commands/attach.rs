@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;
-use solera_membership::Standing;
+use solera_membership::SiteStatus;
 use solera_resp::{Arguments, parse_integer};
 use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Command, Pasts, Response};
@@ -98,7 +98,7 @@ impl Typed for AttachHorizon {
         Ok(session.worker.with(|replica| {
             let status = replica.status();
             let (members, view) = (status.members(), status.view());
-            let there = |site: &SiteId| members.standing(*site) != Standing::Gone;
+            let there = |site: &SiteId| members.status(*site) != SiteStatus::Gone;
             let settled =
                 SiteId::all(members.sites()).filter(there).map(|site| view.settled_vec[site]);
             // Where nothing is ever strong, nothing is waited for.
@@ -142,7 +142,7 @@ impl Typed for AttachUntil {
             let status = replica.status();
             let members = status.members();
             let wanted = |site: &SiteId| {
-                members.standing(*site) != Standing::Gone
+                members.status(*site) != SiteStatus::Gone
                     && (self.sites.is_empty() || self.sites.contains(site))
             };
             let sites = SiteId::all(members.sites()).filter(wanted);

@@ -125,7 +125,7 @@ async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId
     out.array(sites);
     for site in SiteId::all(sites) {
         out.map(4);
-        let standing = told.members.standing(site).to_string();
+        let standing = told.members.status(site).to_string();
         for (key, value) in [("name", name(site)), ("standing", standing)] {
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());

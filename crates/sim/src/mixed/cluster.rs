@@ -5,7 +5,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use solera_machine::Address;
-use solera_membership::Standing;
+use solera_membership::SiteStatus;
 use solera_mixt::store::Horizon;
 use solera_time::{SiteId, Timestamp};
 
@@ -118,7 +118,7 @@ impl Cluster {
             replicas.find(|(address, _)| **address == worker && self.world.answers(worker))?;
         let status = replica.status();
         let (members, view) = (status.members(), status.view());
-        let there = |site: &SiteId| members.standing(*site) != Standing::Gone;
+        let there = |site: &SiteId| members.status(*site) != SiteStatus::Gone;
         let settled = SiteId::all(SITES).filter(there).map(|site| view.settled_vec[site]);
         let is_strong = view.stable_vec.strong > Timestamp::ZERO;
         let strong = is_strong.then_some(view.settled_vec.strong);

@@ -1,7 +1,7 @@
 //! Workers that crash, start from their disks, and write checkpoints.
 
 use solera_machine::Address;
-use solera_membership::Standing;
+use solera_membership::SiteStatus;
 
 use super::{Due, Happening, SiteState, World};
 use crate::faults::Fault;
@@ -68,8 +68,8 @@ impl World {
             (worker.has_undurable(), "crashes with unsynced records"),
             (worker.is_saving(), "crashes within a checkpoint"),
             (joining, "crashes while joining"),
-            (!joining && some(Standing::Joining), "crashes while another site joins"),
-            (!joining && some(Standing::Leaving), "crashes while another site leaves"),
+            (!joining && some(SiteStatus::Joining), "crashes while another site joins"),
+            (!joining && some(SiteStatus::Leaving), "crashes while another site leaves"),
         ] {
             if state {
                 self.tally.count(what);

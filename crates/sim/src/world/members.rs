@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use solera_machine::Address;
-use solera_membership::{Change, Gap, Standing};
+use solera_membership::{Change, Gap, SiteStatus};
 use solera_time::SiteId;
 
 use super::{Due, EPOCH_MICROS, Happening, SiteState, World};
@@ -24,10 +24,10 @@ impl World {
     }
 
     /// How a site stands, as another one knows.
-    pub(crate) fn standing(&self, site: usize) -> Option<(Standing, u32)> {
+    pub(crate) fn standing(&self, site: usize) -> Option<(SiteStatus, u32)> {
         let replica = self.replica(&self.root_beside(site)?)?;
         let (members, site) = (replica.status().members().clone(), SiteId(site as u8));
-        Some((members.standing(site), members.life(site)))
+        Some((members.status(site), members.life(site)))
     }
 
     /// The latest life of a site that any running one knows.
@@ -42,7 +42,7 @@ impl World {
     /// Whether most members run. A disk whose sync failed may cost one site more than may be lost.
     pub(crate) fn has_quorum(&self) -> bool {
         let is_member = |site: &usize| {
-            !matches!(self.standing(*site), Some((Standing::Gone | Standing::Joining, _)))
+            !matches!(self.standing(*site), Some((SiteStatus::Gone | SiteStatus::Joining, _)))
         };
         let members: Vec<usize> = (0..self.states.len()).filter(is_member).collect();
         let up = members.iter().filter(|site| self.states[**site] == SiteState::Up).count();
@@ -68,7 +68,7 @@ impl World {
         let waiting = self.queue.first(changes).map(|due| format!("{due:?}"));
         let changing = |site: &usize| {
             let standing = self.standing(*site);
-            let rests = matches!(standing, Some((Standing::Member | Standing::Gone, _)));
+            let rests = matches!(standing, Some((SiteStatus::Member | SiteStatus::Gone, _)));
             !rests || self.states[*site] == SiteState::Joining
         };
         waiting.or_else(|| {
@@ -110,14 +110,15 @@ impl World {
         let id = SiteId(site as u8);
         let stays = |other: &usize| {
             let is_lost = matches!(self.states[*other], SiteState::Destroyed | SiteState::Joining);
-            let is_member = matches!(self.standing(*other), None | Some((Standing::Member, _)));
+            let is_member = matches!(self.standing(*other), None | Some((SiteStatus::Member, _)));
             *other != site && is_member && !is_lost
         };
         let knows = |other: usize| {
             let root = Address { site: SiteId(other as u8), worker: 0 };
             self.workers.get(&root).is_some_and(|worker| {
-                let standing = worker.machine().members().standing(id);
-                matches!(standing, Standing::Leaving | Standing::Gone) && !worker.has_undurable()
+                let standing = worker.machine().members().status(id);
+                matches!(standing, SiteStatus::Leaving | SiteStatus::Gone)
+                    && !worker.has_undurable()
             })
         };
         (0..self.states.len()).filter(stays).all(knows)
@@ -133,7 +134,7 @@ impl World {
 
     pub(super) fn add(&mut self, site: usize) {
         if self.states[site] != SiteState::Destroyed && self.lives[site] > 0 {
-            let forgotten = Some((Standing::Gone, self.lives[site] - 1));
+            let forgotten = Some((SiteStatus::Gone, self.lives[site] - 1));
             if self.is_joining(site) {
                 if self.standing(site) == forgotten {
                     // Who was asked crashed before it was durable.
@@ -156,7 +157,7 @@ impl World {
             self.states[site] == SiteState::Destroyed && self.is_removal_known(site) && is_known;
         if !can_be_added || !self.ask_for_change(site, Change::Add) {
             if self.states[site] == SiteState::Destroyed
-                && matches!(self.standing(site), Some((Standing::Member, _)))
+                && matches!(self.standing(site), Some((SiteStatus::Member, _)))
             {
                 // Who was asked to remove it is lost, and has told nobody.
                 self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));

@@ -1,4 +1,4 @@
-//! UNIFORM_BARRIER and ATTACH (Alg. 1 l. 49–52, §5.6), with an end when waiting is in vain.
+//! UNIFORM_BARRIER and ATTACH (Alg. 1 l. 49–52, §5.6), with an error when waiting cannot succeed.
 
 use std::time::Duration;
 
@@ -51,9 +51,9 @@ impl Replica {
         self.wait(now, request, Kind::Barrier, pasts, timeout);
     }
 
-    /// ATTACH (UniStore Alg. 1 l. 51–52), on the causal past. Eventual writes are not waited for;
-    /// but a session must not go on with some that are known to be gone, because later ones of the
-    /// same site would hide them.
+    /// ATTACH (UniStore Alg. 1 l. 51–52), on the causal past. It does not wait for eventual writes.
+    /// It fails if some of them are known to be lost, because later ones of the same site would
+    /// hide that.
     pub(crate) fn attach(
         &mut self,
         now: Now,
@@ -73,7 +73,7 @@ impl Replica {
         timeout: Option<Duration>,
     ) {
         let until = timeout.map(|timeout| now.monotonic.after(timeout));
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         let waiting = Waiting { request, kind, pasts, since: now.monotonic, until };
         if let Some(response) = self.outcome_of(now, &waiting) {
             self.worker.reply(request, response);
@@ -81,15 +81,15 @@ impl Replica {
             let past = self.with_snapshots(kind, &waiting.pasts);
             match kind {
                 Kind::Barrier => self.wait_for(&past),
-                // It comes from outside: what this site has done itself is here, or a time yet to
-                // come.
+                // The past comes from a client: this site's own transactions in it are stored, or
+                // its time is still to come.
                 Kind::Attach => self.wait_for_past(&past.with(self.worker.me, Timestamp::ZERO)),
             }
             self.barriers.waiting.push(waiting);
         }
     }
 
-    /// Answers those whose wait is over.
+    /// Answers the requests whose wait has ended.
     pub(crate) fn check_barriers(&mut self, now: Now) {
         let mut over = Vec::new();
         let mut waiting = std::mem::take(&mut self.barriers.waiting);
@@ -140,14 +140,14 @@ impl Replica {
         None
     }
 
-    /// The sites of whose transactions in a session's durability past a barrier here would wait for
-    /// some, or report some as lost.
+    /// Returns the sites with transactions in a session's durability past for which a barrier here
+    /// would wait, or which it would report as lost.
     pub(crate) fn not_uniform(&self, pasts: &Pasts) -> Vec<SiteId> {
         let pasts = self.weakened(*pasts);
         let awaited = self.awaited(Kind::Barrier, &pasts);
         let (reached, members) = (self.reached(Kind::Barrier), &self.worker.dissemination.members);
         let gone = |site: SiteId, ts| members.gap_of(site, ts).is_some();
-        // Which eventual writes depend on what is missing of their snapshots, nobody knows.
+        // It is not known which eventual writes depend on the missing part of their snapshots.
         let shown = reached.covers(pasts.eventual_snap());
         let missing = |site: &SiteId| {
             awaited[*site] > reached[*site]
@@ -158,7 +158,8 @@ impl Replica {
         SiteId::all(self.worker.config.topology.sites()).filter(missing).collect()
     }
 
-    /// Without eventual writes, or without their snapshots, if barriers are not to wait for them.
+    /// Returns the pasts without eventual writes, or without their snapshots, if tests have
+    /// disabled the rule that barriers wait for them.
     fn weakened(&self, pasts: Pasts) -> Pasts {
         let causal = Pasts::causal(pasts.causal);
         if !self.worker.config.keeps(Rule::DurabilityPast) {
@@ -178,9 +179,9 @@ impl Replica {
         }
     }
 
-    /// What is awaited, and for a barrier the snapshots of eventual writes as well: other sites
-    /// show these writes once they store what is in the snapshots. What is lost of a snapshot with
-    /// its site does not make the write lost, which shows when the site is removed.
+    /// Returns the awaited vector and, for a barrier, also the snapshots of eventual writes: other
+    /// sites show these writes once they store everything in the snapshots. If a part of a snapshot
+    /// is lost with its site, the write is not lost; removing the site makes it visible.
     fn with_snapshots(&self, kind: Kind, pasts: &Pasts) -> Vector {
         let mut whole = self.awaited(kind, pasts);
         if kind == Kind::Barrier {
@@ -189,19 +190,20 @@ impl Replica {
         whole
     }
 
-    /// Whether snapshots of this site hold all of a past that was taken at another site.
+    /// Returns whether snapshots of this site contain a whole past that was taken at another site.
     pub(crate) fn holds(&self, past: &Vector) -> bool {
         self.reached(Kind::Attach).covers(past)
     }
 
-    /// What a past must be within for a wait to end.
+    /// Returns the vector that must cover a past for its wait to end.
     fn reached(&self, kind: Kind) -> Vector {
         let uniform_vec = self.worker.dissemination.view.uniform_vec;
         match kind {
             // Strong transactions survive since they committed (§6.3).
             Kind::Barrier => uniform_vec.with(Origin::Strong, Timestamp::MAX),
-            // This site's own transactions are here. But the past comes from outside: one from the
-            // future of this site was never taken here, and must not move its clocks.
+            // This site's own transactions are stored. But the past comes from a client: if it has
+            // a time in this site's future, it was not taken here and must not advance this site's
+            // clocks.
             Kind::Attach => uniform_vec.with(
                 self.worker.me,
                 self.worker.clock.last().max(self.worker.dissemination.view.clock),
@@ -209,7 +211,8 @@ impl Replica {
         }
     }
 
-    /// A past that contains transactions that were given up with their site's life.
+    /// Returns an error if the past contains transactions that were given up with a life of their
+    /// site.
     fn gone(&self, past: &Vector) -> Option<CommandError> {
         let members = &self.worker.dissemination.members;
         SiteId::all(self.worker.config.topology.sites()).find_map(|site| {
@@ -218,9 +221,10 @@ impl Replica {
         })
     }
 
-    /// A past that contains transactions of a failed site which no reachable site stores: they are
-    /// gone with it. Waits long enough for forwarding to have brought up what there is: a site that
-    /// is suspected since long may be alive, and others may just be getting what the past contains.
+    /// Returns an error if the past contains transactions of a failed site which no reachable site
+    /// stores, and which are lost with it. Waits long enough for forwarding to deliver what is
+    /// stored elsewhere: a site that has been suspected for long may be alive, and other sites may
+    /// just be receiving what the past contains.
     fn lost(&self, now: Now, past: &Vector, since: Monotonic) -> Option<CommandError> {
         let patient = now.monotonic.since(since) >= self.worker.config.timing.lost_after;
         if !patient {

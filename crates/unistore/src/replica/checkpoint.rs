@@ -1,7 +1,8 @@
-//! Writing down all of a replica while it goes on, part by part.
+//! Writing a checkpoint of a replica part by part, while the replica continues.
 //!
-//! Each part is as of the last record before it. A partition's keys are listed when its turn comes;
-//! a key that is new since then is in the records since the beginning of the checkpoint.
+//! Each part has the state after the last record before it. The keys of a partition are listed when
+//! its turn comes. Keys that are added after that are in the records since the begin of the
+//! checkpoint.
 
 use std::sync::Arc;
 
@@ -12,40 +13,40 @@ use crate::message::{Update, Write};
 use crate::record::{Part, Prepared};
 use crate::replica::Replica;
 
-/// How many updates are in one part.
+/// Number of updates in one part.
 const UPDATES: usize = 256;
-/// A part of about so many bytes takes no more. A journal cannot keep one of 2^30 bytes, and
-/// clients wait while one is written.
+/// Approximate size of a part in bytes. A journal cannot store a part of 2^30 bytes, and clients
+/// wait while one is written.
 const PART_BYTES: usize = 1 << 20;
 
-/// How far a checkpoint has come.
+/// Progress of a checkpoint.
 #[derive(Debug, Default)]
 pub struct Checkpoint {
     begun: bool,
-    /// Of the worker's own state: what is still to be written.
+    /// Parts of the worker's own state that are still to be written.
     prepared: Vec<(TxId, Prepared)>,
     certification: Vec<solera_certification::Record<Write>>,
     guards: Vec<Part>,
-    /// The owned partition whose turn it is.
+    /// Index of the owned partition that comes next.
     partition: usize,
-    /// Of the partition before: what is still to be written.
+    /// Updates and keys of the partition before it that are still to be written.
     updates: Vec<Arc<Update>>,
     keys: Vec<Key>,
-    /// Whether what was heard of other sites' workers is written.
+    /// Whether the times of other sites' workers are written.
     heard: bool,
     complete: bool,
 }
 
 impl Checkpoint {
-    /// Whether all parts have been written.
+    /// Returns whether all parts have been written.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 }
 
 impl Replica {
-    /// See [`Machine::next_part`](solera_machine::Machine::next_part). At a joining site there is
-    /// none before it serves.
+    /// See [`Machine::next_part`](solera_machine::Machine::next_part). At a joining site there are
+    /// no parts before it serves.
     pub(crate) fn part_of(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
         assert!(
             self.has_no_outputs(),
@@ -64,8 +65,8 @@ impl Replica {
             let size = |(_, prepared): &(TxId, Prepared)| prepared.size();
             let prepared = take(&mut checkpoint.prepared, usize::MAX, size);
             let decided = if first { self.coordinator.to_save() } else { Vec::new() };
-            // What is folded no longer tells on which snapshots it was executed, and the last
-            // promise may be older: all that has been seen is within what is uniform now.
+            // Folded state does not contain the snapshots on which it was executed, and the last
+            // promise may be older. All snapshots so far are within what is uniform now.
             let mut promise = self.promised;
             promise.uniform_vec.join(&self.worker.dissemination.view.uniform_vec);
             let members = self.worker.dissemination.members.clone();
@@ -100,8 +101,8 @@ impl Replica {
         }
         let Some(partition) = self.worker.partitions.get(checkpoint.partition) else {
             if !std::mem::replace(&mut checkpoint.heard, true) {
-                // After the partitions: they have forgotten updates because of what was heard
-                // before.
+                // This comes after the partitions: they have forgotten updates because of the times
+                // that were received before.
                 return Some(Part::Heard(self.heard_of.to_save()));
             }
             checkpoint.complete = true;
@@ -113,7 +114,7 @@ impl Replica {
     }
 }
 
-/// Takes some from the front, up to the one that makes them large.
+/// Takes items from the front, up to and including the one that exceeds the size of a part.
 fn take<T>(items: &mut Vec<T>, most: usize, size: impl Fn(&T) -> usize) -> Vec<T> {
     let mut bytes = 0;
     let large = |item: &T| {

@@ -1,7 +1,7 @@
 //! Interactive transactions: START_TX, DO_OP, COMMIT_CAUSAL (Alg. 1 l. 1–35).
 //!
-//! The coordinator is the worker a client is connected to, never the client itself: a client that
-//! vanishes leaves nothing prepared.
+//! The coordinator is the worker that a client is connected to, never the client itself, so a
+//! client that disconnects leaves nothing prepared.
 
 mod guarded;
 
@@ -25,22 +25,22 @@ use crate::record::{Decision, Record};
 use crate::replica::Replica;
 use guarded::Singles;
 
-/// How long a transaction may be open that has a name: so long the groups forget nothing that is
-/// submitted here.
+/// Largest age of an open transaction that has an identifier for certification. For this time, the
+/// groups forget nothing of transactions that are submitted here.
 const NAMED: Duration = Duration::from_secs(60);
 
-/// So many bytes per second participants can at least receive and keep.
+/// Bytes per second that participants can receive and record at the least.
 const SLOWEST_TRANSFER: usize = 16 << 20;
 
-/// The transactions that this worker coordinates.
+/// Transactions that this worker coordinates.
 #[derive(Debug)]
 pub(crate) struct Coordinator {
     worker: u8,
     started: u64,
     open: BTreeMap<TxId, Transaction>,
-    /// Commits that some participant has not confirmed yet. Nothing is known of a transaction that
-    /// was given up, which tells participants enough.
-    decided: BTreeMap<TxId, Told>,
+    /// Commits that some participant has not confirmed yet. Aborted transactions are not kept:
+    /// participants take an unknown transaction as aborted.
+    decided: BTreeMap<TxId, SentDecision>,
     singles: Singles,
 }
 
@@ -48,60 +48,60 @@ pub(crate) struct Coordinator {
 pub(crate) struct Transaction {
     /// `snapVec[tid]`.
     pub(crate) snap_vec: Vector,
-    /// The greatest local timestamp that was read.
+    /// Greatest local timestamp that was read.
     local_dependency: Timestamp,
     /// `wbuff[tid]`: one canonical effect per key.
     writes: BTreeMap<Key, Effect>,
-    /// Operations on eventual spaces, which are repeated on the latest state at commit, each on its
-    /// own, and their effects so far, for the transaction's own reads.
+    /// Operations on eventual spaces, which are repeated on the latest state at commit, each as a
+    /// transaction of its own; and their effects so far, for the transaction's own reads.
     eventual: Vec<(Key, Op)>,
     eventual_writes: BTreeMap<Key, Effect>,
-    /// What other protocols must promise before it commits.
+    /// Guards that must promise before it commits.
     guards: Guarded,
-    /// What it will write, in bytes; if it is to be certified, with the keys of all that it
-    /// accesses.
+    /// Bytes that it will write. If it is to be certified, the keys of all its accesses count, too.
     held: usize,
-    /// How many operations it has been given.
+    /// Number of its operations so far.
     operations: usize,
     outstanding: usize,
     began: Monotonic,
     last_active: Monotonic,
     preparing: Option<Preparing>,
-    /// What it has accessed, if it is to be certified.
+    /// Accesses so far, if it is to be certified.
     accesses: Option<Accesses>,
-    /// The name by which it will be certified, if its client has asked for it, and when that was.
+    /// Identifier by which it will be certified, if its client has asked for it, and the time of
+    /// that request.
     name: Option<(TransactionId, Monotonic)>,
 }
 
-/// The first phase of a commit that involves several workers.
+/// First phase of a commit that involves several workers.
 #[derive(Debug)]
 struct Preparing {
     request: RequestId,
     since: Monotonic,
-    /// How long participants have.
+    /// Time in which the participants have to prepare.
     patience: Duration,
     participants: Vec<Address>,
     unprepared: Vec<Address>,
-    /// Whether it writes anything but to eventual spaces.
+    /// Whether it has writes other than those to eventual spaces.
     writes: bool,
     /// Whether it writes to eventual spaces.
     eventual: bool,
-    /// The partitions it writes to, for the trace.
+    /// Partitions to which it writes, for the trace.
     partitions: Vec<PartitionId>,
-    /// The greatest prepare time so far (Alg. 1 l. 33).
+    /// Greatest prepare time so far (Alg. 1 l. 33).
     ts: Timestamp,
 }
 
-/// What a transaction does at one worker.
+/// Part of a transaction at one worker.
 #[derive(Debug, Default)]
-struct Share {
+struct WorkerPart {
     writes: Vec<Write>,
     eventual: Vec<(Key, Op)>,
     guards: Guarded,
 }
 
-impl Share {
-    /// Approximate bytes.
+impl WorkerPart {
+    /// Returns the approximate size in bytes.
     fn size(&self) -> usize {
         let eventual = self.eventual.iter().map(|(key, op)| key.len() + op.size());
         let writes = self.writes.iter().map(Write::size).sum::<usize>();
@@ -109,18 +109,18 @@ impl Share {
     }
 }
 
-/// A commit, and when the participants were last told; `None` after a restart.
+/// A commit, and the time when it was last sent to the participants; `None` after a restart.
 #[derive(Debug)]
-struct Told {
+struct SentDecision {
     decision: Decision,
     at: Option<Monotonic>,
     /// The client that waits until all participants have confirmed.
     answer: Option<Answer>,
 }
 
-/// The answer to the commit of a transaction that writes to eventual spaces. The participants
-/// execute these operations after the decision, each at a time of its own, which the client's
-/// durability past must contain.
+/// Pending response to the commit of a transaction that writes to eventual spaces. The participants
+/// execute these operations after the decision, each with a time of its own, and the client's
+/// durability past must contain these times.
 #[derive(Debug)]
 struct Answer {
     request: RequestId,
@@ -134,28 +134,28 @@ impl Coordinator {
         Coordinator { worker, started, open, decided, singles }
     }
 
-    /// How many decisions some participant has not confirmed.
+    /// Returns the number of decisions that some participant has not confirmed.
     pub(crate) fn unconfirmed(&self) -> usize {
         self.decided.len()
     }
 
-    /// What a checkpoint keeps.
+    /// Returns the decisions for a checkpoint.
     pub(crate) fn to_save(&self) -> Vec<(TxId, Decision)> {
-        self.decided.iter().map(|(tx, told)| (*tx, told.decision.clone())).collect()
+        self.decided.iter().map(|(tx, sent)| (*tx, sent.decision.clone())).collect()
     }
 
-    /// A decision from before a restart.
+    /// Restores a decision from before a restart.
     pub(crate) fn restore(&mut self, tx: TxId, decision: Decision) {
-        self.decided.insert(tx, Told { decision, at: None, answer: None });
+        self.decided.insert(tx, SentDecision { decision, at: None, answer: None });
     }
 
-    /// All participants have confirmed the decision.
+    /// Forgets a decision that all participants have confirmed.
     pub(crate) fn forget(&mut self, tx: TxId) {
         self.decided.remove(&tx);
     }
 
-    /// Names the transactions of this run apart from those before; where there is a journal, this
-    /// counts and not [`Config::first_transaction`](crate::Config::first_transaction).
+    /// Makes the identifiers of this run's transactions distinct from those of earlier runs. With a
+    /// journal, this replaces [`Config::first_transaction`](crate::Config::first_transaction).
     pub(crate) fn number_run(&mut self, starts: u64) {
         self.started = starts << 40;
     }
@@ -168,8 +168,8 @@ impl Coordinator {
         self.open.len()
     }
 
-    /// The meet of the snapshots of all open transactions with `future`, which every later one
-    /// covers.
+    /// Returns the meet of the snapshots of all open transactions with `future`, which every later
+    /// snapshot covers.
     pub(crate) fn floor(&self, future: Vector) -> Vector {
         self.open.values().fold(future, |mut floor, transaction| {
             floor.meet(&transaction.snap_vec);
@@ -179,24 +179,24 @@ impl Coordinator {
 }
 
 impl Transaction {
-    /// The name by which it will be certified, if it has one.
+    /// Returns the identifier by which it will be certified, if it has one.
     pub(crate) fn name(&self) -> Option<TransactionId> {
         self.name.map(|(tid, _)| tid)
     }
 
-    /// Whether its client has been idle, or has not ended it, for too long.
+    /// Returns whether its client has been idle for too long, or has left it open for too long.
     fn is_overdue(&self, now: Monotonic, timing: &Timing) -> bool {
         now.since(self.last_active) >= timing.idle_transaction_timeout
             || now.since(self.began) >= timing.max_transaction_age
             || self.name.is_some_and(|(_, named)| now.since(named) >= NAMED)
     }
 
-    /// What certification has to know: the snapshot, the writes and the accesses.
+    /// Returns the data for certification: the snapshot, the writes and the accesses.
     pub(crate) fn into_certified(self) -> (Vector, BTreeMap<Key, Effect>, Accesses) {
         (self.snap_vec, self.writes, self.accesses.unwrap_or_default())
     }
 
-    /// Drops its writes and its name: what is left is what it has read.
+    /// Drops its writes and its identifier, and keeps its reads. Returns the identifier.
     fn drop_writes(&mut self) -> Option<TransactionId> {
         self.writes.clear();
         self.eventual.clear();
@@ -208,14 +208,14 @@ impl Transaction {
         self.name.take().map(|(tid, _)| tid)
     }
 
-    /// The client reads all of the snapshot, and thereby shows that it is there.
+    /// Notes that the client reads everything in the snapshot, which thus becomes a dependency.
     pub(crate) fn observe_all(&mut self, now: Monotonic, local: SiteId) {
         self.last_active = now;
         self.local_dependency = self.snap_vec[local];
     }
 
-    /// What of a strong transaction's limits it exceeds, or an operation of so many bytes alone
-    /// would.
+    /// Returns the limit of strong transactions that it exceeds, or that an operation of
+    /// `operation` bytes exceeds by itself.
     fn exceeds(&self, limits: &StrongLimits, operation: usize) -> Option<StrongLimit> {
         self.accesses.as_ref()?;
         if self.operations > limits.operations {
@@ -238,7 +238,7 @@ impl Transaction {
             }
             Entry::Vacant(own) => (0, key.len() + own.insert(effect).size()),
         };
-        // Operations on eventual spaces are counted themselves, and share the values.
+        // Operations on eventual spaces are counted separately, and share the values.
         if level != Level::Eventual {
             self.held = (self.held + after).saturating_sub(before);
         }
@@ -299,7 +299,7 @@ impl Replica {
         if let Some(limit) = transaction.exceeds(&limits, key.len() + op.size()) {
             return Some(self.give_up_large(tx, CommandError::StrongTooLarge(limit)));
         }
-        // It travels together with what the transaction has done to the key so far.
+        // The message also contains the transaction's earlier effect on the key.
         let own = transaction.effects(level).get(key).map_or(0, Effect::size);
         if key.len() + op.size() + own > MAX_UPDATE {
             return Some(Response::Operated(Err(OpError::TooLarge)));
@@ -316,7 +316,7 @@ impl Replica {
             transaction.eventual.push((key.clone(), op.clone()));
         }
         let own = if here {
-            // Lent, because a copy may be large.
+            // The effect is moved out and back, because a copy may be large.
             let own = transaction.effects(level).remove(&key);
             let executed = self.version(now, &snap_vec, level, &key, op, own.as_ref());
             let (back, own) = if executed.is_some() { (own, None) } else { (own.clone(), own) };
@@ -388,14 +388,14 @@ impl Replica {
         Response::Operated(result)
     }
 
-    /// Without the operation it would not be what its client meant.
+    /// Aborts the transaction: without the operation it would not do what its client has asked for.
     fn give_up_large(&mut self, tx: TxId, error: CommandError) -> Response {
         self.abort(tx);
         Response::Failed(error)
     }
 
     /// COMMIT_STRONG (UniStore Alg. 3 l. 1–3) with an empty write buffer. A client that asks for
-    /// the outcome by the transaction's name hears that it aborted.
+    /// the outcome by the transaction's earlier identifier gets the answer that it aborted.
     pub(crate) fn certify(&mut self, now: Now, request: RequestId, tx: TxId, claim: Option<Claim>) {
         let transaction = self.open_transaction(tx).filter(|open| open.outstanding == 0);
         if let Some(tid) = transaction.and_then(Transaction::drop_writes) {
@@ -416,18 +416,19 @@ impl Replica {
         }
         if transaction.accesses.is_some() {
             let snap_vec = transaction.snap_vec;
-            // What this promises must hold for its snapshot, too: before it is taken out.
+            // The promise must hold for this transaction's snapshot, too, so it comes before the
+            // removal.
             let until = self.latest_vote(now, &snap_vec);
             let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
             return self.commit_strong(now, request, tx, transaction, until, claim);
         }
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
         let guards = std::mem::take(&mut transaction.guards);
         let writes = std::mem::take(&mut transaction.writes);
         let eventual = std::mem::take(&mut transaction.eventual);
         let is_guarded = !guards.is_empty();
-        let mut shares: BTreeMap<Address, Share> = BTreeMap::new();
+        let mut shares: BTreeMap<Address, WorkerPart> = BTreeMap::new();
         for (key, effect) in writes {
             let share = shares.entry(self.owner_of(&key)).or_default();
             share.writes.push(Write { key, effect });
@@ -448,11 +449,11 @@ impl Replica {
         }
     }
 
-    /// Prepares and commits in one step a transaction that wrote to this worker only, or nothing at
+    /// Prepares and commits in one step a transaction that wrote only to this worker, or nothing at
     /// all (UniStore Alg. 1 l. 28).
-    fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: Share) {
+    fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: WorkerPart) {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
-        let Share { writes, eventual, .. } = share;
+        let WorkerPart { writes, eventual, .. } = share;
         let (mut committed, mut latest) = (None, Vector::zero(snap_vec.entries().len()));
         let transaction = if writes.is_empty() {
             self.coordinator.open.remove(&tx)
@@ -481,20 +482,21 @@ impl Replica {
         }
     }
 
-    /// PREPARE to every involved worker (UniStore Alg. 1 l. 29). Operations on eventual spaces ride
-    /// along: what only a message knew of could be lost after the client was told that it is done.
+    /// Sends PREPARE to every involved worker (UniStore Alg. 1 l. 29). It contains the operations
+    /// on eventual spaces: if they were sent later, a crash could lose them after the client has
+    /// got its response.
     fn prepare(
         &mut self,
         now: Now,
         request: RequestId,
         tx: TxId,
-        shares: BTreeMap<Address, Share>,
+        shares: BTreeMap<Address, WorkerPart>,
     ) {
         let partitions = self.partitions_of(shares.values().flat_map(|share| &share.writes));
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
         let participants: Vec<_> = shares.keys().copied().collect();
         let snap_vec = transaction.snap_vec;
-        let size: usize = shares.values().map(Share::size).sum();
+        let size: usize = shares.values().map(WorkerPart::size).sum();
         let transfer = Duration::from_secs((size / SLOWEST_TRANSFER) as u64);
         transaction.preparing = Some(Preparing {
             request,
@@ -507,7 +509,7 @@ impl Replica {
             partitions,
             ts: snap_vec[self.worker.me],
         });
-        for (owner, Share { writes, eventual, guards }) in shares {
+        for (owner, WorkerPart { writes, eventual, guards }) in shares {
             let message = match guards.is_empty() {
                 true => Message::Prepare { tx, snap_vec, writes, eventual },
                 false => Message::PrepareGuarded(Box::new(PrepareGuarded {
@@ -524,7 +526,7 @@ impl Replica {
 
     /// PREPARE_ACK (UniStore Alg. 1 l. 31–35).
     pub(crate) fn on_prepare_ack(&mut self, now: Now, from: Address, tx: TxId, ts: Timestamp) {
-        // The floor that this worker states later must not overtake the transaction.
+        // The floor that this worker reports later must not overtake the transaction.
         self.worker.clock.observe(ts);
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
         let Some(preparing) = &mut transaction.preparing else { return };
@@ -545,14 +547,14 @@ impl Replica {
         let Some(transaction) = self.coordinator.open.remove(&tx) else { return };
         let pasts = self.pasts_after(&transaction, writes.then_some(ts));
         match self.coordinator.decided.get_mut(&tx) {
-            Some(told) if eventual && self.worker.config.keeps(Rule::EventualConfirmed) => {
-                told.answer = Some(Answer { request, since: now.monotonic, pasts });
+            Some(sent) if eventual && self.worker.config.keeps(Rule::EventualConfirmed) => {
+                sent.answer = Some(Answer { request, since: now.monotonic, pasts });
             }
             _ => self.answer_commit(request, tx, Response::Committed { pasts }),
         }
     }
 
-    /// Tells the participants; remembers a commit until each has confirmed it.
+    /// Sends the decision to the participants; remembers a commit until each has confirmed it.
     fn decide(&mut self, now: Now, tx: TxId, ts: Option<Timestamp>, participants: Vec<Address>) {
         let decision = ts.map(|ts| Decision { ts, unconfirmed: participants.clone() });
         if let Some(decision) = &decision {
@@ -567,11 +569,11 @@ impl Replica {
         }
         if let Some(decision) = decision {
             let at = Some(now.monotonic);
-            self.coordinator.decided.insert(tx, Told { decision, at, answer: None });
+            self.coordinator.decided.insert(tx, SentDecision { decision, at, answer: None });
         }
     }
 
-    /// What the client of a committed transaction has observed and committed, but for eventual
+    /// Returns the causal past of the client after a committed transaction, without eventual
     /// writes.
     fn pasts_after(&self, transaction: &Transaction, committed: Option<Timestamp>) -> Pasts {
         let mut past = transaction.snap_vec;
@@ -580,14 +582,15 @@ impl Replica {
         Pasts::causal(past)
     }
 
-    /// Drops an open transaction. One that is being committed goes on.
+    /// Drops an open transaction. A transaction that is being committed goes on.
     pub(crate) fn abort(&mut self, tx: TxId) {
         if self.open_transaction(tx).is_some() {
             self.drop_transaction(tx);
         }
     }
 
-    /// Nothing will become of a transaction, and who knows its name may hear so.
+    /// Removes a transaction that will not commit. Requests for the outcome by its identifier get
+    /// the answer that it aborted.
     fn drop_transaction(&mut self, tx: TxId) -> Option<Transaction> {
         let transaction = self.coordinator.open.remove(&tx)?;
         if let Some(tid) = transaction.name() {
@@ -596,7 +599,7 @@ impl Replica {
         Some(transaction)
     }
 
-    /// Names an open strong transaction, the same again if it has a name.
+    /// Returns the identifier of an open strong transaction, which is the same each time.
     pub(crate) fn name(&mut self, now: Now, request: RequestId, tx: TxId) {
         if !self.worker.config.protocol.has_strong() {
             return self.worker.reply(request, Response::Failed(CommandError::NoStrong));
@@ -611,10 +614,11 @@ impl Replica {
         self.worker.reply(request, Response::Named(tid));
     }
 
-    /// A participant applied or dropped its share, with eventual writes whose commit vectors this
-    /// covers.
+    /// Handles the confirmation of a participant that has applied or dropped its part. `until`
+    /// covers the commit vectors of its eventual writes.
     pub(crate) fn on_resolved(&mut self, from: Address, tx: TxId, until: &Vector) {
-        let Some(Told { decision, answer, .. }) = self.coordinator.decided.get_mut(&tx) else {
+        let Some(SentDecision { decision, answer, .. }) = self.coordinator.decided.get_mut(&tx)
+        else {
             return;
         };
         decision.unconfirmed.retain(|participant| *participant != from);
@@ -632,12 +636,12 @@ impl Replica {
         }
     }
 
-    /// Does not let clients wait for longer than it takes to repeat a decision, for participants
-    /// that do not confirm it.
+    /// Answers clients with an error when participants do not confirm a decision in the time that
+    /// it takes to repeat it.
     pub(crate) fn give_up_confirmations(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 4;
         let mut overdue = Vec::new();
-        for (tx, Told { decision, answer, .. }) in &mut self.coordinator.decided {
+        for (tx, SentDecision { decision, answer, .. }) in &mut self.coordinator.decided {
             let late = |answer: &mut Answer| now.monotonic.since(answer.since) >= patience;
             if let Some(Answer { request, .. }) = answer.take_if(late) {
                 let worker = decision.unconfirmed[0];
@@ -649,11 +653,12 @@ impl Replica {
         }
     }
 
-    /// A participant that has crashed may have forgotten that it did not confirm.
+    /// Sends unconfirmed decisions again, because a participant may have crashed before it
+    /// confirmed.
     pub(crate) fn repeat_decisions(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
-        for (tx, Told { decision, at, .. }) in &mut self.coordinator.decided {
+        for (tx, SentDecision { decision, at, .. }) in &mut self.coordinator.decided {
             if at.is_none_or(|at| now.monotonic.since(at) >= patience) {
                 *at = Some(now.monotonic);
                 let message = Message::Commit { tx: *tx, ts: decision.ts };
@@ -665,21 +670,22 @@ impl Replica {
         }
     }
 
-    /// A participant waits for a decision. A transaction that is neither open nor decided here
-    /// never committed, because decisions are kept until every participant has confirmed them.
+    /// Handles a participant's request for a decision. A transaction that is neither open nor
+    /// decided here never committed, because decisions are kept until every participant has
+    /// confirmed them.
     pub(crate) fn on_undecided(&mut self, from: Address, tx: TxId) {
         if self.coordinator.open.contains_key(&tx) {
             return;
         }
         let message = match self.coordinator.decided.get(&tx) {
-            Some(told) => Message::Commit { tx, ts: told.decision.ts },
+            Some(sent) => Message::Commit { tx, ts: sent.decision.ts },
             None => Message::Abort { tx },
         };
         self.worker.send(from, message);
     }
 
-    /// Gives up commits whose participants do not prepare, and transactions whose clients are idle
-    /// or do not come to an end: an open snapshot keeps versions at every site.
+    /// Aborts commits whose participants do not prepare in time, and transactions that are idle or
+    /// open for too long, because an open snapshot keeps versions at every site.
     pub(crate) fn expire_transactions(&mut self, now: Now) {
         let timing = &self.worker.config.timing;
         let overdue: Vec<TxId> = self
@@ -707,12 +713,12 @@ impl Replica {
         }
     }
 
-    /// A transaction that still takes operations.
+    /// Returns a transaction that still accepts operations.
     pub(crate) fn open_transaction(&mut self, tx: TxId) -> Option<&mut Transaction> {
         self.coordinator.open.get_mut(&tx).filter(|transaction| transaction.preparing.is_none())
     }
 
-    /// For the trace, and empty without one.
+    /// Returns the partitions of the writes for the trace; empty without one.
     fn partitions_of<'a>(&self, writes: impl IntoIterator<Item = &'a Write>) -> Vec<PartitionId> {
         if !self.worker.config.trace {
             return Vec::new();

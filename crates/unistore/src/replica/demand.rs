@@ -1,13 +1,14 @@
-//! Progress on demand: whoever waits for a worker that has nothing to do asks it for its progress.
+//! Progress on demand: a worker that waits for idle workers asks them for their progress.
 //!
 //! A vector is wanted as long as `uniformVec` does not cover it: the commit vector of every update
 //! that is stored here, the snapshot of a strong transaction, the past that a client waits for. The
-//! entries of a site's vectors are those of its slowest worker, so the other workers of the site
-//! are asked as soon as something is wanted ([`Message::Wanted`]). They answer at once, each by a
-//! tick of its own: it records a promise, sends heartbeats to its siblings, and its `knownVec` up
-//! the tree. Workers of another site are asked where what they should have sent does not come.
+//! entries of a site's vectors are those of its slowest worker, so this worker asks the other
+//! workers of the site as soon as it wants something ([`Message::Wanted`]). They answer at once,
+//! each by an immediate tick: it records a promise, sends heartbeats to the siblings, and sends
+//! `knownVec` up the tree. Workers of another site are asked if what they should have sent does not
+//! arrive.
 //!
-//! `docs/decisions/0024-progress-on-demand.md`.
+//! See `docs/decisions/0024-progress-on-demand.md`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,39 +20,40 @@ use crate::config::Rule;
 use crate::message::Message;
 use crate::replica::Replica;
 
-/// So many ticks happen at once in each interval of regular ones; further ones wait until the next.
-/// It bounds what messages that come one by one may cost.
+/// Number of immediate ticks in each interval of regular ones; further ones wait until the next
+/// interval. It bounds the cost of messages that arrive one by one.
 const AT_ONCE: u8 = 4;
 
-/// A worker that has stored more updates than this since its last tick has enough to do: it waits
-/// for the regular tick, which serves them all.
+/// Number of updates since the last tick above which a worker waits for the regular tick, because
+/// that serves all of them.
 const FEW: u32 = 4;
 
-/// What is wanted lies no further ahead of a worker's clock than this: the clocks of other sites
-/// may be ahead.
+/// Largest distance of wanted times from a worker's clock, since the clocks of other sites may be
+/// ahead.
 const MOST_AHEAD: Duration = Duration::from_secs(1);
 
-/// What is waited for at one worker, and what it has asked of others.
+/// Vectors that one worker waits for, and its requests to others.
 #[derive(Debug)]
 pub(crate) struct Demand {
-    /// Somebody here or elsewhere waits until `uniformVec` covers this.
+    /// Requests here or elsewhere wait until `uniformVec` covers this.
     wanted: Vector,
-    /// Up to here the other workers of the site have been asked, or have asked themselves.
+    /// The other workers of the site have been asked up to here, or have asked themselves.
     asked: Vector,
-    /// Whether what is wanted may be known here alone: other sites are asked without delay.
+    /// Whether possibly only this worker wants it, so that other sites are asked without delay.
     afar: bool,
-    /// When workers of other sites were last asked, or the wait for what they send unasked began.
+    /// Time when workers of other sites were last asked, or when the wait for their regular
+    /// messages began.
     afar_at: Option<Monotonic>,
-    /// When this worker was last asked.
+    /// Time when this worker was last asked.
     pub(crate) asked_at: Option<Monotonic>,
-    /// The `knownVec` that this worker last told its site.
-    pub(crate) told: Vector,
-    /// Whether a tick should come at once.
+    /// `knownVec` that this worker last reported within its site.
+    pub(crate) reported: Vector,
+    /// Whether a tick is due at once.
     at_once: bool,
-    /// The ticks that may still come at once in this interval, and when it began.
+    /// Number of immediate ticks left in this interval, and the begin of the interval.
     left: u8,
     since: Monotonic,
-    /// Updates stored since the last tick.
+    /// Number of updates stored since the last tick.
     pub(crate) stored: u32,
 }
 
@@ -64,7 +66,7 @@ impl Demand {
             afar: false,
             afar_at: None,
             asked_at: None,
-            told: zero,
+            reported: zero,
             at_once: false,
             left: AT_ONCE,
             since: Monotonic(0),
@@ -72,21 +74,21 @@ impl Demand {
         }
     }
 
-    /// An update of this worker, or a time that it has given to one.
+    /// Wants the time of an update that was stored here.
     pub(crate) fn want_stored(&mut self, origin: impl Into<Origin>, ts: Timestamp) {
         self.wanted.raise(origin, ts);
         self.stored += 1;
     }
 
-    /// Something waits until `uniformVec` covers this. Returns whether that is news.
+    /// Wants `uniformVec` to cover this. Returns whether that was not wanted before.
     pub(crate) fn want(&mut self, vec: &Vector) -> bool {
         let news = !self.wanted.covers(vec);
         self.wanted.join(vec);
         news
     }
 
-    /// Bounds what is wanted by a time: nobody can be asked for what is to come, and a token may
-    /// name any time. Those who wait for more do so with regular ticks.
+    /// Bounds wanted times: future times cannot be asked for, and a token may contain any time.
+    /// Requests with later times wait for regular ticks.
     pub(crate) fn bound(&mut self, latest: Timestamp) {
         for vec in [&mut self.wanted, &mut self.asked] {
             for origin in Origin::all(vec.entries().len()) {
@@ -95,41 +97,41 @@ impl Demand {
         }
     }
 
-    /// A tick should come at once.
+    /// Makes a tick due at once.
     pub(crate) fn hurry(&mut self) {
         self.at_once = true;
     }
 
-    /// A vector has grown: a tick should come at once if that brings what is wanted.
+    /// Makes a tick due at once if a vector has grown in an entry that is wanted.
     pub(crate) fn note_progress(&mut self, before: &Vector, after: &Vector) {
         if self.is_served(before, after) {
             self.hurry();
         }
     }
 
-    /// Whether an entry that was below what is wanted has grown.
+    /// Returns whether an entry below the wanted one has grown.
     pub(crate) fn is_served(&self, before: &Vector, after: &Vector) -> bool {
         Origin::all(self.wanted.entries().len())
             .any(|origin| before[origin] < self.wanted[origin] && before[origin] < after[origin])
     }
 
-    /// Whether the entry of one origin is below what is wanted.
+    /// Returns whether the entry of one origin is below the wanted one.
     pub(crate) fn lacks(&self, origin: impl Into<Origin>, known: Timestamp) -> bool {
         known < self.wanted[origin.into()]
     }
 
-    /// Whether a vector does not cover what is wanted.
+    /// Returns whether a vector does not cover the wanted one.
     pub(crate) fn exceeds(&self, vec: &Vector) -> bool {
         !vec.covers(&self.wanted)
     }
 
-    /// When the tick that should come at once may come; `None` if none should.
+    /// Returns when an immediate tick may come; `None` if none is due.
     pub(crate) fn deadline(&self, tick: Duration) -> Option<Monotonic> {
         let free = self.left > 0 && self.stored <= FEW;
         self.at_once.then(|| if free { self.since } else { self.since.after(tick) })
     }
 
-    /// A tick has come.
+    /// Notes a tick.
     pub(crate) fn on_tick(&mut self, now: Monotonic, tick: Duration) {
         if now.since(self.since) >= tick {
             (self.since, self.left) = (now, AT_ONCE);
@@ -139,7 +141,8 @@ impl Demand {
         (self.at_once, self.stored) = (false, 0);
     }
 
-    /// Nothing has happened for long: what did not come by now comes when its site is there again.
+    /// Clears what is wanted after a long time without activity: the rest will come when its site
+    /// is reachable again.
     pub(crate) fn give_up(&mut self) {
         let zero = Vector::zero(self.wanted.entries().len());
         (self.wanted, self.asked) = (zero, zero);
@@ -147,21 +150,20 @@ impl Demand {
 }
 
 impl Replica {
-    /// Somebody waits until snapshots of this site cover `vec`: asks the others of the site at
-    /// once.
+    /// Wants snapshots of this site to cover `vec`, and asks the other workers of the site at once.
     pub(crate) fn wait_for(&mut self, vec: &Vector) {
         if self.demand.want(vec) && !self.worker.dissemination.view.uniform_vec.covers(vec) {
             self.demand.hurry();
         }
     }
 
-    /// A read waits until everything strong up to `strong` is here.
+    /// Wants all strong transactions up to `strong`, for a read that waits for them.
     pub(crate) fn wait_for_strong(&mut self, strong: Timestamp) {
         let nothing = Vector::zero(self.worker.config.topology.sites());
         self.wait_for(&nothing.with(Origin::Strong, strong));
     }
 
-    /// A prepared transaction is decided, which may have held `knownVec` below what is wanted.
+    /// Hurries a tick if a decided transaction had held `knownVec` below the wanted entry.
     pub(crate) fn release_known_vec(&mut self) {
         let known = self
             .worker
@@ -174,15 +176,15 @@ impl Replica {
         }
     }
 
-    /// As [`Self::wait_for`], for a past from elsewhere, which other sites may not know to be
-    /// waited for.
+    /// Like [`Self::wait_for`], for a past from another site. Other sites may not know that it is
+    /// wanted.
     pub(crate) fn wait_for_past(&mut self, past: &Vector) {
         self.wait_for(past);
         self.demand.afar = true;
     }
 
-    /// Asks for what is wanted and was not asked for: the other workers of this site, which are
-    /// told of this one's clocks, so that theirs do not hold it back.
+    /// Asks the other workers of this site for everything that is newly wanted. The request
+    /// contains this worker's clocks, so that theirs do not hold `knownVec` back.
     pub(crate) fn ask_for_progress(&mut self, now: Now) {
         if !self.worker.config.keeps(Rule::AskForProgress) {
             return;
@@ -210,8 +212,8 @@ impl Replica {
         self.demand.afar = false;
     }
 
-    /// Asks the siblings at other sites whose part of what is wanted has not come: it may be lost,
-    /// or they do not know that it is wanted.
+    /// Asks the siblings at other sites that have not sent what is wanted: their messages may be
+    /// lost, or they may not know that it is wanted.
     fn ask_afar(&mut self, now: Now) {
         let interval = self.worker.config.timing.known_vec_interval;
         let again = self.demand.afar_at.is_none_or(|at| now.monotonic.since(at) >= interval);
@@ -226,7 +228,7 @@ impl Replica {
                     asked.insert(self.worker.config.topology.owner(site, partition.id));
                 }
             }
-            // Of strong history a leader tells as soon as anything was decided, which takes a round
+            // A leader sends strong history as soon as something was decided, which takes a round
             // trip.
             if self.demand.afar
                 && let Some(leader) = self.strong_leader(partition.id)
@@ -236,7 +238,7 @@ impl Replica {
             }
         }
         asked.remove(&self.worker.config.address);
-        // Times of this site are no news to others.
+        // Other sites do not need times of this one.
         let (upto, none) = (self.demand.wanted, Timestamp::ZERO);
         for to in asked {
             let message = Message::Wanted { upto, clock: none, strong_clock: none, afar: false };
@@ -244,7 +246,7 @@ impl Replica {
         }
     }
 
-    /// Another worker waits for the progress of this one.
+    /// Handles another worker's request for the progress of this one.
     #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_wanted(
         &mut self,
@@ -263,8 +265,9 @@ impl Replica {
         self.demand.want(upto);
         self.demand.afar |= afar;
         self.demand.asked_at = Some(now.monotonic);
-        // A sibling asks for what has not come: told here or not, it is sent once more.
-        if from.site != self.worker.me || afar || !self.demand.told.covers(upto) {
+        // A sibling asks because nothing has arrived, so this worker sends again, even if it has
+        // reported before.
+        if from.site != self.worker.me || afar || !self.demand.reported.covers(upto) {
             self.demand.hurry();
         }
         if afar {
@@ -272,13 +275,13 @@ impl Replica {
         }
     }
 
-    /// Whether this worker has been asked within this time.
+    /// Returns whether another worker has asked this one within this time.
     pub(crate) fn was_asked(&self, now: Now, within: Duration) -> bool {
         let recent = |at: Monotonic| now.monotonic.since(at) < within;
         self.demand.asked_at.is_some_and(recent)
     }
 
-    /// At a leader: shows strong history as complete up to what is wanted, if nothing can come
+    /// At a leader: completes strong history up to what is wanted, if no transaction can come
     /// before.
     pub(crate) fn complete_on_demand(&mut self, now: Now) {
         let lacks = |strong: Timestamp| self.demand.lacks(Origin::Strong, strong);

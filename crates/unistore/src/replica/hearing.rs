@@ -1,4 +1,4 @@
-//! Recording how far workers of other sites have told of their own histories.
+//! Recording of the times that workers of other sites have sent of their own histories.
 
 use solera_machine::Address;
 use solera_time::Timestamp;
@@ -8,13 +8,13 @@ use crate::heard::Heard;
 use crate::record::Record;
 
 impl Replica {
-    /// A worker of another site has told a time of its own.
+    /// Notes a time that a worker of another site has sent of its own history.
     pub(crate) fn hear(&mut self, worker: Address, ts: Timestamp) {
         let life = self.worker.dissemination.members.life(worker.site);
         self.heard_of.raise(Heard { worker, life, ts });
     }
 
-    /// Records what was heard since the last record.
+    /// Records the times that were received since the last record.
     pub(crate) fn record_heard(&mut self) {
         if let Some(heard) = self.heard_of.take_news() {
             self.worker.record(|| Record::Heard(heard));

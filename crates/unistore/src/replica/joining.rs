@@ -1,15 +1,15 @@
-//! A site that joins: how its workers get their partitions from the members.
+//! Filling the partitions of a joining site's worker with the data of the members.
 //!
-//! A worker gets several partitions at a time, because each waits for a snapshot of its donor; and
-//! of each several pieces are under way. How much that is follows from how fast it comes, so that a
-//! fast link is busy and a slow one is not blocked. What was got is never asked for again while its
-//! donor lives.
+//! A worker gets several partitions at a time, because each has to wait for a snapshot of its
+//! donor, and several pieces of each are in transit. Their amount adapts to the speed at which they
+//! arrive, so that a fast link is used fully and a slow one is not blocked. Pieces that have
+//! arrived are never requested again while their donor lives.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use solera_machine::{Address, Now, PartitionId};
-use solera_membership::Standing;
+use solera_membership::SiteStatus;
 use solera_time::{Monotonic, Origin, SiteId, Vector};
 
 use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
@@ -20,87 +20,88 @@ use crate::replica::Replica;
 use crate::transfer::weight;
 use crate::worker::Worker;
 
-/// How many partitions a worker gets at a time.
+/// Number of partitions that a worker gets at a time.
 const AT_ONCE: usize = 4;
-/// How many bytes may be under way to a worker: at first, and at the least and the most.
+/// Number of bytes that may be in transit to a worker: initial, least and largest value.
 const FIRST_WINDOW: usize = 256 << 10;
 const LEAST_WINDOW: usize = 64 << 10;
 const MOST_WINDOW: usize = 8 << 20;
-/// What is under way should arrive within these times; otherwise there may be more, or should be
-/// less.
+/// Target range of the time in which a window arrives. Below it the window grows; above it the
+/// window shrinks.
 const SHORT_ROUND: Duration = Duration::from_millis(500);
 const LONG_ROUND: Duration = Duration::from_secs(2);
-/// What does not come is asked for again after this long at least, and at most.
+/// Least and largest time after which a piece that has not arrived is requested again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const ASK_AGAIN_AT_LAST: Duration = Duration::from_secs(20);
-/// A donor that says nothing for this long at least, and at most, is given up if there is another.
+/// Least and largest time without a message after which a donor is replaced, if there is another.
 const GIVE_UP: Duration = Duration::from_secs(5);
 const GIVE_UP_AT_LAST: Duration = Duration::from_secs(320);
-/// So much may come faster than the rate allows, so that it need not wait for a tick.
+/// Amount, as a time, by which pieces may come faster than the rate allows, so that they need not
+/// wait for a tick.
 const BURST: Duration = Duration::from_millis(20);
 
-/// How far a joining worker has come.
+/// Progress of a joining worker.
 #[derive(Debug)]
 pub(crate) struct Joining {
-    /// The join of the snapshots that partitions were filled with: keys cannot be read as they were
-    /// before.
+    /// Join of the snapshots with which partitions were filled: older versions of keys cannot be
+    /// read.
     pub(crate) base_vec: Vector,
     attempts: Vec<Attempt>,
-    /// How many donors were given up: whose turn it is.
+    /// Number of donors that were given up, which selects the next donor.
     failed: usize,
-    /// How long a donor may say nothing before it is given up, whatever the pace.
+    /// Time without a message after which a donor is replaced, whatever the pace.
     patience: Duration,
-    /// Nothing is asked for before, so that the rate is kept.
+    /// Time before which no pieces are requested, so that the rate is kept.
     not_before: Monotonic,
     pace: Pace,
-    /// All that has come.
+    /// Total number of bytes that have arrived.
     bytes: u64,
 }
 
-/// A partition that is being got from a donor.
+/// A partition that is being received from a donor.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
     donor: Address,
     partition: PartitionId,
     number: u64,
-    /// What comes before this is here.
+    /// Everything before this has arrived.
     at: Place,
-    /// Of the partition, once its donor has told.
+    /// Number of items of the partition, once the donor has sent it.
     items: Option<u64>,
-    /// Whether the donor is to be told what is here.
+    /// Whether there are pieces to acknowledge to the donor.
     news: bool,
-    /// When it was last told, and last heard.
-    told: Monotonic,
+    /// Times of the last message to and from the donor.
+    sent: Monotonic,
     heard: Monotonic,
-    /// How often the donor was asked for the same.
+    /// Number of times that the same pieces were requested.
     repeated: u32,
 }
 
-/// How fast it goes.
+/// Speed of the transfer.
 #[derive(Debug)]
 struct Pace {
-    /// How many bytes may be under way.
+    /// Number of bytes that may be in transit.
     window: usize,
-    /// When the present round began, and what has come in it. A round is over when a window's bytes
-    /// have come.
+    /// Begin of the current round, and the bytes that have arrived in it. A round ends when as many
+    /// bytes as the window have arrived.
     began: Option<Monotonic>,
     bytes: usize,
-    /// How long the last one took.
+    /// Duration of the last round.
     round: Duration,
 }
 
-/// How far a joining worker has come, for people.
+/// Progress of a joining worker for status reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Partitions that are there.
+    /// Number of partitions that are complete.
     pub filled: usize,
-    /// Partitions of this worker.
+    /// Number of partitions of this worker.
     pub partitions: usize,
-    /// How much of those that are being filled is there: the sum of their parts, each from 0 to 1.
+    /// Sum of the complete fractions, each from 0 to 1, of the partitions that are being filled.
     pub current: f64,
-    /// How many bytes have come since the worker started, about.
+    /// Approximate number of bytes that have arrived since the worker started.
     pub bytes: u64,
-    /// A site that they come from.
+    /// A site that sends them.
     pub donor: Option<SiteId>,
 }
 
@@ -117,7 +118,7 @@ impl Joining {
         }
     }
 
-    /// How much of the partitions that are being filled is there.
+    /// Returns the sum of the complete fractions of the partitions that are being filled.
     pub(crate) fn current(&self) -> f64 {
         let part = |attempt: &Attempt| Some(attempt.at.items as f64 / attempt.items? as f64);
         self.attempts.iter().filter_map(part).sum()
@@ -139,8 +140,8 @@ impl Joining {
 }
 
 impl Attempt {
-    /// How long it waits until it asks for the same again. On a slow link what was asked for is
-    /// still under way.
+    /// Returns the time after which the same pieces are requested again. On a slow link, the
+    /// requested pieces are still in transit before that.
     fn patience(&self, pace: &Pace) -> Duration {
         let patience = ASK_AGAIN.max(pace.round * 4) * (1 << self.repeated.min(4));
         patience.min(ASK_AGAIN_AT_LAST)
@@ -163,7 +164,8 @@ impl Pace {
         }
     }
 
-    /// Nothing is under way: the time until something is says nothing of the link.
+    /// Ends the round when nothing is in transit: the time until the next request does not depend
+    /// on the link.
     fn pause(&mut self) {
         (self.began, self.bytes) = (None, 0);
     }
@@ -173,29 +175,29 @@ impl Pace {
     }
 }
 
-/// A piece that is taken.
+/// A piece that was accepted.
 #[derive(Clone, Copy, Debug)]
 struct Accepted {
-    /// The place of its attempt among the present ones.
+    /// Index of its attempt among the current ones.
     place: usize,
-    /// The index of its partition among the owned ones.
+    /// Index of its partition among the owned ones.
     index: usize,
     /// Whether it is the last one of the partition.
     complete: bool,
 }
 
 impl Joining {
-    /// Asks for what is missing, once every member has confirmed that this site joins: from then on
-    /// nobody forgets what it may lack.
+    /// Requests missing pieces, once every member has confirmed that this site joins: from then on
+    /// no member forgets updates that this site may lack.
     pub(crate) fn fill(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
-        let let_in = members.standing(worker.me) == Standing::Joining
+        let let_in = members.status(worker.me) == SiteStatus::Joining
             && members.life(worker.me) == worker.config.life
-            && members.which(Standing::Leaving).next().is_none();
+            && members.which(SiteStatus::Leaving).next().is_none();
         if worker.is_filled() || !let_in || !worker.dissemination.view.agreed {
             return;
         }
-        self.give_up_the_silent(worker, now);
+        self.replace_silent_donors(worker, now);
         if self.attempts.is_empty() {
             self.pace.pause();
         }
@@ -209,10 +211,9 @@ impl Joining {
         }
     }
 
-    /// Begins anew with other donors where one has said nothing for long. Who waits longer until
-    /// something comes succeeds at last, also on slow links; and where there is no other donor,
-    /// nothing is gained.
-    fn give_up_the_silent(&mut self, worker: &mut Worker, now: Now) {
+    /// Replaces donors that have sent nothing for long. The time doubles with each replacement, so
+    /// that a slow link succeeds in the end. A donor without an alternative is kept.
+    fn replace_silent_donors(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
         let Joining { attempts, failed, patience, pace, .. } = self;
         let most = (*patience).max(pace.round * 8).min(GIVE_UP_AT_LAST);
@@ -242,19 +243,19 @@ impl Joining {
             at: Place::START,
             items: None,
             news: true,
-            told: now.monotonic,
+            sent: now.monotonic,
             heard: now.monotonic,
             repeated: 0,
         })
     }
 
-    /// Tells a donor what has come, and asks for more, if that is due.
+    /// Acknowledges pieces to a donor and requests more, if that is due.
     fn ask(&mut self, worker: &mut Worker, now: Now, index: usize) {
         let Joining { attempts, pace, not_before, .. } = self;
         let share = pace.window / attempts.len();
         let attempt = &mut attempts[index];
         let repeats = !attempt.news;
-        let last = attempt.told.max(attempt.heard);
+        let last = attempt.sent.max(attempt.heard);
         if repeats && now.monotonic.since(last) < attempt.patience(pace) {
             return;
         }
@@ -265,15 +266,15 @@ impl Joining {
             attempt.repeated += 1;
             pace.slow_down();
         }
-        (attempt.told, attempt.news) = (now.monotonic, false);
+        (attempt.sent, attempt.news) = (now.monotonic, false);
         let Attempt { donor, partition, number, at, .. } = *attempt;
         let (attempt, window) = (number, share as u64);
         let fetch = Fetch { partition, attempt, at, window, again: repeats };
         worker.send(donor, Message::Fetch(fetch));
     }
 
-    /// Takes note of a piece that has come. Returns what it belongs to, if it is the next one of
-    /// what is being got.
+    /// Notes the arrival of a piece. Returns its attempt and partition if it is the next one that
+    /// was requested.
     fn accept(
         &mut self,
         worker: &Worker,
@@ -289,13 +290,14 @@ impl Joining {
         if let Chunk::Begin(begin) = chunk {
             attempt.items = Some(begin.items);
         }
-        // After a gap it is of no use: what is missing comes again, and this after it.
+        // A piece after a gap is dropped: the missing pieces and this one will be sent again.
         let items = attempt.items.filter(|items| next.items <= *items)?;
         if attempt.at != *at || next <= at || !news {
             return None;
         }
         (attempt.at, attempt.news, attempt.repeated) = (*next, true, 0);
-        // The next one may take as long, and should not have to wait for what a cut link once took.
+        // The next piece may take as long, but should not have to wait for as long as a cut link
+        // once took.
         self.patience = GIVE_UP.max(now.monotonic.since(attempt.heard) * 2);
         attempt.heard = now.monotonic;
         let bytes = weight(chunk);
@@ -307,7 +309,7 @@ impl Joining {
         Some(Accepted { place, index, complete: items == next.items })
     }
 
-    /// A piece was taken: the donor hears so, and of what comes next.
+    /// Acknowledges a piece to its donor, which sends the next, or begins another partition.
     fn go_on(&mut self, worker: &mut Worker, now: Now, accepted: Accepted) {
         if !accepted.complete {
             return self.ask(worker, now, accepted.place);
@@ -318,7 +320,8 @@ impl Joining {
         self.fill(worker, now);
     }
 
-    /// A donor has started again since, or has waited too long for a word.
+    /// Handles a message of a donor that has restarted, or has released its snapshot after the idle
+    /// timeout.
     pub(crate) fn on_not_kept(
         &mut self,
         worker: &mut Worker,
@@ -338,7 +341,7 @@ impl Joining {
 }
 
 impl Replica {
-    /// A piece has come.
+    /// Handles a piece of a partition.
     pub(crate) fn on_filling(&mut self, now: Now, from: Address, filling: Filling) {
         let Some(accepted) = self.joining.accept(&self.worker, now, from, &filling) else {
             self.worker.ignored += 1;
@@ -349,12 +352,12 @@ impl Replica {
         self.worker.record(|| Record::Filled(partition, chunk.clone(), complete));
         self.take_chunk(index, chunk, complete);
         if complete {
-            self.tell_stored(now, index);
+            self.report_stored(now, index);
         }
         self.joining.go_on(&mut self.worker, now, accepted);
     }
 
-    /// Takes a piece of a partition, from a donor or from the journal.
+    /// Stores a piece of a partition, from a donor or from the journal.
     pub(crate) fn take_chunk(&mut self, index: usize, chunk: Chunk, complete: bool) {
         if let Chunk::Begin(begin) = &chunk {
             self.worker.partitions[index].empty();
@@ -387,7 +390,7 @@ impl Replica {
         }
     }
 
-    /// What was filled in part before a restart is begun anew.
+    /// Empties partitions that were filled in part before a restart, to fill them anew.
     pub(crate) fn drop_unfinished(&mut self) {
         self.joining = Joining::new(self.joining.base_vec);
         for partition in self.worker.partitions.iter_mut().filter(|partition| !partition.filled) {
@@ -395,7 +398,7 @@ impl Replica {
         }
     }
 
-    /// Nothing of what was filled is of use.
+    /// Empties all partitions, because nothing that they were filled with can be used.
     pub(crate) fn begin_filling_anew(&mut self) {
         let nothing = Vector::zero(self.worker.config.topology.sites());
         self.joining = Joining::new(nothing);

@@ -1,7 +1,7 @@
-//! The list of sites: changes of it, and what follows from them.
+//! Changes of the list of sites, and their effects.
 
 use solera_machine::{Address, Now};
-use solera_membership::{Change, MemberError, Members, Standing};
+use solera_membership::{Change, MemberError, Members, SiteStatus};
 use solera_time::SiteId;
 
 use super::Replica;
@@ -9,7 +9,7 @@ use crate::config::Rule;
 use crate::message::{Event, Message, SiteLife};
 use crate::record::Record;
 
-/// How far other protocols of the worker are with changes of the list of sites.
+/// Progress of the worker's other protocols with changes of the list of sites.
 #[derive(Debug)]
 pub(crate) struct OtherProtocols {
     /// Whether they have the data that they need to serve.
@@ -19,11 +19,11 @@ pub(crate) struct OtherProtocols {
 }
 
 impl Replica {
-    /// Changes how a site stands, for an operator. To be asked of the root of a site's workers
-    /// (worker 0), which is the first to hear what other sites confirm.
+    /// Changes the status of a site for an operator. Must be called at the root of a site's workers
+    /// (worker 0), which is the first to receive the confirmations of other sites.
     ///
     /// # Errors
-    /// It cannot be changed now.
+    /// The reason why the status cannot be changed now.
     pub fn change_members(
         &mut self,
         now: Now,
@@ -31,7 +31,7 @@ impl Replica {
         change: Change,
     ) -> Result<(), MemberError> {
         let members = self.worker.dissemination.members.changed(self.worker.me, site, change)?;
-        // Its life must be a new one, and only all sites together know of all lives.
+        // Its life must be a new one, and only all sites together know all of its lives.
         if change == Change::Add
             && let Some(other) = self.worker.dissemination.not_agreed()
         {
@@ -41,14 +41,14 @@ impl Replica {
         Ok(())
     }
 
-    /// Returns the list of sites as this worker knows it.
+    /// Returns this worker's view of the list of sites.
     pub fn members(&self) -> &Members {
         &self.worker.dissemination.members
     }
 
-    /// Notes how far the worker's other protocols are with changes of the list of sites: whether
-    /// they have the data that they need to serve, and whether they have settled what the present
-    /// list asks of them. See [`Participant`](solera_membership::Participant).
+    /// Notes the progress of the worker's other protocols with changes of the list of sites:
+    /// whether they have the data that they need to serve, and whether they have completed the
+    /// change to the current list. See [`Participant`](solera_membership::Participant).
     pub fn note_others(&mut self, filled: bool, settled: bool) {
         self.others = Some(OtherProtocols { filled, settled });
     }
@@ -58,15 +58,15 @@ impl Replica {
     pub(crate) fn settled(&self) -> Option<Vec<SiteLife>> {
         let others = self.others.as_ref()?;
         let members = &self.worker.dissemination.members;
-        let leaving = members.which(Standing::Leaving).filter(|_| others.settled);
+        let leaving = members.which(SiteStatus::Leaving).filter(|_| others.settled);
         Some(leaving.map(|site| (site, members.life(site))).collect())
     }
 
-    /// Takes what another knows of the sites' standings.
+    /// Merges another worker's view of the sites' statuses.
     pub(crate) fn learn_members(&mut self, now: Now, theirs: &Members) {
         let mut members = self.worker.dissemination.members.clone();
         if members.merge(theirs) {
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
             self.worker.record(|| Record::Members(members.clone()));
             self.set_members(members, |_| false);
             for site in SiteId::all(self.worker.config.topology.sites()) {
@@ -77,9 +77,9 @@ impl Replica {
         }
     }
 
-    /// What follows from new standings. `knows` tells of a partition, by its place, whether it
-    /// comes from a checkpoint that knows of this change already: what it holds after the end of a
-    /// life is of the next one.
+    /// Applies new statuses of sites. `knows` returns, for the index of a partition, whether the
+    /// partition comes from a checkpoint that contains this change already. The data that such a
+    /// partition holds after the end of a life belongs to the next life.
     pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
         let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
         if let Some(others) = &mut self.others {
@@ -93,7 +93,8 @@ impl Replica {
         for site in SiteId::all(members.sites()) {
             for gap in &members.gaps(site)[before.gaps(site).len()..] {
                 if site != self.worker.me && !members.is_member(self.worker.me) {
-                    // What it has got may lack some of what the members have agreed to keep.
+                    // The data received so far may lack some of the history that the members have
+                    // agreed to keep.
                     self.begin_filling_anew();
                 }
                 let drops = self.worker.config.keeps(Rule::DropAfterCut);
@@ -106,8 +107,8 @@ impl Replica {
                 }
                 self.worker.trace(|| Event::Closed { site, gap: *gap });
             }
-            // Another member may have heard more of it, and forgotten that in a crash; or something
-            // that is kept depends on more.
+            // Another member may have received more of its history and lost it in a crash, or data
+            // that is kept may depend on more.
             if let Some(gap) = members.open_gap(site) {
                 for partition in
                     self.worker.partitions.iter_mut().filter(|partition| partition.filled)
@@ -116,9 +117,9 @@ impl Replica {
                 }
             }
             if members.life(site) != before.life(site) {
-                self.worker.dissemination.welcome(site);
+                self.worker.dissemination.begin_life(site);
                 for partition in &mut self.worker.partitions {
-                    partition.welcome(site);
+                    partition.begin_life(site);
                 }
             }
         }
@@ -128,8 +129,8 @@ impl Replica {
         self.set_groups();
     }
 
-    /// Whether a message of another site's replica may count: it must belong to the life of its
-    /// site that takes part now. What is known of the sites' standings is taken from anybody.
+    /// Returns whether a message of another site's replica is valid now: it must come from the
+    /// current life of a member. Statuses of sites are accepted from every site.
     pub(super) fn admits(&mut self, now: Now, from: Address, life: u32, message: &Message) -> bool {
         if let Message::StableVec { members, .. } | Message::KnownVecGlobal { members, .. } =
             message
@@ -138,12 +139,12 @@ impl Replica {
         }
         let members = &self.worker.dissemination.members;
         members.life(from.site) == life
-            && match members.standing(from.site) {
-                Standing::Member => true,
-                Standing::Joining => {
+            && match members.status(from.site) {
+                SiteStatus::Member => true,
+                SiteStatus::Joining => {
                     matches!(message, Message::Fetch(_) | Message::StableVec { .. })
                 }
-                Standing::Leaving | Standing::Gone => false,
+                SiteStatus::Leaving | SiteStatus::Gone => false,
             }
     }
 }

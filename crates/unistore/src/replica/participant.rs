@@ -23,21 +23,21 @@ use crate::replica::Replica;
 use crate::worker::ReplyTo;
 use guarding::Guarding;
 
-/// Transactions prepared at this worker (`preparedCausal`), and reads parked behind them.
+/// Transactions prepared at this worker (`preparedCausal`), and the reads that wait for them.
 #[derive(Debug)]
 pub(crate) struct Participant {
     prepared: BTreeMap<TxId, Waiting>,
     parked: Vec<Parked>,
     pub(crate) guarding: Guarding,
-    /// Covers the commit vectors of all operations on eventual spaces that transactions executed
-    /// here.
+    /// Covers the commit vectors of all operations on eventual spaces that transactions have
+    /// executed here.
     pub(crate) executed: Vector,
 }
 
 #[derive(Debug)]
 struct Waiting {
     prepared: Prepared,
-    /// When the decision was last asked for, or the transaction prepared; `None` after a restart.
+    /// Time of the last request for the decision, or of the prepare; `None` after a restart.
     asked: Option<Monotonic>,
 }
 
@@ -54,7 +54,7 @@ enum Read {
     GetVersion(Box<GetVersion>),
 }
 
-/// A transaction of one operation, and who wants to know what it answers.
+/// A transaction of one operation, and the destination of its response.
 #[derive(Debug)]
 pub(crate) struct Execute {
     pub(crate) to: ReplyTo,
@@ -99,35 +99,38 @@ impl Participant {
         self.prepared.values().map(|waiting| &waiting.prepared)
     }
 
-    /// A transaction that was decided, or given up.
+    /// Removes and returns a transaction that was decided or aborted.
     pub(crate) fn take(&mut self, tx: TxId) -> Option<Prepared> {
         self.prepared.remove(&tx).map(|waiting| waiting.prepared)
     }
 
-    /// What a checkpoint keeps.
+    /// Returns the prepared transactions for a checkpoint.
     pub(crate) fn to_save(&self) -> Vec<(TxId, Prepared)> {
         self.prepared.iter().map(|(tx, waiting)| (*tx, waiting.prepared.clone())).collect()
     }
 
-    /// A transaction that was prepared before a restart; its coordinator will be asked soon.
+    /// Restores a transaction that was prepared before a restart. Its coordinator will be asked
+    /// soon.
     pub(crate) fn restore(&mut self, tx: TxId, prepared: Prepared) {
         self.prepared.insert(tx, Waiting { prepared, asked: None });
     }
 
-    /// The smallest prepare time.
+    /// Returns the smallest prepare time.
     pub(crate) fn smallest_prepare(&self) -> Option<Timestamp> {
         self.prepared.values().map(|waiting| waiting.prepared.ts).min()
     }
 }
 
 impl Replica {
-    /// Whether a prepared transaction on `key` may commit within a snapshot with this local entry.
+    /// Returns whether a prepared transaction on `key` may commit within a snapshot with this local
+    /// entry.
     ///
     /// UniStore Alg. 1 l. 21 waits until `knownVec[d]` covers the snapshot: until no prepared
-    /// transaction of the partition can. The clock has already passed the snapshot, so only
-    /// prepared transactions on the key itself can still add something to what the read must see.
+    /// transaction of the partition can commit within it. The clock has already passed the
+    /// snapshot, so only prepared transactions on the key itself can still add updates that the
+    /// read must see.
     ///
-    /// The strong entry is waited for as the paper does.
+    /// The wait for the strong entry is as in the paper.
     pub(crate) fn is_blocked(&self, partition: usize, key: &[u8], snap_vec: &Vector) -> bool {
         let local_entry = snap_vec[self.worker.me];
         let lacks_strong = self.worker.partitions[partition].known_vec.strong < snap_vec.strong;
@@ -142,7 +145,7 @@ impl Replica {
             })
     }
 
-    /// A single-operation transaction that another worker's client asked for.
+    /// Executes a single-operation transaction for a client of another worker.
     #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn execute_for_peer(
         &mut self,
@@ -166,7 +169,7 @@ impl Replica {
     }
 
     /// GET_VERSION (UniStore Alg. 1 l. 18–25). The operation executes here rather than at the
-    /// coordinator, so that a large value need not travel for a small answer.
+    /// coordinator, so that a small answer does not require sending a large value.
     #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_get_version(
         &mut self,
@@ -203,7 +206,7 @@ impl Replica {
         }
     }
 
-    /// Executes an operation of a transaction on an owned key, or `None` while a prepared
+    /// Executes an operation of a transaction on an owned key; returns `None` while a prepared
     /// transaction blocks the read.
     #[expect(clippy::too_many_arguments, reason = "one per field of the message that asks for it")]
     pub(crate) fn version(
@@ -222,7 +225,7 @@ impl Replica {
             return None;
         }
         let arrived = self.worker.partitions[index].arrived;
-        // Only its answer counts: the operation is repeated at commit.
+        // Only the outcome counts: the operation is repeated at commit.
         let snap_vec = if eventual { &arrived } else { snap_vec };
         let (result, dependency) =
             self.worker.partitions[index].read(key, snap_vec, own, |view| execute(op, view));
@@ -230,12 +233,12 @@ impl Replica {
         Some(Executed { result, local_dependency })
     }
 
-    /// No later transaction gets a time within the snapshot: the clock moves past it instead of the
-    /// read waiting for it (l. 21).
+    /// Advances the clock past the snapshot, so that no later transaction gets a time within it.
+    /// The paper's read waits for the clock instead (l. 21).
     pub(crate) fn move_past(&mut self, now: Now, snap_vec: &Vector) {
         self.worker.clock.observe(snap_vec[self.worker.me]);
         let _ = self.worker.clock.read(now.physical);
-        // Nor after a restart.
+        // The same must hold after a restart.
         self.promise_past(now, snap_vec[self.worker.me]);
     }
 
@@ -258,7 +261,7 @@ impl Replica {
         self.worker.send(coordinator, Message::PrepareAck { tx, ts });
     }
 
-    /// A transaction is prepared, of which `record` makes a record.
+    /// Keeps a prepared transaction, which `record` converts to a record.
     fn keep_prepared(
         &mut self,
         now: Now,
@@ -269,11 +272,11 @@ impl Replica {
         self.worker.record(|| record(prepared.clone()));
         let asked = Some(now.monotonic);
         self.participant.prepared.insert(tx, Waiting { prepared, asked });
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
     }
 
-    /// COMMIT (UniStore Alg. 1 l. 42–48). The clock moves past the commit time; the paper waits for
-    /// it (l. 43).
+    /// COMMIT (UniStore Alg. 1 l. 42–48). The clock advances past the commit time; the paper waits
+    /// for that (l. 43).
     pub(crate) fn on_commit(&mut self, now: Now, coordinator: Address, tx: TxId, ts: Timestamp) {
         if !self.can_commit(tx, ts) {
             self.worker.ignored += 1;
@@ -287,23 +290,23 @@ impl Replica {
             let eventual = prepared.eventual.into_iter();
             let eventual: Vec<_> =
                 eventual.filter_map(|(key, op)| self.execute_eventual(now, &key, &op)).collect();
-            // One record, so that a restart between the two cannot execute anything twice.
+            // All are in one record, so that a restart cannot execute any of them twice.
             self.worker.record(|| Record::Committed(tx, ts, eventual.clone()));
             self.end_guards(tx, true);
             for (partition, update) in &eventual {
                 self.participant.executed.join(&update.commit_vec());
                 self.trace_eventual(*partition, update);
             }
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
             self.release_known_vec();
             self.retry_parked(now);
         }
         self.resolve(coordinator, tx);
     }
 
-    /// Whether a prepared transaction may commit at this time: not below its prepare time, and not
-    /// at that of another one, and not before its guards have promised. One that is not prepared
-    /// any more has committed before.
+    /// Returns whether a prepared transaction may commit at this time: the time is not below its
+    /// prepare time and not that of another transaction, and its guards have promised. A
+    /// transaction that is not prepared any more has committed before.
     fn can_commit(&self, tx: TxId, ts: Timestamp) -> bool {
         let Some(Waiting { prepared, .. }) = self.participant.prepared.get(&tx) else {
             return true;
@@ -318,17 +321,17 @@ impl Replica {
             && self.participant.guarding.may_commit(tx)
     }
 
-    /// Confirms that the transaction is applied or dropped here, and how far its operations on
-    /// eventual spaces went.
+    /// Confirms that the transaction is applied or dropped here, with the times of its operations
+    /// on eventual spaces.
     fn resolve(&mut self, coordinator: Address, tx: TxId) {
         let until = self.participant.executed;
         self.worker.send(coordinator, Message::Resolved { tx, until });
     }
 
-    /// Repeats an operation of a transaction that commits on the latest state of an eventual space,
-    /// as a transaction of its own. Returns its update, if there is one, to be recorded and then
-    /// traced. Failures are not reported: the client has got the answers on the transaction's
-    /// snapshot.
+    /// Executes an operation of a transaction that commits on the latest state of an eventual
+    /// space, as a transaction of its own. Returns its update, if there is one, which the caller
+    /// records and then traces. Failures are not reported, because the client has got the outcomes
+    /// on the transaction's snapshot.
     pub(crate) fn execute_eventual(
         &mut self,
         now: Now,
@@ -339,7 +342,7 @@ impl Replica {
         let index = self.worker.index_of(id)?;
         let snap_vec = self.worker.partitions[index].arrived;
         let (clock, site) = (&mut self.worker.clock, self.worker.me);
-        // Others need every operation on an eventual space.
+        // Other sites need every operation on an eventual space.
         let passing = None::<fn(PassingUpdate<'_>)>;
         let done = self.worker.partitions[index].execute(
             key,
@@ -355,11 +358,12 @@ impl Replica {
         let (_, update) = done.stored?;
         let update = update.expect("nothing of this kind passes");
         self.demand.want_stored(self.worker.me, update.dot.ts);
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         Some((id, update))
     }
 
-    /// After the record: a crash before it is durable undoes what is traced after it.
+    /// Traces an eventual write. Must come after its record: if a crash loses the record, it also
+    /// undoes the events that are traced after it.
     pub(crate) fn trace_eventual(&mut self, partition: PartitionId, update: &Update) {
         let (dot, snap_vec) = (update.dot, update.snap_vec);
         self.worker.trace(|| Event::Stored { partition, dot });
@@ -367,7 +371,8 @@ impl Replica {
         self.worker.trace(|| Event::Committed { cause, dot, snap_vec, partitions, eventual: true });
     }
 
-    /// The coordinator gave up, or never heard of the transaction.
+    /// Handles the abort of a transaction by its coordinator, which may also not know the
+    /// transaction.
     pub(crate) fn on_abort(&mut self, now: Now, coordinator: Address, tx: TxId) {
         if self.participant.take(tx).is_some() {
             self.worker.record(|| Record::Aborted(tx));
@@ -394,7 +399,7 @@ impl Replica {
         }
     }
 
-    /// A transaction's writes as one update per partition.
+    /// Groups a transaction's writes into one update per partition.
     pub(crate) fn by_partition(
         &self,
         dot: Dot,
@@ -406,8 +411,8 @@ impl Replica {
         groups.into_iter().map(|(id, writes)| (id, update(writes))).collect()
     }
 
-    /// A decision that does not come is asked for, so that nothing stays prepared for ever even if
-    /// a message of the coordinator was lost with its process.
+    /// Asks for overdue decisions, so that no transaction stays prepared for ever, even if a
+    /// message of the coordinator was lost with its process.
     pub(crate) fn ask_for_decisions(&mut self, now: Now) {
         let patience = self.worker.config.timing.prepare_timeout * 2;
         let mut overdue = Vec::new();
@@ -438,10 +443,10 @@ impl Replica {
         }
     }
 
-    /// What a client has seen at another site, or was told of a strong transaction, may not come:
-    /// this site may be cut off.
+    /// Answers reads that have waited too long with an error. Transactions that a client has seen
+    /// at another site, and strong ones, may not arrive while this site is disconnected.
     pub(crate) fn give_up_parked(&mut self, now: Now) {
-        // Before others take this worker for silent.
+        // This must come before other workers time out waiting for this one.
         let patience = self.worker.config.timing.strong_timeout * 4 / 5;
         for Parked { since, read } in std::mem::take(&mut self.participant.parked) {
             if now.monotonic.since(since) < patience {

@@ -1,10 +1,10 @@
-//! Transactions on their way to other sites (Alg. 2 l. 1–26 and 37–38).
+//! Replication of transactions to other sites (Alg. 2 l. 1–26 and 37–38).
 
 use std::collections::BTreeMap;
 
 use smallvec::smallvec;
 use solera_machine::{Address, Now, PartitionId};
-use solera_membership::{Gap, Members, Standing};
+use solera_membership::{Gap, Members, SiteStatus};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::committed::{STRETCH_LIMIT, TICK_BYTES};
@@ -15,11 +15,11 @@ use crate::rare;
 use crate::record::{Promise, Record};
 use crate::replica::Replica;
 
-/// How long a receiver waits before it asks again for what it misses: about the longest round trip.
+/// Time after which a receiver asks again for a gap: about the longest round trip.
 const GAP_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
 
 impl Replica {
-    /// Moves `knownVec[d]` (UniStore Alg. 2 l. 2–3): to the clock, or just below the smallest
+    /// Advances `knownVec[d]` (UniStore Alg. 2 l. 2–3): to the clock, or just below the smallest
     /// prepare time. Later transactions get greater timestamps, because the clock has been read.
     pub(crate) fn advance_known_vec(&mut self, now: Now) {
         self.worker.clock.observe(self.worker.dissemination.view.clock);
@@ -74,8 +74,8 @@ impl Replica {
             }
         }
         if behind {
-            // The rest is not left to slow ticks, nor to those partitions that come first.
-            self.worker.be_active(now);
+            // The rest is sent soon, and not only for those partitions that come first.
+            self.worker.note_activity(now);
             self.first_to_send += 1;
         }
         if now.monotonic.since(self.known_vec_sent) >= self.worker.config.timing.known_vec_interval
@@ -85,19 +85,19 @@ impl Replica {
         }
     }
 
-    /// Whether this replica tells `dest` of the causal transactions of `site`.
+    /// Returns whether this replica sends `dest` the causal transactions of `site`.
     fn sends(&self, dest: SiteId, site: SiteId) -> bool {
-        let forwards = || match self.worker.dissemination.members.standing(site) {
-            Standing::Member => self.worker.detector.should_forward(dest, site),
-            Standing::Leaving => !self.worker.detector.suspects(dest),
-            Standing::Gone | Standing::Joining => false,
+        let forwards = || match self.worker.dissemination.members.status(site) {
+            SiteStatus::Member => self.worker.detector.should_forward(dest, site),
+            SiteStatus::Leaving => !self.worker.detector.suspects(dest),
+            SiteStatus::Gone | SiteStatus::Joining => false,
         };
         site == self.worker.me
             || (site != dest && self.worker.config.keeps(Rule::Forwarding) && forwards())
     }
 
-    /// What comes next in the history of `origin` for `dest`: REPLICATE if there are updates, else
-    /// HEARTBEAT. Nothing if not even the next update is within the budget.
+    /// Returns the next range of the history of `origin` for `dest`: REPLICATE if there are
+    /// updates, else HEARTBEAT. `None` if the budget does not allow even the next update.
     fn next_stretch(
         &mut self,
         index: usize,
@@ -108,13 +108,14 @@ impl Replica {
         let partition = &mut self.worker.partitions[index];
         let reached = partition.global_matrix[dest.index()][origin];
         let sent = &mut partition.sent[dest.index()][origin];
-        // What is forgotten here is stored everywhere. Who does not know it is no replica of this
-        // history, and must not take what follows for all of it.
+        // Updates that are forgotten here are stored at every site. A receiver that lacks them is
+        // not a correct replica of this history, and must not take the following range as
+        // continuing its own.
         *sent = (*sent).max(reached).max(partition.committed[origin].forgotten());
         let prev = *sent;
         let known = partition.known_vec[origin];
-        // Own heartbeats go out even when the clock stands still, having run ahead of the wall
-        // clock: without them a receiver would not notice what it missed.
+        // Own heartbeats are sent even when the clock has run ahead of the wall clock and stands
+        // still: without them a receiver would not notice that it has missed updates.
         let own = match origin {
             Origin::Site(site) => site == self.worker.me,
             Origin::Strong => true,
@@ -128,7 +129,7 @@ impl Replica {
         *sent = known;
         let partition = partition.id;
         if origin == Origin::Strong && all {
-            self.told_strong(index, dest);
+            self.sent_strong(index, dest);
         }
         Some(Stretch { partition, origin, prev, known, updates })
     }
@@ -136,8 +137,8 @@ impl Replica {
     /// REPLICATE and HEARTBEAT (UniStore Alg. 2 l. 9–18).
     pub(crate) fn on_replicate(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
         let own = stretches.iter().filter(|stretch| stretch.origin == Origin::Site(from.site));
-        if let Some(told) = own.map(|stretch| stretch.known).max() {
-            self.hear(from, told);
+        if let Some(sent) = own.map(|stretch| stretch.known).max() {
+            self.hear(from, sent);
         }
         for stretch in stretches {
             if let Some(index) = self.worker.index_of(stretch.partition)
@@ -152,7 +153,7 @@ impl Replica {
         }
     }
 
-    /// What this site's central certifier has stored, of REDBLUE.
+    /// Handles strong transactions that this site's central certifier of REDBLUE has stored.
     pub(crate) fn on_spread(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
         for stretch in stretches {
             if let Some(index) = self.worker.index_of(stretch.partition)
@@ -170,16 +171,17 @@ impl Replica {
         let already = self.worker.partitions[index].known_vec[origin];
         match origin {
             Origin::Site(site)
-                if self.worker.dissemination.members.standing(site) == Standing::Leaving
+                if self.worker.dissemination.members.status(site) == SiteStatus::Leaving
                     && !self.worker.partitions[index].agreed[from.site.index()] =>
             {
-                // Sent before the sender heard of it, perhaps by one that has forgotten it since.
+                // The sender had not received the removal yet, and may have forgotten the updates
+                // since then.
                 return self.worker.reach(rare::IGNORES_UNINFORMED);
             }
             Origin::Strong
                 if from.site != self.worker.me && known > self.strong.service.horizon(now) =>
             {
-                // It would move strong time there; as if it had been lost.
+                // The range would advance strong time too far, so it is dropped.
                 self.strong.from_the_future += 1;
                 return;
             }
@@ -190,12 +192,12 @@ impl Replica {
             return;
         }
         if !updates.is_empty() {
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
             self.demand.hurry();
         }
         let mut taken = Vec::new();
         for update in updates {
-            // UniStore Alg. 2 l. 11: another site may have forwarded it before.
+            // UniStore Alg. 2 l. 11: another site may have forwarded the update before.
             if update.dot.ts > already {
                 let dot = update.dot;
                 self.demand.want_stored(dot.origin, dot.ts);
@@ -234,17 +236,18 @@ impl Replica {
         }
     }
 
-    /// What is known of a site that leaves must not be forgotten.
+    /// Records the known time of a leaving site, which must not be forgotten.
     pub(crate) fn keep_known(&mut self, index: usize, site: SiteId) {
-        if self.worker.dissemination.members.standing(site) == Standing::Leaving {
+        if self.worker.dissemination.members.status(site) == SiteStatus::Leaving {
             let (id, known) =
                 (self.worker.partitions[index].id, self.worker.partitions[index].known_vec[site]);
             self.worker.record(|| Record::Known(id, site, known));
         }
     }
 
-    /// Links lose what was under way when they break. Stretches tell where they begin, so the
-    /// receiver notices, and asks for the missing part instead of taking what follows.
+    /// Asks for a gap. Links lose messages in transit when they break. Ranges contain their begin,
+    /// so the receiver notices the gap and asks for the missing part instead of storing what
+    /// follows.
     fn ask_for_gap(
         &mut self,
         now: Now,
@@ -262,7 +265,7 @@ impl Replica {
         }
     }
 
-    /// A sibling lacks what was sent after `known`; it is sent again at once.
+    /// Handles a sibling's request for the history after `known`, which is sent again at once.
     pub(crate) fn on_gap(
         &mut self,
         now: Now,
@@ -277,7 +280,7 @@ impl Replica {
             && self.worker.is_origin(origin)
         {
             if known < self.worker.partitions[index].committed[origin].forgotten() {
-                // Every site stored it, or it would not be forgotten here. Nobody can send it
+                // Every site has stored it, or it would not be forgotten here. No site can send it
                 // again.
                 self.lacking.note(now, from);
                 self.worker.trace(|| Event::Lacks { worker: from, partition, origin, known });
@@ -289,8 +292,8 @@ impl Replica {
             let partition = &mut self.worker.partitions[index];
             let sent = &mut partition.sent[site.index()][origin];
             *sent = (*sent).min(known);
-            // After a restart it knows less than it told before: not of the time in which nothing
-            // happened.
+            // After a restart, the sibling's `knownVec` may be less than it was before: times
+            // without updates are lost.
             let reached = &mut partition.global_matrix[site.index()][origin];
             *reached = (*reached).min(known);
         }
@@ -309,8 +312,8 @@ impl Replica {
                 let suspects = suspects.clone();
                 let members = self.worker.dissemination.members.clone();
                 let voted = self.strong.service.clock();
-                let told = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
-                self.worker.send(owner, told);
+                let message = Message::KnownVecGlobal { known_vecs, suspects, members, voted };
+                self.worker.send(owner, message);
             }
         }
     }
@@ -328,7 +331,7 @@ impl Replica {
         let agreed = *members == self.worker.dissemination.members;
         for (partition, known_vec) in known_vecs {
             if let Some(index) = self.worker.index_of(partition) {
-                // Usually greater than before, but after a restart it may be less.
+                // The vector is usually greater than before, but may be less after a restart.
                 self.worker.partitions[index].global_matrix[site.index()] = known_vec;
                 self.worker.partitions[index].agreed[site.index()] = agreed;
                 self.worker.partitions[index].voted[site.index()] = voted;
@@ -338,8 +341,8 @@ impl Replica {
         }
     }
 
-    /// BROADCAST_VECS (UniStore Alg. 2 l. 23–30): this worker's part goes up the tree; at the root
-    /// the site's STABLEVEC goes to the other roots and the results down.
+    /// BROADCAST_VECS (UniStore Alg. 2 l. 23–30): sends this worker's part up the tree. The root
+    /// sends the site's STABLEVEC to the other roots, and the results down the tree.
     pub(crate) fn broadcast_vecs(&mut self, now: Now) {
         let own = self.own_subtree(now);
         let Some(subtree) = self.worker.dissemination.subtree(own) else { return };
@@ -352,7 +355,7 @@ impl Replica {
         self.worker.dissemination.on_whole_site(subtree);
         let members = self.worker.dissemination.members.clone();
         let known = self.worker.dissemination.known_members();
-        // Who was not told yet that it may join knows nothing that others should learn.
+        // A site that has not been let in yet has no state that other sites need.
         let me = self.worker.me;
         if let Some((stable_vec, floor, ceiling)) = self.worker.dissemination.stable_vec()
             && members.life(me) == self.worker.config.life
@@ -367,10 +370,11 @@ impl Replica {
         self.send_down();
     }
 
-    /// At the root: a site is gone when all members have the same of its history, and this one has
-    /// joined when all its partitions are there.
+    /// At the root: completes changes of the member list. A leaving site is removed when all
+    /// members have the same part of its history, and this site has joined when all its partitions
+    /// are filled.
     fn conclude(&mut self, now: Now, subtree: &Subtree) {
-        // A joining site has to know, too, before it takes part.
+        // A joining site has to confirm the list, too, before it becomes a member.
         let agreed = !self.worker.config.keeps(Rule::GoneWhenConverged)
             || self.worker.dissemination.not_agreed().is_none();
         for Converged { site, life, gone, least, most, .. } in &subtree.converged {
@@ -380,30 +384,31 @@ impl Replica {
             }
             let settled = !self.worker.config.keeps(Rule::GoneWhenSettled)
                 || self.worker.dissemination.not_settled((*site, *life)).is_none();
-            let members = match members.standing(*site) {
-                // Least of all partitions: what is after it may be there in part.
-                Standing::Leaving if agreed && settled && !gone => {
+            let members = match members.status(*site) {
+                // The cut is the least time of all partitions, because partitions may have only
+                // parts of what is after it.
+                SiteStatus::Leaving if agreed && settled && !gone => {
                     members.closed(*site, Gap { cut: *least, end: *most })
                 }
-                // Another site that is gone has known more, which is gone with it. Who joins must
-                // have heard the end before.
-                Standing::Gone if *gone => members.ended_at(*site, *most),
+                // Another removed site had more of its history, which is lost with that site. A
+                // site that joins must have received the end of the gap before.
+                SiteStatus::Gone if *gone => members.ended_at(*site, *most),
                 _ => continue,
             };
             self.learn_members(now, &members);
         }
         let members = &self.worker.dissemination.members;
-        let joining = members.standing(self.worker.me) == Standing::Joining
+        let joining = members.status(self.worker.me) == SiteStatus::Joining
             && members.life(self.worker.me) == self.worker.config.life
-            && members.which(Standing::Leaving).next().is_none();
+            && members.which(SiteStatus::Leaving).next().is_none();
         if joining && subtree.filled {
             let members = members.joined(self.worker.me, self.worker.clock.read(now.physical));
             self.learn_members(now, &members);
         }
     }
 
-    /// The sites that leave and of whose history every member has the same as this worker: then
-    /// nobody can get more of it. And those that are gone, or join again.
+    /// Returns the leaving sites of whose history every member has the same part as this worker, so
+    /// that no member can get more of it; and the sites that are removed or join again.
     fn converged(&self) -> Vec<Converged> {
         let members = &self.worker.dissemination.members;
         if members.members().count() == members.sites() {
@@ -420,7 +425,7 @@ impl Replica {
                     })
                 })
         };
-        let leaving = members.which(Standing::Leaving).filter(|site| same(*site));
+        let leaving = members.which(SiteStatus::Leaving).filter(|site| same(*site));
         let gone = SiteId::all(members.sites()).filter(|site| members.open_gap(*site).is_some());
         let converged = leaving.chain(gone).map(|site| {
             let known = || self.worker.partitions.iter().map(|partition| partition.known_vec[site]);
@@ -447,9 +452,9 @@ impl Replica {
         if members.is_member(self.worker.me) { converged.collect() } else { Vec::new() }
     }
 
-    /// Covers the strong timestamps that members may have voted for, for coordinators that none of
-    /// them listens to any more; nothing before all have told so, as of the members that there are
-    /// now.
+    /// Returns an upper bound of the strong timestamps that members may have voted for, for
+    /// coordinators whose messages no member accepts any more. `None` until all have reported
+    /// theirs for the current list of members.
     fn latest_voted(&self, others: &[SiteId]) -> Option<Timestamp> {
         let mut voted = self.strong.service.clock();
         for partition in &self.worker.partitions {
@@ -463,8 +468,8 @@ impl Replica {
         Some(voted)
     }
 
-    /// This site takes part in a further life: what it had submitted in those before may still
-    /// commit.
+    /// Covers the strong transactions that this site has submitted in its former lives and that may
+    /// still commit.
     fn cover_former_lives(&mut self) {
         if self.former_lives_covered || !self.worker.dissemination.members.is_member(self.worker.me)
         {
@@ -476,8 +481,8 @@ impl Replica {
         }
     }
 
-    /// This worker alone: the meet of its partitions' `knownVec`s, and of the snapshots of its open
-    /// and future transactions.
+    /// Returns the state of this worker alone: the meet of its partitions' `knownVec`s, and of the
+    /// snapshots of its open and future transactions.
     fn own_subtree(&mut self, now: Now) -> Subtree {
         self.cover_former_lives();
         let clock = self.worker.clock.read(now.physical);
@@ -499,7 +504,7 @@ impl Replica {
             let uniform_vec = self.worker.dissemination.view.uniform_vec;
             (self.floor(future), self.own_known_vec(clock), uniform_vec)
         };
-        self.demand.told = known_vec;
+        self.demand.reported = known_vec;
         Subtree {
             known_vec,
             floor,
@@ -517,7 +522,7 @@ impl Replica {
         }
     }
 
-    /// What all partitions of this worker know.
+    /// Returns the meet of the `knownVec`s of this worker's partitions.
     fn own_known_vec(&self, clock: Timestamp) -> Vector {
         let mut known_vec = Vector::top(self.worker.config.topology.sites());
         for partition in &self.worker.partitions {
@@ -529,9 +534,9 @@ impl Replica {
         known_vec
     }
 
-    /// With a journal, what others are told of this worker's knowledge, floor and clock must still
-    /// hold after a restart, so it is recorded first: at once where somebody waits for it, else now
-    /// and then.
+    /// Records a promise if it is due. With a journal, the vectors, floor and clock that this
+    /// worker reports must still hold after a restart, so they are recorded first: at once if other
+    /// workers wait for them, otherwise periodically.
     pub(crate) fn keep_promises(&mut self, now: Now) {
         if !self.worker.config.journal {
             return;
@@ -546,7 +551,8 @@ impl Replica {
         self.promise(now, clock, clock);
     }
 
-    /// Before others are told of a time of this worker, or by it, that it must not come back to.
+    /// Promises not to restart below `ts`. Must be called before a time of this worker, or derived
+    /// from it, is sent.
     pub(crate) fn promise_past(&mut self, now: Now, ts: Timestamp) {
         if self.worker.config.journal && ts > self.promised.clock {
             let clock = self.worker.clock.read(now.physical);
@@ -554,7 +560,7 @@ impl Replica {
         }
     }
 
-    /// Promises, at this clock, that the next run will begin after `latest`.
+    /// Records a promise at this clock that the next run will begin after `latest`.
     fn promise(&mut self, now: Now, clock: Timestamp, latest: Timestamp) {
         let future = self.worker.dissemination.view.uniform_vec.with(self.worker.me, clock);
         self.promised.floor.join(&self.floor(future));

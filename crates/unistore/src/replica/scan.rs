@@ -1,9 +1,9 @@
 //! Reading all keys of a partition in one snapshot, for backups.
 //!
-//! The snapshot must be that of an open transaction: as long as it is open, no key that exists in
-//! its snapshot is forgotten, also not one that was removed since, for a removal is folded only
-//! when every open snapshot contains it. So whoever goes through the keys that are held, at
-//! whatever moment, meets every key of the snapshot.
+//! The snapshot must be that of an open transaction. While the transaction is open, no key that
+//! exists in its snapshot is forgotten. This includes keys that were removed since, because a
+//! removal is folded only when every open snapshot contains it. So a scan of the keys that are
+//! held, at any time, finds every key of the snapshot.
 
 use solera_data::{Key, Op, Outcome, Type, View, execute};
 use solera_levels::Level;
@@ -14,9 +14,9 @@ use crate::command::TxId;
 use crate::replica::Replica;
 
 impl Replica {
-    /// The snapshot of an open transaction that this worker coordinates, to be scanned. What is
-    /// found in it counts as read by the transaction; that it was asked for, as a sign of life of
-    /// its client.
+    /// Returns the snapshot of an open transaction that this worker coordinates, for a scan.
+    /// Everything in the snapshot counts as read by the transaction, and the call counts as an
+    /// activity of its client.
     pub fn snapshot_of(&mut self, now: Now, tx: TxId) -> Option<Vector> {
         let me = self.worker.me;
         let transaction = self.open_transaction(tx)?;
@@ -24,13 +24,14 @@ impl Replica {
         Some(transaction.snap_vec)
     }
 
-    /// The worker of this site that holds a partition.
+    /// Returns the worker of this site that holds a partition.
     pub fn holder_of(&self, partition: PartitionId) -> Address {
         self.worker.config.topology.owner(self.worker.me, partition)
     }
 
-    /// Prepares for [`Replica::content`] in a snapshot of this site. Answers whether all of it is
-    /// here: not while a transaction that may be part of it is prepared; then ask again soon.
+    /// Prepares for [`Replica::content`] in a snapshot of this site. Returns whether all of the
+    /// snapshot is stored here. It is not while a transaction that may be part of it is prepared;
+    /// the caller has to ask again soon.
     ///
     /// UniStore Alg. 1 l. 18–21, for all keys at once.
     pub fn covers(&mut self, now: Now, snap_vec: &Vector) -> bool {
@@ -39,9 +40,9 @@ impl Replica {
         self.participant.smallest_prepare().is_none_or(|ts| ts > snap_vec[self.worker.me])
     }
 
-    /// The first keys of an owned partition after another, or its first ones, at most so many:
-    /// those that do not exist in any snapshot but are not forgotten yet included. The order is the
-    /// same at all times and workers. Walks all keys of the partition.
+    /// Returns the first `most` keys of an owned partition after another key, or from the begin.
+    /// Includes keys that exist in no snapshot but are not forgotten yet. The order is the same at
+    /// all times and at all workers. Visits all keys of the partition.
     pub fn keys_after(&self, partition: PartitionId, after: Option<&Key>, most: usize) -> Vec<Key> {
         let Some(index) = self.worker.index_of(partition) else { return Vec::new() };
         let place = |key: &Key| crc32c::crc32c(key);
@@ -59,8 +60,9 @@ impl Replica {
         keys.into_iter().map(|(_, key)| key.clone()).collect()
     }
 
-    /// What an owned key holds in a snapshot that [`Replica::covers`]: the answer of GET, SMEMBERS
-    /// or HGETALL. As for every read, the latest that has arrived counts in an eventual space.
+    /// Returns the value of an owned key in a snapshot for which [`Replica::covers`] is true: the
+    /// outcome of GET, SMEMBERS or HGETALL. In an eventual space, as for every read, the latest
+    /// state that has arrived counts.
     pub fn content(&self, snap_vec: &Vector, level: Level, key: &[u8]) -> Option<Outcome> {
         let partition =
             &self.worker.partitions[self.worker.index_of(self.worker.partition_of(key))?];

@@ -17,11 +17,11 @@ use crate::record::Record;
 use crate::worker::{ReplyTo, push_record};
 
 impl Replica {
-    /// A single-operation transaction on a key, for the worker's own clients.
+    /// Executes a single-operation transaction for a client of this worker.
     ///
-    /// Answers at once if this worker owns the key and nothing blocks the read; `pasts` then
-    /// contain the transaction. Otherwise answers `None`, and later yields [`Output::Reply`] for
-    /// `request`.
+    /// Returns the outcome at once if this worker owns the key and nothing blocks the read; `pasts`
+    /// then contains the transaction. Otherwise returns `None`, and later emits [`Output::Reply`]
+    /// for `request`.
     #[expect(
         clippy::too_many_arguments,
         reason = "one per field of the command, which is borrowed here"
@@ -57,7 +57,7 @@ impl Replica {
         None
     }
 
-    /// As [`Replica::execute`], but does nothing at all when the answer cannot be had at once.
+    /// Like [`Replica::execute`], but has no effect if the outcome is not available at once.
     pub fn execute_at_once(
         &mut self,
         now: Now,
@@ -71,7 +71,7 @@ impl Replica {
         self.try_execute(now, ReplyTo::Nobody, pasts, level, partition, key, op)
     }
 
-    /// Executes a single-operation transaction on an owned key, or returns `None` if a prepared
+    /// Executes a single-operation transaction on an owned key. Returns `None` if a prepared
     /// transaction blocks the read.
     #[expect(clippy::too_many_arguments, reason = "the hot path passes everything in registers")]
     pub(crate) fn try_execute(
@@ -107,7 +107,7 @@ impl Replica {
         } else {
             Storing::Visible
         };
-        // Prepare and commit in one step: nobody else takes part.
+        // Prepares and commits in one step, because no other worker takes part.
         let (clock, site) = (&mut self.worker.clock, self.worker.me);
         let passing = self.worker.config.journal.then_some(|update: PassingUpdate<'_>| {
             push_record(&mut self.worker.outputs, &Passing::Stored(&[(partition, update)]));
@@ -141,8 +141,9 @@ impl Replica {
         Some(result)
     }
 
-    /// Whether every live and future snapshot of the site contains all that was committed here, and
-    /// what commits on this snapshot: this worker is alone at its site and has no open transaction.
+    /// Returns whether every live and future snapshot of the site contains everything that was
+    /// committed here, and what commits on this snapshot. True if this worker is alone at its site
+    /// and has no open transaction.
     pub(crate) fn snapshots_are_fresh(&self, snap_vec: &Vector) -> bool {
         let uniform_vec = &self.worker.dissemination.view.uniform_vec;
         snap_vec.strong <= uniform_vec.strong

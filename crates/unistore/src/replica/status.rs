@@ -1,4 +1,4 @@
-//! What a replica knows and holds, for status reports and for the simulator's assertions.
+//! State of a replica for status reports and for the simulator's assertions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use solera_certification::TransactionId;
 use solera_data::Key;
 use solera_machine::{Address, PartitionId};
-use solera_membership::{Members, Standing};
+use solera_membership::{Members, SiteStatus};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::command::CommandError;
@@ -20,38 +20,39 @@ use crate::replica::Replica;
 use crate::replica::joining::Progress;
 use crate::replica::strong::StrongCounts;
 
-/// How many bytes of keys are named as being at risk.
+/// Largest total length of the keys that are listed as at risk.
 const AT_RISK_BYTES: usize = 8 << 20;
 
-/// What the loss of sites could still undo.
+/// Transactions that the loss of sites could still undo.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AtRisk {
-    /// How many transactions.
+    /// Number of transactions.
     pub transactions: usize,
-    /// Keys that they wrote, the latest first.
+    /// Keys that they have written, the latest first.
     pub keys: Vec<Key>,
 }
 
-/// A replica's knowledge and holdings.
+/// Read access to a replica's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Status<'a> {
     pub(crate) replica: &'a Replica,
 }
 
 impl<'a> Status<'a> {
-    /// The site's vectors as this worker last heard them.
+    /// Returns the site's vectors as this worker last received them.
     pub fn view(&self) -> &'a SiteView {
         &self.replica.worker.dissemination.view
     }
 
-    /// `knownVec` of each owned partition.
+    /// Returns `knownVec` of each owned partition.
     pub fn known_vecs(&self) -> impl Iterator<Item = (PartitionId, Vector)> + '_ {
         self.replica.worker.partitions.iter().map(|partition| (partition.id, partition.known_vec))
     }
 
-    /// Times of their own that the workers of another site have told: the greatest that each has
-    /// told this worker, and that of the last update in each partition, whoever sent it. `knownVec`
-    /// may hold times that a worker never told: other workers of its site told them.
+    /// Returns times of their own histories that the workers of another site have sent: the
+    /// greatest that each has sent to this worker, and that of the last update in each partition,
+    /// whichever site sent it. `knownVec` may contain times that a worker has never sent, because
+    /// other workers of its site have sent them.
     pub fn heard_of(&self, site: SiteId) -> impl Iterator<Item = (Address, Timestamp)> + '_ {
         let topology = &self.replica.worker.config.topology;
         let stored =
@@ -61,13 +62,13 @@ impl<'a> Status<'a> {
         self.replica.heard_of.of(site, self.members()).chain(stored)
     }
 
-    /// What strong transactions of this worker's clients have come to.
+    /// Returns counts of the outcomes of strong transactions of this worker's clients.
     pub fn strong(&self) -> StrongCounts {
         self.replica.strong.counts()
     }
 
-    /// Who leads the certification of each owned partition, as far as this worker knows of
-    /// somebody, and whether it does so itself.
+    /// Returns the leader of the certification of each owned partition, where this worker knows
+    /// one, and whether it is this worker itself.
     pub fn leaders(&self) -> impl Iterator<Item = (PartitionId, SiteId, bool)> + '_ {
         let service = &self.replica.strong.service;
         self.replica.worker.partitions.iter().filter_map(|partition| {
@@ -76,47 +77,47 @@ impl<'a> Status<'a> {
         })
     }
 
-    /// Whether a strong transaction whose client knows its name committed, as far as this worker
-    /// knows.
+    /// Returns whether a strong transaction committed; `None` if this worker does not know.
     pub fn outcome(&self, tid: TransactionId) -> Option<bool> {
         self.replica.outcome(tid)
     }
 
-    /// Messages that were dropped since the start: they came again, or too late to count, or no
-    /// correct replica sends them. Those of certification are counted apart.
+    /// Returns the number of messages that were dropped since the start: duplicates, late messages,
+    /// and messages that no correct replica sends. Those of certification are counted separately.
     pub fn ignored(&self) -> u64 {
         self.replica.worker.ignored
     }
 
-    /// The greatest time that this worker has read, issued or seen.
+    /// Returns the greatest time that this worker has read, issued or received.
     pub fn clock(&self) -> Timestamp {
         self.replica.worker.clock.last()
     }
 
-    /// The members that this worker suspects to have failed.
+    /// Returns the members that this worker suspects to have failed.
     pub fn suspects(&self) -> Vec<SiteId> {
         let suspected = self.replica.worker.detector.suspected().into_iter();
         suspected.filter(|site| self.members().is_member(*site)).collect()
     }
 
-    /// How each site stands, as far as this worker knows.
+    /// Returns this worker's view of the sites' statuses.
     pub fn members(&self) -> &'a Members {
         &self.replica.worker.dissemination.members
     }
 
-    /// Whether anything can survive the loss of `f` sites. While too few take part, what all of
-    /// them have counts as uniform, so that they can go on.
+    /// Checks whether enough sites are members for data to survive the loss of `f` sites. With
+    /// fewer members, everything that all of them store counts as uniform, so that they can
+    /// continue.
     ///
     /// # Errors
-    /// Nothing can.
+    /// Too few other sites are members.
     pub fn has_enough_sites(&self) -> Result<(), CommandError> {
         let (me, f) = (self.replica.worker.me, self.replica.worker.config.f);
         let others = self.members().members().filter(|site| *site != me).count();
         if others < f { Err(CommandError::TooFewSites { others, f }) } else { Ok(()) }
     }
 
-    /// A member or joining site that has not confirmed to know the same standings; only known at
-    /// the root.
+    /// Returns a member or joining site that has not confirmed the same statuses; only known at the
+    /// root.
     pub fn not_agreed(&self) -> Option<SiteId> {
         self.replica.worker.dissemination.not_agreed()
     }
@@ -125,13 +126,13 @@ impl<'a> Status<'a> {
     /// only known at the root.
     pub fn not_settled(&self) -> Option<SiteId> {
         let members = self.members();
-        let mut leaving = members.which(Standing::Leaving);
+        let mut leaving = members.which(SiteStatus::Leaving);
         leaving.find_map(|site| {
             self.replica.worker.dissemination.not_settled((site, members.life(site)))
         })
     }
 
-    /// How far this worker has come with getting its partitions, if its site joins.
+    /// Returns the progress of this worker in filling its partitions, if its site joins.
     pub fn progress(&self) -> Progress {
         let partitions = &self.replica.worker.partitions;
         Progress {
@@ -143,56 +144,57 @@ impl<'a> Status<'a> {
         }
     }
 
-    /// Transactions that are open or being committed by this worker.
+    /// Returns the number of transactions that are open or being committed by this worker.
     pub fn open_transactions(&self) -> usize {
         self.replica.coordinator.open()
     }
 
-    /// Transactions that are prepared at this worker.
+    /// Returns the number of transactions that are prepared at this worker.
     pub fn prepared_transactions(&self) -> usize {
         self.replica.participant.prepared()
     }
 
-    /// Transactions that were prepared at this worker with guards, until all guards know how they
-    /// ended.
+    /// Returns the number of transactions that were prepared at this worker with guards, until all
+    /// guards have acknowledged their outcome.
     pub fn guarded_transactions(&self) -> usize {
         self.replica.participant.guarding.open()
     }
 
-    /// How often a guard was named whose protocol guards nothing here.
+    /// Returns the number of guards so far whose protocol guards nothing here.
     pub fn unknown_guards(&self) -> u64 {
         self.replica.participant.guarding.unknown
     }
 
-    /// Commits of this worker that some participant has not confirmed.
+    /// Returns the number of commits of this worker that some participant has not confirmed.
     pub fn unconfirmed_decisions(&self) -> usize {
         self.replica.coordinator.unconfirmed()
     }
 
-    /// Strong transactions that were submitted or are finished here and not decided, or that wait
-    /// to be executed again.
+    /// Returns the number of strong transactions that this worker has submitted or recovers and
+    /// that are not decided, or that wait for a retry.
     pub fn undecided_transactions(&self) -> usize {
         self.replica.strong.undecided()
     }
 
-    /// The sites of whose transactions some in a session's durability past could still be undone by
-    /// the loss of sites, as far as this worker knows: a barrier here would wait for them.
+    /// Returns the sites with transactions in a session's durability past that the loss of sites
+    /// could still undo, as far as this worker knows. A barrier here would wait for them.
     pub fn not_uniform(&self, pasts: &Pasts) -> Vec<SiteId> {
         self.replica.not_uniform(pasts)
     }
 
-    /// The transactions of this site, as far as they wrote here, that the loss of sites could still
-    /// undo: they are not uniform as far as this worker knows. Those that are prepared here are
-    /// among them, as their clients may know already that they committed. And the keys of the
-    /// latest of them, but no more than can be told in a few megabytes.
+    /// Returns the transactions of this site with writes here that the loss of sites could still
+    /// undo, because they are not uniform as far as this worker knows. This includes prepared
+    /// transactions, whose clients may have learned already that they committed. Also returns at
+    /// most `keys` of the latest keys that they have written, with a total length of a few
+    /// megabytes at most.
     pub fn at_risk(&self, keys: usize) -> AtRisk {
         let me = self.replica.worker.me;
         let uniform_vec = self.replica.worker.dissemination.view.uniform_vec;
-        // Strong transactions survive since they committed.
+        // Committed strong transactions survive.
         let survives = uniform_vec.with(Origin::Strong, Timestamp::MAX);
         let config = &self.replica.worker.config;
         let counts = |update: &&Arc<Update>| !update.eventual || config.keeps(Rule::EventualAtRisk);
-        // Other sites show an eventual write once they store what it was executed on.
+        // Other sites show an eventual write once they store the snapshot on which it was executed.
         let snapshots = config.keeps(Rule::EventualSnapshots);
         let is_at_risk = |update: &&Arc<Update>| {
             update.dot.ts > uniform_vec[me]
@@ -207,7 +209,7 @@ impl<'a> Status<'a> {
             }
         }
         for partition in &self.replica.worker.partitions {
-            // Where all that has arrived is uniform, only later ones can be at risk.
+            // If everything that has arrived is uniform, only later updates can be at risk.
             let whole = survives.with(me, Timestamp::MAX).covers(&partition.arrived);
             let from = if whole { uniform_vec[me] } else { Timestamp::ZERO };
             let history = &partition.committed[me];
@@ -218,44 +220,45 @@ impl<'a> Status<'a> {
                 .flat_map(|update| update.writes.iter().map(|write| (update.dot.ts, &write.key)));
             newest.extend(writes.take(keys));
         }
-        // A transaction over several partitions is one.
+        // A transaction over several partitions counts once.
         times.sort_unstable();
         times.dedup();
         newest.sort_unstable_by(|a, b| b.cmp(a));
         let mut seen = BTreeSet::new();
         let fresh = newest.into_iter().map(|(_, key)| key).filter(|key| seen.insert(*key));
         let mut room = AT_RISK_BYTES;
-        let told = fresh.take(keys).take_while(|key| {
+        let listed = fresh.take(keys).take_while(|key| {
             let fits = key.len() <= room;
             room = room.saturating_sub(key.len());
             fits
         });
-        let named = told.cloned().collect();
+        let named = listed.cloned().collect();
         AtRisk { transactions: times.len(), keys: named }
     }
 
-    /// Updates held because some site may still need them.
+    /// Returns the number of updates that are held because some site may still need them.
     pub fn unsettled_updates(&self) -> usize {
         let partitions = self.replica.worker.partitions.iter();
         partitions.flat_map(|partition| partition.committed.values()).map(|log| log.len()).sum()
     }
 
-    /// How many keys this worker holds. Cheap.
+    /// Returns the number of keys that this worker holds, in constant time.
     pub fn keys(&self) -> usize {
         self.replica.worker.partitions.iter().map(Partition::key_count).sum()
     }
 
-    /// All keys that this worker holds, in no order.
+    /// Returns all keys that this worker holds, in no order.
     pub fn each_key(&self) -> impl Iterator<Item = &Key> {
         self.replica.worker.partitions.iter().flat_map(Partition::each_key)
     }
 
-    /// Approximate bytes that the keys of this worker take. Cheap.
+    /// Returns the approximate size of this worker's keys in bytes, in constant time.
     pub fn bytes(&self) -> usize {
         self.replica.worker.partitions.iter().map(Partition::bytes).sum()
     }
 
-    /// Versions of keys, and the same bytes as they are counted from the keys. Walks all keys.
+    /// Returns the number of versions of keys, and their size as counted from the keys. Visits all
+    /// keys.
     pub fn versions_and_bytes(&self) -> (usize, usize) {
         self.replica.worker.partitions.iter().map(Partition::versions_and_bytes).fold(
             (0, 0),

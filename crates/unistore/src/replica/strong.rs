@@ -1,11 +1,12 @@
 //! Strong transactions: COMMIT_STRONG and DELIVER_UPDATES (Alg. 3), by the certification service.
 //!
-//! The service decides; this module submits what clients did, stores what the service delivers, and
-//! brings it to the siblings as the history of one more origin, [`Origin::Strong`]: the leader of a
-//! partition's group tells the others, and whoever is asked tells what it has.
+//! The service decides. This module submits the accesses and writes of clients' transactions,
+//! stores the transactions that the service delivers, and replicates them to the siblings as the
+//! history of one more origin, [`Origin::Strong`]. The leader of a partition's group sends it to
+//! the others, and any replica sends it on request.
 //!
-//! UNIFORM_BARRIER (Alg. 3 l. 2) is no step of its own: members acknowledge a vote when their site
-//! stores what the transaction has seen, so that a quorum of acknowledgements makes it uniform.
+//! UNIFORM_BARRIER (Alg. 3 l. 2) is no separate step: members acknowledge a vote when their site
+//! stores the transaction's snapshot, so a quorum of acknowledgements makes it uniform.
 
 mod delivery;
 
@@ -33,69 +34,66 @@ use crate::record::Record;
 use crate::replica::Replica;
 use crate::replica::coordinator::Transaction;
 
-/// The pause before what was aborted is executed again, if it is not known what was in its way: 10
-/// ms.
+/// Pause before an aborted operation is retried, if the conflict is not known: 10 ms.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// How long the next attempt waits at most until the site has what was in the way of the one
-/// before: 500 ms.
+/// Longest time that a retry waits until the site has the conflicting transaction: 500 ms.
 pub const LONGEST_RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// What became of a transaction that is not decided after so long is not waited for any more: only
-/// those who took part in it find out.
+/// Time after which a coordinator stops waiting for the outcome of an undecided transaction. After
+/// that, only its participants learn it.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// How often conflicts are forgotten.
+/// Interval in which conflicts are forgotten.
 const PRUNING: Duration = Duration::from_millis(100);
 
-/// Who is asked what became of a transaction has so long to answer.
+/// Time that a worker has to answer a request for the outcome of a transaction.
 const ASKING: Duration = Duration::from_secs(1);
 
-/// What a worker knows of strong transactions.
+/// State of a worker for strong transactions.
 #[derive(Debug)]
 pub(crate) struct Strong {
     pub(crate) service: Service<Write>,
-    /// Nothing was ever kept by this worker, nor by another life of its site.
+    /// Whether this worker has never kept any state, in no life of its site.
     pub(crate) first: bool,
-    /// Those that wait for their decision.
+    /// Transactions that wait for their decision.
     submitted: BTreeMap<TransactionId, Submitted>,
-    /// Those of one operation that are open, with the transaction of their last attempt.
+    /// Open transactions of one operation, with the transaction of their last attempt.
     singles: BTreeMap<RequestId, (TxId, Single)>,
-    again: Vec<Again>,
-    /// Covers the strong timestamps of those that this worker submitted and does not wait for any
-    /// more.
+    retries: Vec<Retry>,
+    /// Upper bound of the strong timestamps of transactions that this worker has submitted and does
+    /// not wait for any more.
     ceiling: Timestamp,
-    /// Sites that asked for the history of a partition from whoever has it.
+    /// Sites that have asked this replica for the strong history of a partition.
     asked: BTreeSet<(usize, SiteId)>,
-    /// When conflicts were last forgotten, and up to where.
+    /// Time when conflicts were last forgotten, and the vector up to which they were.
     pruned: (Monotonic, Vector),
     counts: StrongCounts,
-    /// Stretches with times that nobody can have reached.
+    /// Number of ranges with times that are too far in the future.
     pub(crate) from_the_future: u64,
-    /// Clients who wait for what became of a transaction.
+    /// Clients that wait for the outcome of a transaction.
     asking: Vec<Asking>,
 }
 
-/// What strong transactions of a worker's clients have come to since it started.
+/// Counts of the outcomes of strong transactions of a worker's clients since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrongCounts {
-    /// Committed.
+    /// Committed transactions.
     pub committed: u64,
-    /// Aborted; those that were executed again count each time.
+    /// Aborted transactions; each retry counts.
     pub aborted: u64,
-    /// Not decided in time.
+    /// Transactions that were not decided in time.
     pub unavailable: u64,
-    /// Messages of the certification service that came again, too late to count, or from the
-    /// future.
+    /// Messages of the certification service that were duplicates, too late, or from the future.
     pub ignored: u64,
-    /// Votes for which this worker, as a leader, kept keys free, because the transaction had been
-    /// aborted before.
+    /// Votes for which this worker, as a leader, has reserved keys, because the transaction had
+    /// been aborted before.
     pub reserved: u64,
     /// Transactions that waited, at this worker as a leader, for one that had been aborted before.
     pub waited: u64,
 }
 
 impl StrongCounts {
-    /// Adds those of another worker.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &StrongCounts) {
         self.committed += other.committed;
         self.aborted += other.aborted;
@@ -110,9 +108,9 @@ impl StrongCounts {
 struct Asking {
     request: RequestId,
     until: Monotonic,
-    /// Who has not answered, of those that should.
+    /// Workers that should answer and have not.
     silent: BTreeSet<Address>,
-    /// What the others know.
+    /// Outcome according to the answers so far.
     committed: Option<bool>,
 }
 
@@ -120,12 +118,12 @@ struct Asking {
 #[derive(Debug)]
 struct Submitted {
     since: Monotonic,
-    /// Who waits. Nobody any more if it took too long.
+    /// Request of the client; `None` once it has got an error because of the timeout.
     request: Option<RequestId>,
     snap_vec: Vector,
-    /// It commits up to here, or never.
+    /// Greatest strong timestamp with which it can commit.
     until: Timestamp,
-    /// Whether it changes anything.
+    /// Whether it has writes.
     writes: bool,
     single: Option<Single>,
 }
@@ -138,20 +136,20 @@ struct Single {
     key: Key,
     op: Op,
     kind: Kind,
-    /// What it answers if it commits.
+    /// Outcome of the operation if the transaction commits.
     result: Result<Answer, OpError>,
     since: Monotonic,
-    /// If it was aborted before.
+    /// Claim of the previous attempt, if that was aborted.
     claim: Option<Claim>,
 }
 
-/// One that was aborted.
+/// A transaction of one operation that was aborted and waits for its next attempt.
 #[derive(Debug)]
-struct Again {
+struct Retry {
     single: Single,
-    /// Another attempt is in vain before this site holds this.
+    /// Snapshot that this site must hold before another attempt can succeed.
     lacks: Option<Vector>,
-    /// When it is executed again all the same.
+    /// Time of the next attempt if the site does not hold the snapshot before.
     at: Monotonic,
 }
 
@@ -176,7 +174,7 @@ impl Strong {
             first: config.life == 0,
             submitted: BTreeMap::new(),
             singles: BTreeMap::new(),
-            again: Vec::new(),
+            retries: Vec::new(),
             ceiling: Timestamp::ZERO,
             asked: BTreeSet::new(),
             pruned: (Monotonic(0), Vector::zero(config.topology.sites())),
@@ -186,13 +184,13 @@ impl Strong {
         }
     }
 
-    /// Whether every transaction that was submitted here is within this.
+    /// Returns whether every transaction that was submitted here is within this vector.
     pub(crate) fn is_within(&self, uniform_vec: &Vector) -> bool {
         self.submitted.is_empty() && self.ceiling <= uniform_vec.strong
     }
 
-    /// The meet of the snapshots of transactions that are waited for with `floor`. Others are
-    /// within the ceiling.
+    /// Returns the meet of `floor` with the snapshots of transactions whose clients wait. The
+    /// others are within the ceiling.
     pub(crate) fn floor(&self, mut floor: Vector) -> Vector {
         for submitted in self.submitted.values().filter(|submitted| submitted.request.is_some()) {
             floor.meet(&submitted.snap_vec);
@@ -200,48 +198,48 @@ impl Strong {
         floor
     }
 
-    /// No transaction that was submitted here and is not waited for any more has a greater strong
-    /// timestamp.
+    /// Returns an upper bound of the strong timestamps of transactions that were submitted here and
+    /// whose clients do not wait any more.
     pub(crate) fn ceiling(&self) -> Timestamp {
         self.ceiling
     }
 
-    /// How many wait for their decision, or to be executed again.
+    /// Returns the number of transactions that wait for their decision or for a retry.
     pub(crate) fn undecided(&self) -> usize {
-        // What was submitted here is pending at the service, too.
-        self.again.len() + self.service.pending()
+        // Transactions that were submitted here are also pending at the service.
+        self.retries.len() + self.service.pending()
     }
 
-    /// What they have come to.
+    /// Returns the counts of outcomes.
     pub(crate) fn counts(&self) -> StrongCounts {
         let Counts { ignored, reserved, waited } = self.service.counts();
         let ignored = ignored + self.from_the_future;
         StrongCounts { ignored, reserved, waited, ..self.counts }
     }
 
-    /// Whether nobody waits for a decision.
+    /// Returns whether no transaction waits for a decision.
     pub(crate) fn is_idle(&self) -> bool {
         self.submitted.is_empty() && self.undecided() == 0
     }
 }
 
 impl Replica {
-    /// Takes part in certification from the first input on.
+    /// Starts certification with the first input.
     pub(crate) fn begin_certification(&mut self, now: Now) {
         if self.strong.service.has_begun() || !self.worker.config.protocol.has_strong() {
             return;
         }
         let first = self.strong.first;
         for index in 0..self.worker.partitions.len() {
-            self.tell_stored(now, index);
+            self.report_stored(now, index);
         }
         self.set_groups();
         self.strong.service.begin(now, first);
     }
 
-    /// Does something that may make the certification service say something, and carries out what
-    /// it says: so nothing of it is left over when this returns. What the service says when it
-    /// begins, or when a partition has been filled, is carried out with what comes next.
+    /// Executes a call that may cause outputs of the certification service, and then handles these
+    /// outputs, so that none is left when this returns. Outputs that the service emits when it
+    /// begins, or when a partition has been filled, are handled by the next call.
     pub(crate) fn certifying(&mut self, now: Now, act: impl FnOnce(&mut Self)) {
         act(self);
         while let Some(output) = self.strong.service.poll_output() {
@@ -249,9 +247,9 @@ impl Replica {
         }
     }
 
-    /// Tells the service what of a partition's strong transactions is here after a restart, or came
-    /// from a donor.
-    pub(crate) fn tell_stored(&mut self, now: Now, index: usize) {
+    /// Reports to the service the strong transactions of a partition that are stored here after a
+    /// restart, or came from a donor.
+    pub(crate) fn report_stored(&mut self, now: Now, index: usize) {
         let partition = &self.worker.partitions[index];
         let group = group_of(partition.id);
         for update in partition.committed[Origin::Strong].iter() {
@@ -260,7 +258,7 @@ impl Replica {
         self.strong.service.known(now, group, partition.known_vec.strong);
     }
 
-    /// The members form the groups.
+    /// Makes the members form the groups.
     pub(crate) fn set_groups(&mut self) {
         let members = &self.worker.dissemination.members;
         let founding = Members::founded(self.worker.config.founders, members.sites());
@@ -269,7 +267,7 @@ impl Replica {
         self.strong.service.set_members(number, members);
     }
 
-    /// A strong transaction of one operation, for a client of this worker.
+    /// Executes a strong transaction of one operation, for a client of this worker.
     #[expect(clippy::too_many_arguments, reason = "one per field of the command")]
     pub(crate) fn execute_strong(
         &mut self,
@@ -300,8 +298,8 @@ impl Replica {
         }
     }
 
-    /// The answer to an operation of a strong transaction: to its client, or, if that is all it
-    /// does, its commit comes next.
+    /// Handles the response to an operation of a strong transaction. Sends it to its client, or
+    /// commits the transaction if it has only this operation.
     pub(crate) fn operated_strong(
         &mut self,
         now: Now,
@@ -326,7 +324,7 @@ impl Replica {
         }
     }
 
-    /// The owner of a key answers in a coordinator's stead.
+    /// Handles a response of a key's owner in place of the coordinator.
     pub(crate) fn on_execute_reply(&mut self, now: Now, request: RequestId, response: Response) {
         match self.strong.singles.get(&request).map(|(tx, _)| *tx) {
             Some(tx) => self.operated_strong(now, request, tx, response),
@@ -338,15 +336,15 @@ impl Replica {
         }
     }
 
-    /// Answers what became of a strong transaction as soon as its coordinator or a member of its
-    /// groups at this site has told.
+    /// Asks for the outcome of a strong transaction, and answers as soon as its coordinator or a
+    /// member of its groups at this site has answered.
     pub(crate) fn find_outcome(&mut self, now: Now, request: RequestId, tid: TransactionId) {
         let until = now.monotonic.after(ASKING);
         let site = self.worker.me;
         let workers = self.worker.config.topology.workers[site.index()];
         let mut asked: BTreeSet<_> = (0..workers).map(|worker| Address { site, worker }).collect();
         asked.insert(tid.coordinator);
-        // Who is gone is asked, and not waited for.
+        // Workers of suspected or removed sites are asked, but not waited for.
         let gone = |worker: &&Address| {
             self.worker.detector.suspects(worker.site)
                 || !self.worker.dissemination.members.is_member(worker.site)
@@ -358,7 +356,7 @@ impl Replica {
         }
     }
 
-    /// Whether a transaction committed, as far as this worker knows.
+    /// Returns whether a transaction committed; `None` if this worker does not know.
     pub(crate) fn outcome(&self, tid: TransactionId) -> Option<bool> {
         let outcome = self.strong.service.outcome(tid)?;
         Some(matches!(outcome, Outcome::Committed(_)))
@@ -383,7 +381,8 @@ impl Replica {
         }
     }
 
-    /// Who was asked for an outcome and is silent may be gone.
+    /// Answers requests for outcomes that have waited too long, because a worker that has not
+    /// answered may have failed.
     fn give_up_asking(&mut self, now: Now) {
         let (late, asking) = std::mem::take(&mut self.strong.asking)
             .into_iter()
@@ -406,7 +405,7 @@ impl Replica {
         until: Timestamp,
         claim: Option<Claim>,
     ) {
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         let single = self.strong.singles.remove(&request).map(|(_, single)| single);
         let name = transaction.name();
         let (snap_vec, writes, accesses) = transaction.into_certified();
@@ -449,8 +448,8 @@ impl Replica {
             None => Cause::Transaction(self.worker.me, tx),
         };
         let submitted = Submitted {
-            // Each attempt has its time: one that is late says nothing of whether sites can be
-            // reached.
+            // Each attempt has its own time: an attempt that is late does not mean that sites are
+            // unreachable.
             since: now.monotonic,
             request: Some(request),
             snap_vec,
@@ -463,13 +462,13 @@ impl Replica {
             let tid = replica.strong.service.certify(now, name, shares, until, claim);
             replica.worker.trace(|| submission(cause, tid, snap_vec, &traced.unwrap_or_default()));
             replica.strong.submitted.insert(tid, submitted);
-            // Members acknowledge votes when their sites store all that this site has seen.
+            // Members acknowledge votes when their sites store the whole snapshot.
             replica.wait_for(&snap_vec);
         });
     }
 
-    /// Whether as many sites have been heard of late as it takes to decide. If not, nothing need be
-    /// tried, and no client need wait, nor wonder what became of it.
+    /// Returns whether this worker has recently received messages from enough sites to decide.
+    /// Otherwise the transaction fails at once, without an unknown outcome.
     fn reaches_enough(&self, now: Now) -> bool {
         let patience = self.worker.config.timing.strong_timeout;
         let is_gone = |site: &SiteId| {
@@ -480,9 +479,10 @@ impl Replica {
         self.strong.service.is_enough(members.filter(|site| !is_gone(site)).count())
     }
 
-    /// Up to when groups may vote on a transaction that is about to be submitted: as long as its
-    /// client waits. The journal knows a time of which that is as much ahead, so that after a
-    /// restart it is known up to where something of this run can still be committed by others.
+    /// Returns the latest time for which groups may vote on a transaction that is about to be
+    /// submitted: the time at which its client stops waiting. The promise in the journal is at most
+    /// this much earlier, so after a restart there is a bound for the transactions of this run that
+    /// others can still commit.
     pub(crate) fn latest_vote(&mut self, now: Now, snap_vec: &Vector) -> Timestamp {
         let clock =
             self.worker.clock.read(now.physical).max(self.worker.dissemination.view.strong_clock);
@@ -492,10 +492,10 @@ impl Replica {
         from.later(self.worker.config.timing.strong_timeout)
     }
 
-    /// What a strong transaction of this worker has come to.
+    /// Handles the outcome of a strong transaction of this worker.
     fn on_decided(&mut self, now: Now, tid: TransactionId, outcome: Outcome, claim: Claim) {
         let Some(submitted) = self.strong.submitted.remove(&tid) else { return };
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         let Submitted { request, snap_vec, single, .. } = submitted;
         match outcome {
             Outcome::Committed(ts) => {
@@ -543,7 +543,7 @@ impl Replica {
                     self.wait_for(lacks);
                 }
                 let single = Single { claim: Some(claim), ..single };
-                self.strong.again.push(Again { single, lacks, at });
+                self.strong.retries.push(Retry { single, lacks, at });
             }
             _ => {
                 let lacks = lacks.map(Box::new);
@@ -553,7 +553,7 @@ impl Replica {
         }
     }
 
-    /// Everything periodic of strong transactions.
+    /// Executes the periodic work for strong transactions.
     pub(crate) fn tick_strong(&mut self, now: Now) {
         let view = &self.worker.dissemination.view;
         let (stable_vec, settled_vec) = (view.stable_vec, view.settled_vec);
@@ -565,26 +565,26 @@ impl Replica {
         });
         self.give_up_late(now);
         self.give_up_asking(now);
-        self.attempt_again(now);
+        self.retry_aborted(now);
         if !self.strong.is_idle() {
-            self.worker.be_active(now);
+            self.worker.note_activity(now);
         }
     }
 
-    /// Executes again what has been aborted, once this site has seen what was in its way.
-    fn attempt_again(&mut self, now: Now) {
-        let again = std::mem::take(&mut self.strong.again);
-        let is_due = |again: &Again| {
-            again.at <= now.monotonic || again.lacks.is_some_and(|lacks| self.holds(&lacks))
+    /// Retries aborted transactions, once this site has the transactions that they conflicted with.
+    fn retry_aborted(&mut self, now: Now) {
+        let retries = std::mem::take(&mut self.strong.retries);
+        let is_due = |retry: &Retry| {
+            retry.at <= now.monotonic || retry.lacks.is_some_and(|lacks| self.holds(&lacks))
         };
-        let (due, later): (Vec<Again>, _) = again.into_iter().partition(is_due);
-        self.strong.again = later;
-        for Again { single, .. } in due {
+        let (due, later): (Vec<Retry>, _) = retries.into_iter().partition(is_due);
+        self.strong.retries = later;
+        for Retry { single, .. } in due {
             self.attempt(now, single);
         }
     }
 
-    /// Forgets conflicts, now and then: all that are remembered are looked at.
+    /// Forgets conflicts periodically, because this visits all of them.
     fn prune(&mut self, now: Now, settled_vec: Vector) {
         let (at, before) = self.strong.pruned;
         if now.monotonic.since(at) >= PRUNING && settled_vec != before {
@@ -593,7 +593,7 @@ impl Replica {
         }
     }
 
-    /// Tells clients whose transactions take too long.
+    /// Answers clients whose transactions take too long with an error.
     fn give_up_late(&mut self, now: Now) {
         let patience = self.worker.config.timing.strong_timeout;
         let mut late = Vec::new();
@@ -602,7 +602,7 @@ impl Replica {
                 && let Some(request) = submitted.request.take()
             {
                 self.strong.ceiling = self.strong.ceiling.max(submitted.until);
-                // Whether a transaction that only reads is decided makes no difference any more.
+                // It does not matter any more whether a transaction that only reads is decided.
                 late.push((*tid, request, submitted.writes));
             }
         }
@@ -615,7 +615,7 @@ impl Replica {
             let tid = writes.then_some(tid);
             self.worker.reply(request, Response::Failed(CommandError::Unavailable { tid }));
         }
-        // An operation may wait for what this site cannot get.
+        // An operation may wait for transactions that this site cannot get.
         let open = self.strong.singles.iter();
         let late: Vec<(RequestId, TxId)> = open
             .filter(|(_, (_, single))| now.monotonic.since(single.since) >= patience)
@@ -630,13 +630,13 @@ impl Replica {
         }
     }
 
-    /// Carries out what the service asks for.
+    /// Handles an output of the service.
     fn on_certified(&mut self, now: Now, output: Certified<Write>) {
         match output {
             Certified::Send { to, message } => {
                 if let solera_certification::Body::Accept { entry, .. } = &message.body {
                     // A vote of a leader here. By the time that it is decided, the other groups
-                    // should have shown that nothing of theirs comes before.
+                    // should have shown that none of their transactions comes before.
                     self.wait_for_strong(entry.ts);
                 }
                 self.worker.send(to, Message::Certification(Box::new(message)));
@@ -657,7 +657,7 @@ impl Replica {
             Certified::Complete { group, upto } => self.complete(now, group, upto),
             Certified::CatchUp { group, .. } => self.catch_up(group),
             Certified::Reached(path) => self.worker.reach(path),
-            Certified::Leader { .. } => self.worker.be_active(now),
+            Certified::Leader { .. } => self.worker.note_activity(now),
         }
     }
 
@@ -668,7 +668,7 @@ impl Replica {
         message: solera_certification::Message<Write>,
     ) {
         use solera_certification::Body;
-        // Votes and what waits for them; the rest comes and goes while nothing happens.
+        // Votes, and messages that wait for them. Other messages also travel while nothing happens.
         let hurries = matches!(
             message.body,
             Body::Prepare { .. } | Body::Accept { .. } | Body::Decision { .. }
@@ -682,18 +682,18 @@ impl Replica {
         self.certifying(now, |replica| {
             replica.strong.service.handle(now, from, message);
             if hurries {
-                replica.worker.be_active(now);
+                replica.worker.note_activity(now);
             }
             if let Some(snap_vec) = seen {
-                // The vote, or its acknowledgement, waits until this site stores what the
-                // transaction has seen.
+                // The vote, or its acknowledgement, waits until this site stores the transaction's
+                // snapshot.
                 replica.wait_for(&snap_vec);
             }
         });
     }
 }
 
-/// What a trace tells of a transaction that is submitted.
+/// Returns the trace event of a transaction that is submitted.
 fn submission(
     cause: Cause,
     tid: TransactionId,

@@ -1,7 +1,7 @@
-//! Transactions that name guards, at their coordinator.
+//! Transactions with guards, at their coordinator.
 //!
-//! A guarded transaction always runs two-phase commit, also if it writes to this worker only: the
-//! participant asks the guards.
+//! A guarded transaction always runs two-phase commit, even if it writes only to this worker,
+//! because the participant asks the guards.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::command::{CommandError, ExecuteGuarded, Response, TxId};
 use crate::pasts::Pasts;
 use crate::replica::Replica;
 
-/// Guarded transactions of one operation that are open, by the transactions that carry them out.
+/// Open guarded transactions of one operation, by the identifier of the transaction that executes
+/// each.
 #[derive(Debug, Default)]
 pub(crate) struct Singles(BTreeMap<TxId, Single>);
 
@@ -23,8 +24,8 @@ struct Single {
     request: RequestId,
     past: Vector,
     stage: Stage,
-    /// Since when nobody waits: the client was answered, or has cancelled. An answer of the
-    /// operation's worker may still come.
+    /// Time since when no client waits, because it got a response or has cancelled. A response of
+    /// the worker that owns the key may still come.
     over: Option<Monotonic>,
 }
 
@@ -32,7 +33,7 @@ struct Single {
 enum Stage {
     /// The operation is being executed.
     Operating,
-    /// It has answered this, and the transaction commits.
+    /// The operation had this outcome, and the transaction commits.
     Committing(Outcome),
 }
 
@@ -41,12 +42,12 @@ impl Singles {
         self.0.is_empty()
     }
 
-    /// Returns whether a transaction carries out a single operation.
+    /// Returns whether a transaction executes a single operation.
     pub(super) fn has(&self, tx: TxId) -> bool {
         self.0.contains_key(&tx)
     }
 
-    /// Returns the transaction whose operation a worker answers under this request.
+    /// Returns the transaction whose operation another worker answers under this request.
     fn operating(&self, request: RequestId) -> Option<TxId> {
         let is_it =
             |single: &Single| single.request == request && matches!(single.stage, Stage::Operating);
@@ -55,12 +56,12 @@ impl Singles {
 }
 
 impl Replica {
-    /// Names guards of an open transaction.
+    /// Adds guards to an open transaction.
     pub(crate) fn guard(&mut self, now: Now, request: RequestId, tx: TxId, guards: Guarded) {
         let response = match self.name_guards(now, tx, guards) {
             Ok(()) => Response::Guarded,
             Err(error) => {
-                // Its client counts on the guards.
+                // Its client relies on the guards.
                 self.abort(tx);
                 Response::Failed(error)
             }
@@ -82,7 +83,7 @@ impl Replica {
         if transaction.guards.is_bounded() { Ok(()) } else { Err(CommandError::TooManyGuards) }
     }
 
-    /// A transaction of one operation with guards, for a client of this worker.
+    /// Executes a transaction of one operation with guards, for a client of this worker.
     pub(crate) fn execute_guarded(&mut self, now: Now, request: RequestId, it: ExecuteGuarded) {
         let ExecuteGuarded { past, level, key, op, guards } = it;
         let tx = self.begin(now, &past, false);
@@ -97,7 +98,7 @@ impl Replica {
         }
     }
 
-    /// The answer to the operation of a guarded single.
+    /// Handles the response to the operation of a guarded single.
     pub(super) fn operated_guarded(&mut self, now: Now, tx: TxId, response: Response) {
         let Some(single) = self.coordinator.singles.0.get_mut(&tx) else { return };
         let request = single.request;
@@ -123,8 +124,8 @@ impl Replica {
         }
     }
 
-    /// The owner of a key answers that it does not execute an operation. Gives the answer back if
-    /// it is of no guarded single.
+    /// Handles a response of a key's owner that it does not execute an operation. Returns the
+    /// response if it does not belong to a guarded single.
     pub(crate) fn refused_guarded(
         &mut self,
         now: Now,
@@ -136,8 +137,8 @@ impl Replica {
         None
     }
 
-    /// Answers the commit of a transaction: its client, or that of the single that it carries out.
-    /// Each is answered once.
+    /// Answers the commit of a transaction: to its client, or to the client of the single that it
+    /// executes. Each gets one response.
     pub(super) fn answer_commit(&mut self, request: RequestId, tx: TxId, response: Response) {
         if self.coordinator.singles.is_empty() {
             return self.worker.reply(request, response);
@@ -157,8 +158,8 @@ impl Replica {
         }
     }
 
-    /// A transaction is given up before it commits. The answer to the operation of a single that it
-    /// carries out may still come, and is for nobody.
+    /// Answers the client of a single whose transaction was aborted before it commits. A later
+    /// response to its operation is dropped.
     pub(super) fn expire_single(&mut self, now: Now, tx: TxId) {
         let Some(single) = self.coordinator.singles.0.get_mut(&tx) else { return };
         let request = single.request;
@@ -167,7 +168,7 @@ impl Replica {
         }
     }
 
-    /// A client wants no answer any more. What does not commit yet is given up.
+    /// Handles the cancellation of a request: aborts a single that does not commit yet.
     pub(crate) fn cancel_guarded(&mut self, now: Now, request: RequestId) {
         let singles = self.coordinator.singles.0.iter_mut();
         let mut of_request = singles.filter(|(_, single)| single.request == request);
@@ -178,10 +179,10 @@ impl Replica {
         }
     }
 
-    /// Forgets singles for which nobody waits and whose operation cannot be answered any more: the
-    /// worker that was asked has died.
+    /// Forgets singles without a waiting client whose operation cannot be answered any more,
+    /// because the worker that was asked has died.
     pub(super) fn forget_singles(&mut self, now: Now) {
-        // Reads are given up sooner.
+        // Reads time out sooner.
         let patience = self.worker.config.timing.strong_timeout * 4;
         self.coordinator.singles.0.retain(|_, single| {
             let over = single.over.filter(|_| matches!(single.stage, Stage::Operating));
@@ -189,9 +190,9 @@ impl Replica {
         });
     }
 
-    /// A guard at a participant refuses.
+    /// Handles the refusal of a guard at a participant.
     pub(crate) fn on_guard_refused(&mut self, now: Now, from: Address, tx: TxId, refusal: Refusal) {
-        // Of a transaction with several guards, one may refuse after another.
+        // Several guards of one transaction may refuse, one after another.
         let Some(transaction) = self.coordinator.open.get(&tx) else { return };
         let preparing = transaction.preparing.as_ref();
         if !preparing.is_some_and(|preparing| preparing.unprepared.contains(&from)) {

@@ -1,9 +1,9 @@
-//! Guards of prepared transactions: asking them before PREPARE_ACK, and telling them how
-//! transactions ended.
+//! Guards of prepared transactions: questions before PREPARE_ACK, and reports of transactions'
+//! outcomes.
 //!
-//! The record that a transaction is prepared comes before the questions, and what guards record
-//! comes after that. So wherever a crash cuts the journal, the participant knows which guards may
-//! hold a promise, and tells them the end.
+//! The record that a transaction is prepared precedes the questions, and the guards' own records
+//! follow it. So wherever a crash cuts the journal, the participant knows which guards may hold a
+//! promise, and reports the outcome to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,44 +19,44 @@ use crate::replica::Replica;
 
 use super::Waiting;
 
-/// The guards of transactions at this worker.
+/// Guards of transactions at this worker.
 #[derive(Debug, Default)]
 pub(crate) struct Guarding {
     prepared: BTreeMap<TxId, Voting>,
-    /// Transactions that ended, until all their guards know.
-    untold: BTreeMap<TxId, Untold>,
-    /// Questions without answers: the transaction, and the protocol.
+    /// Transactions that have ended, until all their guards have acknowledged the outcome.
+    ended: BTreeMap<TxId, Unacknowledged>,
+    /// Open questions: the transaction, and the protocol.
     asked: BTreeMap<AskId, (TxId, u8)>,
-    /// How many questions there were.
+    /// Number of questions so far.
     count: u64,
-    /// How often a guard was named whose protocol guards nothing here.
+    /// Number of guards so far whose protocol guards nothing here.
     pub(crate) unknown: u64,
 }
 
-/// A prepared transaction.
+/// Votes of the guards of a prepared transaction.
 #[derive(Debug)]
 struct Voting {
     guards: Guarded,
-    /// Protocols that have not answered. None after a restart, when only the coordinator knows
-    /// whether all had.
+    /// Protocols that have not answered. Empty after a restart, when only the coordinator knows
+    /// whether all have promised.
     silent: BTreeSet<u8>,
     refused: bool,
 }
 
 #[derive(Debug)]
-struct Untold {
+struct Unacknowledged {
     committed: bool,
-    /// Protocols that may not know.
+    /// Protocols that have not acknowledged the outcome.
     protocols: BTreeSet<u8>,
-    /// Whether they were told since the start.
-    told: bool,
+    /// Whether the outcome was sent to them since the start.
+    sent: bool,
 }
 
 impl Guarding {
-    /// Returns how many transactions are prepared, or ended, of which some guard does not know the
-    /// end.
+    /// Returns the number of transactions that are prepared, or have ended and whose outcome some
+    /// guard has not acknowledged.
     pub(crate) fn open(&self) -> usize {
-        self.prepared.len() + self.untold.len()
+        self.prepared.len() + self.ended.len()
     }
 
     /// Returns whether all guards have promised, as far as this process knows.
@@ -64,13 +64,13 @@ impl Guarding {
         self.prepared.get(&tx).is_none_or(|voting| !voting.refused && voting.silent.is_empty())
     }
 
-    /// Takes the guards of a transaction that was prepared before a restart.
+    /// Restores the guards of a transaction that was prepared before a restart.
     pub(crate) fn restore(&mut self, tx: TxId, guards: Guarded) {
         let (silent, refused) = (BTreeSet::new(), false);
         self.prepared.insert(tx, Voting { guards, silent, refused });
     }
 
-    /// Takes what a checkpoint has kept.
+    /// Restores the state of a checkpoint.
     pub(crate) fn restore_part(
         &mut self,
         prepared: Vec<(TxId, Guarded)>,
@@ -81,12 +81,12 @@ impl Guarding {
         }
         for (tx, committed, protocols) in untold {
             let protocols = protocols.into_iter().collect();
-            self.untold.insert(tx, Untold { committed, protocols, told: false });
+            self.ended.insert(tx, Unacknowledged { committed, protocols, sent: false });
         }
     }
 
-    /// Returns what a checkpoint keeps: nothing, or parts with so many bytes of guards, but for the
-    /// last guards of each.
+    /// Returns the state for a checkpoint: no part, or parts with `most` bytes of guards each,
+    /// which the last guards of a part may exceed.
     pub(crate) fn to_save(&self, most: usize) -> Vec<Part> {
         let (mut parts, mut bytes) = (Vec::new(), most);
         for (tx, voting) in &self.prepared {
@@ -100,10 +100,10 @@ impl Guarding {
             }
             bytes += voting.guards.bytes();
         }
-        if !self.untold.is_empty() {
-            let untold = self.untold.iter().map(|(tx, untold)| {
-                let protocols = untold.protocols.iter().copied().collect();
-                (*tx, untold.committed, protocols)
+        if !self.ended.is_empty() {
+            let untold = self.ended.iter().map(|(tx, ended)| {
+                let protocols = ended.protocols.iter().copied().collect();
+                (*tx, ended.committed, protocols)
             });
             let (prepared, untold) = (Vec::new(), untold.collect());
             parts.push(Part::Guards { prepared, untold });
@@ -111,17 +111,18 @@ impl Guarding {
         parts
     }
 
-    /// A transaction is not prepared any more; its guards will be told.
+    /// Ends a prepared transaction, whose guards will get the outcome. Returns whether it had
+    /// guards.
     pub(crate) fn end(&mut self, tx: TxId, committed: bool) -> bool {
         let Some(voting) = self.prepared.remove(&tx) else { return false };
         let protocols = voting.guards.protocols().into_iter().collect();
-        self.untold.insert(tx, Untold { committed, protocols, told: false });
+        self.ended.insert(tx, Unacknowledged { committed, protocols, sent: false });
         true
     }
 
-    /// All guards know how a transaction ended.
+    /// Forgets a transaction whose guards have all acknowledged the outcome.
     pub(crate) fn forget(&mut self, tx: TxId) {
-        self.untold.remove(&tx);
+        self.ended.remove(&tx);
     }
 
     fn ask(&mut self, tx: TxId, protocol: u8, question: GuardQuestion) -> Output {
@@ -133,7 +134,7 @@ impl Guarding {
 }
 
 impl Replica {
-    /// PREPARE of a transaction with guards here (UniStore Alg. 1 l. 36–41): PREPARE_ACK waits for
+    /// PREPARE of a transaction with guards here (UniStore Alg. 1 l. 36–41). PREPARE_ACK waits for
     /// their promises.
     pub(crate) fn on_prepare_guarded(
         &mut self,
@@ -172,7 +173,7 @@ impl Replica {
         self.worker.config.guards.contains(&protocol)
     }
 
-    /// Takes a guard's answer.
+    /// Handles a guard's answer.
     pub(crate) fn on_guard_answer(&mut self, now: Now, ask: AskId, answer: GuardAnswer) {
         let Some((tx, protocol)) = self.participant.guarding.asked.remove(&ask) else {
             self.worker.ignored += 1;
@@ -180,15 +181,15 @@ impl Replica {
         };
         match answer {
             GuardAnswer::Verdict(verdict) => self.on_verdict(now, tx, protocol, verdict),
-            GuardAnswer::Ended => self.on_told(tx, protocol),
+            GuardAnswer::Ended => self.on_acknowledged(tx, protocol),
         }
     }
 
     fn on_verdict(&mut self, now: Now, tx: TxId, protocol: u8, verdict: Verdict) {
-        // A transaction may end before its guards answer: they were told.
+        // A transaction may end before its guards answer. In that case they have got the outcome.
         let Some((coordinator, ts)) = self.prepared_at(tx) else { return };
         let Some(voting) = self.participant.guarding.prepared.get_mut(&tx) else { return };
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         if let Verdict::Refused(refusal) = verdict
             && self.worker.config.keeps(Rule::HeedRefusals)
         {
@@ -202,38 +203,38 @@ impl Replica {
         }
     }
 
-    /// The coordinator of a prepared transaction, and its prepare time.
+    /// Returns the coordinator of a prepared transaction, and its prepare time.
     fn prepared_at(&self, tx: TxId) -> Option<(Address, Timestamp)> {
         let Waiting { prepared, .. } = self.participant.prepared.get(&tx)?;
         Some((prepared.coordinator, prepared.ts))
     }
 
-    /// A guard knows how a transaction ended, and has recorded it.
-    fn on_told(&mut self, tx: TxId, protocol: u8) {
-        let Some(untold) = self.participant.guarding.untold.get_mut(&tx) else { return };
-        untold.protocols.remove(&protocol);
-        if untold.protocols.is_empty() {
+    /// Handles the acknowledgement of a guard that has recorded the outcome of a transaction.
+    fn on_acknowledged(&mut self, tx: TxId, protocol: u8) {
+        let Some(ended) = self.participant.guarding.ended.get_mut(&tx) else { return };
+        ended.protocols.remove(&protocol);
+        if ended.protocols.is_empty() {
             self.participant.guarding.forget(tx);
             self.worker.record(|| Record::GuardsTold(tx));
         }
     }
 
-    /// Tells the guards of a transaction that it ended, once that is recorded.
+    /// Sends the outcome of a transaction to its guards, after it was recorded.
     pub(super) fn end_guards(&mut self, tx: TxId, committed: bool) {
         if self.participant.guarding.end(tx, committed) {
-            self.tell_guards(tx);
+            self.send_outcome(tx);
         }
     }
 
-    fn tell_guards(&mut self, tx: TxId) {
+    fn send_outcome(&mut self, tx: TxId) {
         let guarding = &mut self.participant.guarding;
-        let Some(untold) = guarding.untold.get_mut(&tx) else { return };
-        untold.told = true;
-        let (committed, protocols) = (untold.committed, untold.protocols.clone());
+        let Some(ended) = guarding.ended.get_mut(&tx) else { return };
+        ended.sent = true;
+        let (committed, protocols) = (ended.committed, ended.protocols.clone());
         for protocol in protocols {
             if !self.guards_keys(protocol) {
-                // It ran in a former process, and kept nothing.
-                self.on_told(tx, protocol);
+                // The protocol ran in a former process, and kept nothing.
+                self.on_acknowledged(tx, protocol);
                 continue;
             }
             let question = GuardQuestion::End { id: tx.into(), committed };
@@ -242,21 +243,20 @@ impl Replica {
         }
     }
 
-    /// After a restart, tells guards how transactions ended: the former process may not have come
-    /// so far.
-    pub(crate) fn tell_guards_again(&mut self) {
-        let untold = self.participant.guarding.untold.iter();
-        let again: Vec<TxId> =
-            untold.filter(|(_, untold)| !untold.told).map(|(tx, _)| *tx).collect();
+    /// After a restart, sends guards the outcomes that they have not acknowledged: the former
+    /// process may not have sent them.
+    pub(crate) fn resend_outcomes(&mut self) {
+        let ended = self.participant.guarding.ended.iter();
+        let again: Vec<TxId> = ended.filter(|(_, ended)| !ended.sent).map(|(tx, _)| *tx).collect();
         for tx in again {
-            self.worker.reach(rare::TELLS_GUARDS_AGAIN);
-            self.tell_guards(tx);
+            self.worker.reach(rare::RESENDS_OUTCOMES);
+            self.send_outcome(tx);
         }
     }
 }
 
 impl Guarding {
-    /// A protocol was asked for a promise.
+    /// Notes that a protocol was asked for a promise.
     fn expect(&mut self, tx: TxId, protocol: u8) {
         if let Some(voting) = self.prepared.get_mut(&tx) {
             voting.silent.insert(protocol);
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_checkpoint_keeps_is_cut_into_parts() {
+    fn the_state_for_a_checkpoint_is_split_into_parts() {
         let mut guarding = Guarding::default();
         assert!(guarding.to_save(10).is_empty());
         for sequence in 0..5 {

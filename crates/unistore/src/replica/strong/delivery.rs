@@ -1,5 +1,5 @@
-//! DELIVER_UPDATES (Alg. 3): what certification delivers is stored, and spread to workers and
-//! siblings as the history of one more origin.
+//! DELIVER_UPDATES (Alg. 3): stores the transactions that certification delivers, and sends them to
+//! workers and siblings as the history of one more origin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::record::Record;
 use crate::replica::Replica;
 
 impl Replica {
-    /// The group that certifies what is done at a partition.
+    /// Returns the group that certifies transactions of a partition.
     pub(super) fn certifier_of(&self, partition: PartitionId) -> GroupId {
         match self.worker.config.protocol {
             Protocol::RedBlue => CENTRAL,
@@ -26,7 +26,7 @@ impl Replica {
         }
     }
 
-    /// The central certifier's history at this site: brings what is new to the other partitions.
+    /// Sends new updates of the central certifier's history at this site to the other partitions.
     pub(crate) fn spread(
         &mut self,
         certifier: PartitionId,
@@ -55,7 +55,8 @@ impl Replica {
         }
     }
 
-    /// What an update of the central certifier's history writes at a partition.
+    /// Returns the part of an update of the central certifier's history that belongs to a
+    /// partition.
     fn part_at(&self, id: PartitionId, update: &Update) -> Option<Arc<Update>> {
         let of = |write: &&Write| self.worker.partition_of(&write.key) == id;
         let writes: Vec<Write> = update.writes.iter().filter(of).cloned().collect();
@@ -64,8 +65,8 @@ impl Replica {
         (!part.writes.is_empty()).then(|| Arc::new(part))
     }
 
-    /// A partition of this site has not got what the central certifier spread after `known`: the
-    /// link between two of the site's nodes may break.
+    /// Handles the request of a partition of this site for the central certifier's history after
+    /// `known`, which the link between two of the site's nodes may have lost.
     pub(crate) fn spread_again(&mut self, id: PartitionId, known: Timestamp) {
         let redblue = self.worker.config.protocol == Protocol::RedBlue;
         let Some(index) = self.worker.index_of(PartitionId(CENTRAL.0)).filter(|_| redblue) else {
@@ -78,7 +79,7 @@ impl Replica {
         let history = &central.committed[Origin::Strong];
         let (has, mut budget) = (central.known_vec.strong, TICK_BYTES);
         let (updates, all) = history.stretch(known, has, STRETCH_LIMIT, &mut budget);
-        // What is left out is asked for once more, when something new is spread.
+        // The partition asks for the rest when new updates are sent.
         let upto = if all { Some(has) } else { updates.last().map(|u| u.dot.ts) };
         let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
         let (origin, owner) =
@@ -89,9 +90,9 @@ impl Replica {
         }
     }
 
-    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader; the others get it from there. What
-    /// a follower delivers ahead comes again from there, and [`Self::on_replicate`] takes it for
-    /// what it has.
+    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4–8), at the leader, which sends the updates to the
+    /// others. Updates that a follower has delivered early arrive again from the leader, and
+    /// [`Self::on_replicate`] drops them as known.
     pub(super) fn deliver(
         &mut self,
         now: Now,
@@ -105,7 +106,7 @@ impl Replica {
             ts > self.worker.partitions[index].known_vec.strong,
             "strong transactions come in order"
         );
-        self.worker.be_active(now);
+        self.worker.note_activity(now);
         self.wait_for(&share.commit_vec(ts));
         let prev = self.worker.partitions[index].known_vec.strong;
         let mut delivered = Vec::new();
@@ -122,8 +123,8 @@ impl Replica {
         self.retry_parked(now);
     }
 
-    /// Nothing else was committed up to here: what HEARTBEAT_STRONG is for (UniStore Alg. 3 l.
-    /// 9–10).
+    /// Notes that no other transaction was committed up to `upto`, in place of HEARTBEAT_STRONG
+    /// (UniStore Alg. 3 l. 9–10).
     pub(super) fn complete(&mut self, now: Now, group: GroupId, upto: Timestamp) {
         let index = self.worker.index_of(PartitionId(group.0));
         let index = index.expect("only groups of owned partitions are complete here");
@@ -145,7 +146,7 @@ impl Replica {
         self.worker.trace(|| Event::Stored { partition, dot });
     }
 
-    /// A new leader lacks what others have.
+    /// Asks the other members for strong history that a new leader lacks.
     pub(super) fn catch_up(&mut self, group: GroupId) {
         let partition = PartitionId(group.0);
         let index =
@@ -157,12 +158,12 @@ impl Replica {
         }
     }
 
-    /// Whether this replica tells `dest` of an owned partition's strong transactions: it leads, or
-    /// was asked, or the leader cannot be heard there.
+    /// Returns whether this replica sends `dest` the strong transactions of an owned partition: it
+    /// leads, or was asked, or the leader cannot reach `dest`.
     pub(crate) fn sends_strong(&self, index: usize, dest: SiteId) -> bool {
         let group = group_of(self.worker.partitions[index].id);
         if self.certifier_of(self.worker.partitions[index].id) != group {
-            // Each site's certifier tells the partitions of its site.
+            // Each site's certifier sends them to the partitions of its site.
             return false;
         }
         let leader = self.strong.service.leader(group);
@@ -175,34 +176,34 @@ impl Replica {
         self.leads_strong(index) || self.strong.asked.contains(&(index, dest)) || forwards()
     }
 
-    /// Who leads the group of a partition, as far as this replica knows.
+    /// Returns the leader of the group of a partition, as far as this replica knows.
     pub(crate) fn strong_leader(&self, id: PartitionId) -> Option<SiteId> {
         self.strong.service.leader(self.certifier_of(id))
     }
 
-    /// Whether this replica leads the group of an owned partition.
+    /// Returns whether this replica leads the group of an owned partition.
     pub(crate) fn leads_strong(&self, index: usize) -> bool {
         self.strong.service.leads(group_of(self.worker.partitions[index].id))
     }
 
-    /// A site wants the history from here, whoever leads.
+    /// Notes that a site has asked this replica for the history, whoever leads.
     pub(crate) fn asked_for_strong(&mut self, index: usize, dest: SiteId) {
         self.strong.asked.insert((index, dest));
     }
 
-    /// It was told all that there is.
-    pub(crate) fn told_strong(&mut self, index: usize, dest: SiteId) {
+    /// Notes that the whole history was sent to the site.
+    pub(crate) fn sent_strong(&mut self, index: usize, dest: SiteId) {
         self.strong.asked.remove(&(index, dest));
     }
 
-    /// Asks a site to lead the certification of all partitions from now on.
+    /// Asks a site to lead the certification of all partitions.
     pub fn move_leaders(&mut self, now: Now, site: SiteId) {
         for id in 0..self.worker.config.topology.partitions {
             self.move_leader(now, PartitionId(id), site);
         }
     }
 
-    /// The same of one partition.
+    /// Asks a site to lead the certification of one partition.
     pub fn move_leader(&mut self, now: Now, partition: PartitionId, site: SiteId) {
         let group = group_of(partition);
         self.certifying(now, |replica| replica.strong.service.move_leader(now, group, site));

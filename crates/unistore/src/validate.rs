@@ -1,4 +1,4 @@
-//! Whether a message from a wire is one that this cluster's replicas can have sent.
+//! Validation of received messages: whether this cluster's replicas can have sent them.
 
 use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
 use solera_data::{Key, Op};
@@ -9,37 +9,37 @@ use crate::command::Response;
 use crate::message::{Chunk, Filling, Message, PrepareGuarded, SiteLife, Stretch, Subtree, Write};
 
 impl Message {
-    /// Whether the message makes sense from `from` to `to`: both exist, its kind may travel between
-    /// them, its vectors say nothing of other sites than the cluster's, and keys and partitions
-    /// belong to the receiver. What does not fit must not be given to a replica, which relies on
-    /// all of that.
+    /// Returns whether a correct replica at `from` can send the message to `to`: both exist, its
+    /// kind may travel between them, its vectors have no entries of sites beyond the cluster's, and
+    /// its keys and partitions belong to the receiver. Hosts must not pass an invalid message to a
+    /// replica, which relies on this check.
     ///
-    /// The sender may list more sites than the receiver, or fewer, as long as nothing has happened
-    /// there.
+    /// The sender may list more or fewer sites than the receiver, as long as nothing has happened
+    /// at the sites that only one of them lists.
     #[expect(clippy::too_many_lines, reason = "one arm per message")]
-    pub fn fits(&self, from: Address, to: Address, topology: &Topology) -> bool {
-        let fits = Fits { to, topology };
-        if !fits.exists(from) || !fits.exists(to) {
+    pub fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
+        let validator = Validator { to, topology };
+        if !validator.exists(from) || !validator.exists(to) {
             return false;
         }
         let within_site = from.site == to.site;
         match self {
             Message::Execute { past, key, .. } => {
-                within_site && fits.vector(past) && fits.owned(key.as_bytes())
+                within_site && validator.vector(past) && validator.owned(key.as_bytes())
             }
-            Message::ExecuteReply { response, .. } => within_site && fits.response(response),
+            Message::ExecuteReply { response, .. } => within_site && validator.response(response),
             Message::GetVersion { snap_vec, key, .. } => {
-                within_site && fits.vector(snap_vec) && fits.owned(key.as_bytes())
+                within_site && validator.vector(snap_vec) && validator.owned(key.as_bytes())
             }
             Message::Prepare { snap_vec, writes, eventual, .. } => {
-                within_site && fits.prepare(snap_vec, writes, eventual)
+                within_site && validator.prepare(snap_vec, writes, eventual)
             }
             Message::Version { .. }
             | Message::PrepareAck { .. }
             | Message::Commit { .. }
             | Message::Abort { .. }
             | Message::Undecided { .. } => within_site,
-            Message::Resolved { until, .. } => within_site && fits.vector(until),
+            Message::Resolved { until, .. } => within_site && validator.vector(until),
             Message::Up(Subtree {
                 known_vec,
                 floor,
@@ -51,9 +51,12 @@ impl Message {
                 ..
             }) => {
                 within_site
-                    && fits.settled(settled.as_deref())
-                    && fits.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
-                    && converged.iter().filter_map(|it| it.ceiling).all(|vec| fits.vector(&vec))
+                    && validator.settled(settled.as_deref())
+                    && validator.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
+                    && converged
+                        .iter()
+                        .filter_map(|it| it.ceiling)
+                        .all(|vec| validator.vector(&vec))
             }
             Message::Down(view, members) => {
                 let vectors = [
@@ -63,37 +66,37 @@ impl Message {
                     &view.floor,
                     &view.settled_vec,
                 ];
-                within_site && fits.vectors(&vectors) && members.is_well_formed()
+                within_site && validator.vectors(&vectors) && members.is_well_formed()
             }
             Message::Replicate(stretches) => {
-                !within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
+                !within_site && stretches.iter().all(|stretch| validator.stretch(stretch))
             }
             Message::Gap { origin, .. } => match origin {
-                Origin::Site(site) => !within_site && fits.lists(*site),
-                // Within a site, of what a central certifier spread.
+                Origin::Site(site) => !within_site && validator.lists(*site),
+                // Within a site, for a range that a central certifier has sent.
                 Origin::Strong => true,
             },
             Message::KnownVecGlobal { known_vecs, members, .. } => {
                 !within_site
-                    && known_vecs.iter().all(|(_, known_vec)| fits.vector(known_vec))
+                    && known_vecs.iter().all(|(_, known_vec)| validator.vector(known_vec))
                     && members.is_well_formed()
             }
             Message::StableVec { stable_vec, floor, ceiling, members, settled } => {
                 !within_site
-                    && fits.settled(settled.as_deref())
-                    && fits.vectors(&[stable_vec, floor, ceiling])
+                    && validator.settled(settled.as_deref())
+                    && validator.vectors(&[stable_vec, floor, ceiling])
                     && members.is_well_formed()
             }
             Message::Spread(stretches) => {
-                within_site && stretches.iter().all(|stretch| fits.stretch(stretch))
+                within_site && stretches.iter().all(|stretch| validator.stretch(stretch))
             }
-            Message::AskOutcome { tid, .. } => fits.exists(tid.coordinator),
+            Message::AskOutcome { tid, .. } => validator.exists(tid.coordinator),
             Message::OutcomeIs { .. } => true,
-            Message::Certification(message) => fits.certification(message),
+            Message::Certification(message) => validator.certification(message),
             Message::Fetch(_) | Message::NotKept { .. } => !within_site,
-            Message::Filling(filling) => !within_site && fits.filling(filling),
-            Message::Wanted { upto, .. } => fits.vector(upto),
-            Message::PrepareGuarded(prepare) => within_site && fits.guarded(prepare),
+            Message::Filling(filling) => !within_site && validator.filling(filling),
+            Message::Wanted { upto, .. } => validator.vector(upto),
+            Message::PrepareGuarded(prepare) => within_site && validator.guarded(prepare),
             Message::GuardRefused { refusal, .. } => {
                 within_site
                     && refusal.reason.len() <= Refusal::LONGEST_REASON
@@ -103,12 +106,12 @@ impl Message {
     }
 }
 
-struct Fits<'a> {
+struct Validator<'a> {
     to: Address,
     topology: &'a Topology,
 }
 
-impl Fits<'_> {
+impl Validator<'_> {
     fn exists(&self, address: Address) -> bool {
         self.topology.has(address)
     }
@@ -187,7 +190,7 @@ impl Fits<'_> {
         }
     }
 
-    /// Whether these can be the groups of a transaction that takes part in `own`.
+    /// Returns whether these can be the groups of a transaction in which `own` takes part.
     fn groups(&self, groups: &[GroupId], own: &GroupId) -> bool {
         groups.contains(own) && groups.iter().all(|group| group.0 < self.topology.partitions)
     }
@@ -226,7 +229,7 @@ impl Fits<'_> {
         self.topology.owner(self.to.site, partition) == self.to
     }
 
-    /// What a transaction does at the receiver.
+    /// Validates the part of a transaction for the receiver.
     fn prepare(&self, snap_vec: &Vector, writes: &[Write], eventual: &[(Key, Op)]) -> bool {
         self.vector(snap_vec)
             && self.writes(writes)
@@ -246,8 +249,8 @@ impl Fits<'_> {
         writes.iter().all(|write| self.owned(write.key.as_bytes()))
     }
 
-    /// Whether the updates are in the order of their times, within what the stretch covers, and of
-    /// its origin.
+    /// Returns whether the updates are of the range's origin, within the range, and in the order of
+    /// their times.
     fn stretch(&self, stretch: &Stretch) -> bool {
         let in_order = stretch.updates.is_sorted_by(|one, next| one.dot.ts < next.dot.ts);
         in_order
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_a_replica_does_not_fit() {
+    fn a_message_that_would_break_a_replica_is_invalid() {
         let topology = Topology { partitions: 4, workers: vec![2, 1] };
         let good = Vector::zero(2);
         let key = (0..).map(|i| Key::from(format!("k{i}").as_bytes()));
@@ -317,7 +320,7 @@ mod tests {
         };
         let gap =
             |origin| Message::Gap { partition: PartitionId(9), origin, known: Timestamp::ZERO };
-        for (message, from, fits) in [
+        for (message, from, valid) in [
             (prepare(good, &mine), at(0, 0), true),
             (prepare(good, &other), at(0, 0), false),
             (eventual(&mine), at(0, 0), true),
@@ -334,7 +337,11 @@ mod tests {
             (gap(Origin::Strong), at(1, 0), true),
             (gap(Origin::Strong), at(0, 0), true),
         ] {
-            assert_eq!(message.fits(from, at(0, 1), &topology), fits, "{message:?} of {from:?}");
+            assert_eq!(
+                message.validate(from, at(0, 1), &topology),
+                valid,
+                "{message:?} of {from:?}"
+            );
         }
     }
 
@@ -355,7 +362,7 @@ mod tests {
         };
         let tx = TxId { coordinator: 0, sequence: 1 };
         let prepare = |guards: Vec<Guard>| {
-            // As from a wire: the order is the sender's.
+            // Decoded guards have the sender's order.
             let mut bytes = Vec::new();
             solera_machine::codec::append(&guards, &mut bytes);
             let (guards, _) = solera_machine::codec::take(&bytes).unwrap();
@@ -367,7 +374,7 @@ mod tests {
             let (key, protocol, reason) = (mine.clone(), 9, "r".repeat(reason));
             Message::GuardRefused { tx, refusal: Refusal { key, protocol, reason } }
         };
-        for (message, from, fits) in [
+        for (message, from, valid) in [
             (prepare(vec![guard(&mine, 3)]), at(0, 0), true),
             (prepare(vec![guard(&mine, 3)]), at(1, 0), false),
             (prepare(vec![]), at(0, 0), false),
@@ -380,12 +387,16 @@ mod tests {
             (refused(Refusal::LONGEST_REASON), at(1, 0), false),
             (refused(Refusal::LONGEST_REASON + 1), at(0, 0), false),
         ] {
-            assert_eq!(message.fits(from, at(0, 1), &topology), fits, "{message:?} of {from:?}");
+            assert_eq!(
+                message.validate(from, at(0, 1), &topology),
+                valid,
+                "{message:?} of {from:?}"
+            );
         }
     }
 
     #[test]
-    fn a_stretch_that_is_out_of_order_does_not_fit() {
+    fn a_stretch_that_is_out_of_order_is_invalid() {
         let topology = Topology { partitions: 1, workers: vec![1, 1] };
         let (partition, origin) = (PartitionId(0), Origin::Site(SiteId(1)));
         let update = |ts| {
@@ -393,7 +404,7 @@ mod tests {
             let (snap_vec, writes) = (Vector::zero(2), vec![]);
             Arc::new(Update { dot, snap_vec, writes, eventual: false })
         };
-        for (times, fits) in [
+        for (times, valid) in [
             (vec![], true),
             (vec![3, 4, 9], true),
             (vec![4, 3], false),
@@ -405,7 +416,7 @@ mod tests {
             let (prev, known) = (Timestamp(2), Timestamp(9));
             let stretch = Stretch { partition, origin, prev, known, updates };
             let message = Message::Replicate(vec![stretch]);
-            assert_eq!(message.fits(at(1, 0), at(0, 0), &topology), fits, "{times:?}");
+            assert_eq!(message.validate(at(1, 0), at(0, 0), &topology), valid, "{times:?}");
         }
     }
 }
