@@ -18,7 +18,7 @@ use solera_unistore::{Command, CommandError, ExecuteGuarded, Kind, Response, TxI
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;
-use crate::world::{Happening, SiteState, World};
+use crate::world::{SiteState, World, WorldEvent};
 use judge::Judge;
 
 /// Wakes of their own, beyond those of other clients.
@@ -137,24 +137,30 @@ impl GuardedSessions {
     }
 
     /// Takes what happens, and gives it back if it is not for these sessions alone.
-    pub(crate) fn observe(&mut self, world: &mut World, happening: Happening) -> Option<Happening> {
-        match happening {
-            Happening::Wake(index) => {
-                return (!self.wake(world, index)).then_some(Happening::Wake(index));
+    pub(crate) fn observe(
+        &mut self,
+        world: &mut World,
+        world_event: WorldEvent,
+    ) -> Option<WorldEvent> {
+        match world_event {
+            WorldEvent::Wake(index) => {
+                return (!self.wake(world, index)).then_some(WorldEvent::Wake(index));
             }
-            Happening::Refused(from, request) if GuardedSessions::is_own(request) => {
+            WorldEvent::Refused(from, request) if GuardedSessions::is_own(request) => {
                 self.refused(world, from, request);
             }
-            Happening::Unanswered(from, request) if GuardedSessions::is_own(request) => {
+            WorldEvent::Unanswered(from, request) if GuardedSessions::is_own(request) => {
                 self.unanswered(world, from, request);
             }
-            Happening::Reply(from, request, response) if GuardedSessions::is_own(request) => {
+            WorldEvent::Reply(from, request, response) if GuardedSessions::is_own(request) => {
                 self.reply(world, (from, request), response);
             }
             other => {
                 match &other {
-                    Happening::SiteDown(site) => self.give_up(world, |it| it.site.index() == *site),
-                    Happening::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
+                    WorldEvent::SiteDown(site) => {
+                        self.give_up(world, |it| it.site.index() == *site)
+                    }
+                    WorldEvent::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
                     _ => {}
                 }
                 return Some(other);

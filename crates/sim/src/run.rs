@@ -19,7 +19,7 @@ use crate::guarded::GuardedSessions;
 use crate::history::{Places, answer, entries, history, origin};
 use crate::last_round::LastRound;
 use crate::outage::Outage;
-use crate::outcomes::{News, Outcomes, Submission};
+use crate::outcomes::{NewOutcome, Outcomes, Submission};
 use crate::primary::PrimarySessions;
 use crate::promises::Promises;
 use crate::queue::MS;
@@ -28,7 +28,7 @@ use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::trial::TrialSessions;
-use crate::world::{Happening, SiteState, World};
+use crate::world::{SiteState, World, WorldEvent};
 
 /// What a run showed.
 #[derive(Debug)]
@@ -171,8 +171,8 @@ impl<'a> Run<'a> {
     }
 
     fn load(&mut self, until: u64) {
-        while let Some(happenings) = self.world.step(until) {
-            self.observe(happenings);
+        while let Some(events) = self.world.step(until) {
+            self.observe(events);
             if self.world.steps.is_multiple_of(CHECK_EVERY) {
                 self.check_properties();
             }
@@ -240,8 +240,8 @@ impl<'a> Run<'a> {
     fn turn(&mut self, end: u64) -> Vec<String> {
         loop {
             self.last_round.submit(&mut self.world);
-            let happenings = self.world.take_happenings();
-            self.observe(happenings);
+            let events = self.world.take_events();
+            self.observe(events);
             if self.last_round.is_done() || self.world.now >= end {
                 break;
             }
@@ -294,8 +294,8 @@ impl<'a> Run<'a> {
 
     /// Lets final reads be answered.
     fn finish_reads(&mut self) {
-        let happenings = self.world.take_happenings();
-        self.observe(happenings);
+        let events = self.world.take_events();
+        self.observe(events);
         self.load(self.world.now + 500 * MS);
     }
 
@@ -372,13 +372,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn observe(&mut self, happenings: Vec<Happening>) {
-        for happening in happenings {
-            let Some(happening) = self.guarded.observe(&mut self.world, happening) else {
+    fn observe(&mut self, events: Vec<WorldEvent>) {
+        for world_event in events {
+            let Some(world_event) = self.guarded.observe(&mut self.world, world_event) else {
                 continue;
             };
-            match happening {
-                Happening::Wake(client) => {
+            match world_event {
+                WorldEvent::Wake(client) => {
                     if !self.trial.wake(&mut self.world, client)
                         && !self.primary.wake(&mut self.world, client)
                         && !self.promises.wake(&mut self.world, client)
@@ -386,43 +386,45 @@ impl<'a> Run<'a> {
                         self.clients.wake(&mut self.world, client);
                     }
                 }
-                Happening::Undone(worker, event) => self.undo(worker, &event),
-                Happening::SiteDown(site) => {
+                WorldEvent::Undone(worker, event) => self.undo(worker, &event),
+                WorldEvent::SiteDown(site) => {
                     self.clients.site_down(&mut self.world, site);
                     self.promises.site_down(&mut self.world, site);
                     self.primary.site_down(&mut self.world, site);
                     self.trial.site_down(&mut self.world, site);
                 }
-                Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
-                Happening::WorkerDown(worker) => {
+                WorldEvent::Replaced(site, cut) => self.ledger.closed(site, cut.0),
+                WorldEvent::WorkerDown(worker) => {
                     self.clients.worker_down(&mut self.world, worker);
                     self.promises.worker_down(&mut self.world, worker);
                     self.primary.worker_down(&mut self.world, worker);
                     self.trial.worker_down(&mut self.world, worker);
                 }
-                Happening::Refused(from, request) => {
+                WorldEvent::Refused(from, request) => {
                     if !self.promises.unanswered(&mut self.world, from, request) {
                         self.clients.refused(&mut self.world, from, request);
                     }
                 }
-                Happening::Unanswered(from, request) => {
+                WorldEvent::Unanswered(from, request) => {
                     if !self.promises.unanswered(&mut self.world, from, request) {
                         self.clients.unanswered(&mut self.world, from, request);
                     }
                 }
-                Happening::Lost(what) => self.violations.push(Violation::Lost(what)),
-                Happening::Primary(from, request, response, last) => {
+                WorldEvent::Lost(what) => self.violations.push(Violation::Lost(what)),
+                WorldEvent::Primary(from, request, response, last) => {
                     self.primary.reply(&mut self.world, (from, request), &response, last);
                 }
-                Happening::Trial(from, request, response, last) => {
+                WorldEvent::Trial(from, request, response, last) => {
                     self.trial.reply(&mut self.world, (from, request), &response, last);
                 }
-                Happening::OfTrial(at, event) => self.trial.reported(&mut self.world, at, event),
-                Happening::Gone { site, life, members } => {
+                WorldEvent::TrialEvent(at, event) => {
+                    self.trial.reported(&mut self.world, at, event)
+                }
+                WorldEvent::Gone { site, life, members } => {
                     self.trial.gone(&mut self.world, (site, life), &members);
                 }
-                Happening::Event(address, event) => self.note(address, &event),
-                Happening::Reply(from, request, response) => {
+                WorldEvent::Event(address, event) => self.note(address, &event),
+                WorldEvent::Reply(from, request, response) => {
                     if let Some((_, slot)) =
                         self.finals.iter_mut().find(|(other, _)| *other == request)
                     {
@@ -439,7 +441,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let more = self.world.take_happenings();
+        let more = self.world.take_events();
         if !more.is_empty() {
             self.observe(more);
         }
@@ -461,12 +463,12 @@ impl<'a> Run<'a> {
                 self.outcomes.submit(*tid, submission);
             }
             Event::Certified { tid, ts } => {
-                match self.outcomes.tell(address, *tid, *ts) {
-                    News::Committed(ts) => self.note_certified(*tid, ts),
-                    News::Contradiction(what) => {
+                match self.outcomes.report(address, *tid, *ts) {
+                    NewOutcome::Committed(ts) => self.note_certified(*tid, ts),
+                    NewOutcome::Contradiction(what) => {
                         self.violations.push(Violation::Contradiction(what));
                     }
-                    News::Aborted | News::Nothing => {}
+                    NewOutcome::Aborted | NewOutcome::Nothing => {}
                 };
             }
             Event::Stored { partition, dot } => {
@@ -518,7 +520,7 @@ impl<'a> Run<'a> {
         match event {
             Event::Committed { dot, .. } => self.ledger.undone(origin(dot.origin), dot.ts.0),
             Event::Certified { tid, .. } => {
-                if let Some(ts) = self.outcomes.untell(worker, event)
+                if let Some(ts) = self.outcomes.retract(worker, event)
                     && let Some(submission) = self.outcomes.submission(*tid)
                 {
                     self.places.undo_strong(submission.cause, &submission.snap_vec);
@@ -674,8 +676,8 @@ impl<'a> Run<'a> {
                 let (key, op, past) = (key.clone(), op.clone(), Vector::zero(sites));
                 let to = Address { site: SiteId(*site as u8), worker: 0 };
                 self.world.command(to, request, Command::Execute { past, level, key, op });
-                let happenings = self.world.take_happenings();
-                self.observe(happenings);
+                let events = self.world.take_events();
+                self.observe(events);
             }
         }
         self.load(self.world.now + 500 * MS);

@@ -17,7 +17,7 @@ use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::world::{EPOCH_MICROS, Happening, SiteState, World};
+use crate::world::{EPOCH_MICROS, SiteState, World, WorldEvent};
 
 /// Something that runs at a host.
 pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -81,9 +81,9 @@ impl Cluster {
     pub(super) fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             let until = self.world.now + MS;
-            while let Some(happenings) = self.world.step(until) {
+            while let Some(events) = self.world.step(until) {
                 self.desk.lock().now = self.world.now;
-                self.observe(happenings);
+                self.observe(events);
                 if self.desk.lock().take_news() {
                     self.run();
                 }
@@ -140,8 +140,8 @@ impl Cluster {
             for (worker, request, command) in asked {
                 if self.world.answers(worker) {
                     self.world.command(worker, request, command);
-                    let happenings = self.world.take_happenings();
-                    self.observe(happenings);
+                    let events = self.world.take_events();
+                    self.observe(events);
                 } else {
                     self.desk.lock().break_off(request);
                 }
@@ -152,21 +152,21 @@ impl Cluster {
         }
     }
 
-    fn observe(&mut self, happenings: Vec<Happening>) {
-        for happening in happenings {
-            match happening {
-                Happening::Reply(_, request, response) => {
+    fn observe(&mut self, events: Vec<WorldEvent>) {
+        for world_event in events {
+            match world_event {
+                WorldEvent::Reply(_, request, response) => {
                     self.desk.lock().answer(request, response);
                 }
-                Happening::Refused(_, request) | Happening::Unanswered(_, request) => {
+                WorldEvent::Refused(_, request) | WorldEvent::Unanswered(_, request) => {
                     self.desk.lock().break_off(request);
                 }
-                Happening::WorkerDown(worker) => self.desk.lock().stop(worker),
-                Happening::SiteDown(site) => {
+                WorldEvent::WorkerDown(worker) => self.desk.lock().stop(worker),
+                WorldEvent::SiteDown(site) => {
                     self.hosts[site] = None;
                     self.stops += 1;
                 }
-                Happening::Lost(what) => self.lost.push(what),
+                WorldEvent::Lost(what) => self.lost.push(what),
                 _ => {}
             }
         }
@@ -186,7 +186,7 @@ fn faults(random: &mut Random, end: u64) -> Vec<(u64, Fault)> {
             0..4 => {
                 for other in (0..SITES).filter(|other| *other != site) {
                     faults.push((at, Fault::Cut(site, other)));
-                    faults.push((until, Fault::Mend(site, other)));
+                    faults.push((until, Fault::Restore(site, other)));
                 }
             }
             4..7 => {
