@@ -4,10 +4,10 @@ solera_machine::rare_paths! {
     /// A candidate hands its state over to another candidate.
     PROMISE_DURING_ELECTION = "a candidate promises another one";
     /// A leader of a lower term learns of a higher one because its message is rejected.
-    DEPOSED_LEADER = "a leader hears that it was deposed";
+    DEPOSED_LEADER = "a leader learns that it was deposed";
     /// A term begins with the promises of all members, because quorums before and after a change of
     /// members need not intersect.
-    PROMISES_OF_ALL = "a term begins with the promises of all";
+    PROMISES_OF_ALL = "a term begins with the promises of all members";
     /// A leader begins another term because the members changed.
     TERM_OF_NEW_MEMBERS = "a leader begins a term of new members";
     /// A leader begins another term because it cannot get what members had stored.
@@ -42,9 +42,9 @@ solera_machine::rare_paths! {
     /// not known.
     BELOW_FENCE = "a snapshot is below the fence";
     /// A member does not acknowledge a vote of an earlier configuration.
-    OUTDATED_VOTE = "a vote of former members waits";
+    OUTDATED_VOTE = "a vote of an earlier configuration waits";
     /// A member does not acknowledge a vote of a term that it has left.
-    SILENT_IN_FORMER_TERM = "a member is silent in a term that it left";
+    SILENT_IN_FORMER_TERM = "a member does not acknowledge in a term that it left";
     /// A member keeps an earlier vote and ignores the leader's new one.
     KEEPS_FORMER_VOTE = "a member keeps a former vote";
     /// A member replaces an earlier vote by that of a leader that has forgotten the transaction.

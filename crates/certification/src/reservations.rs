@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_goes_first_and_others_have_nothing_to_do_with_it() {
+    fn the_older_claim_has_priority_on_its_keys() {
         let mut reservations = Reservations::new();
         let wants = share(5, &["a", "b"]);
         assert!(!reservations.goes_before(None, &wants));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_nobody_comes() {
+    fn a_reservation_expires() {
         let mut reservations = Reservations::new();
         let wants = share(5, &["a"]);
         reservations.keep(claim(7), &wants, lacks(6), Monotonic(10));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_again_without_what_it_lacked_does_not_keep_others_waiting() {
+    fn a_retry_without_what_it_lacked_keeps_no_reservation() {
         let mut reservations = Reservations::new();
         reservations.keep(claim(7), &share(5, &["a"]), lacks(6), Monotonic(10));
         assert!(reservations.keep(claim(7), &share(6, &["a"]), lacks(8), Monotonic(10)));

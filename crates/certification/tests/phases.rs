@@ -384,7 +384,7 @@ fn the_later_of_two_that_conflict_aborts_unless_it_has_seen_the_earlier() {
 }
 
 #[test]
-fn what_a_dead_coordinator_left_is_decided_by_others() {
+fn other_processes_decide_transactions_of_a_failed_coordinator() {
     // It fails when all have its request; its answer then reaches nobody.
     let mut sites = Sites::new(2);
     let tid = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
@@ -445,7 +445,7 @@ fn a_leader_can_be_moved() {
 }
 
 #[test]
-fn who_is_asked_to_lead_and_reaches_nobody_does_not_say_that_it_leads() {
+fn a_member_that_cannot_reach_others_does_not_claim_to_lead() {
     let mut sites = Sites::new(1);
     let leader =
         |sites: &Sites, site: usize| sites.services[site].as_ref().unwrap().leader(GroupId(0));
@@ -477,7 +477,7 @@ fn who_is_asked_to_lead_and_reaches_nobody_does_not_say_that_it_leads() {
 /// A coordinator that asks a candidate once, because the leader does not answer, must not send its
 /// requests to the candidate first from then on.
 #[test]
-fn who_does_not_lead_names_no_candidate() {
+fn a_member_that_does_not_lead_names_no_candidate() {
     let waits = |broken| {
         let mut sites = Sites::without(1, broken);
         // Site 1 would lead. Only processes that send it a request learn of that.
@@ -516,7 +516,7 @@ fn first_decision(sites: &mut Sites) -> u64 {
 /// The worker knows of no term, and asks the configured leader; that leader's answer names its
 /// first term.
 #[test]
-fn who_has_just_started_asks_the_leader_that_the_first_answer_names() {
+fn a_new_coordinator_asks_the_leader_that_the_first_answer_names() {
     let mut sites = Sites::new(1);
     let now = sites.time();
     sites.services[1].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(1));
@@ -530,7 +530,7 @@ fn who_has_just_started_asks_the_leader_that_the_first_answer_names() {
 /// A coordinator that asks the former leader while another one is about to lead is sent the new
 /// term, whenever it asks.
 #[test]
-fn who_asks_between_two_terms_hears_when_the_next_begins() {
+fn a_coordinator_that_asks_between_two_terms_is_sent_the_next() {
     let mut slowest = 0;
     for after in 0..200 {
         let mut sites = Sites::new(1);
@@ -555,7 +555,7 @@ fn who_asks_between_two_terms_hears_when_the_next_begins() {
 /// The coordinator's own member has seen the new leader: the coordinator need not wait until its
 /// turn comes.
 #[test]
-fn a_coordinator_whose_member_sees_a_leader_begin_asks_that_one_at_once() {
+fn a_coordinator_asks_a_leader_at_once_when_its_own_member_sees_it_begin() {
     let mut sites = Sites::new(1);
     sites.services[0] = None;
     let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
@@ -602,7 +602,7 @@ fn a_claim_counts_for_the_next_attempt_and_for_nothing_else() {
 /// over. It must not report as complete what it lacks: its site would never accept that part from
 /// others again.
 #[test]
-fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
+fn a_deposed_leader_reports_nothing_as_complete_that_others_delivered() {
     for (broken, shows_it) in [(None, false), (Some(Rule::ConfirmTerm), true)] {
         let mut sites = Sites::without(1, broken);
         let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
@@ -628,7 +628,7 @@ fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
 /// neither the term nor the transaction, and is asked for it. A process that believed that it is
 /// over, or that the group has delivered it, would forget a transaction that is not delivered.
 #[test]
-fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
+fn a_deposed_leader_does_not_answer_for_transactions_that_it_does_not_know() {
     for (broken, answers) in [(None, 0), (Some(Rule::ConfirmTerm), 3)] {
         let mut sites = Sites::without(1, broken);
         sites.cut = vec![(0, 1), (0, 2), (1, 0), (2, 0)];
@@ -687,7 +687,7 @@ fn a_leader_of_former_members_shows_nothing() {
 }
 
 #[test]
-fn who_hears_both_takes_over_from_a_leader_that_a_member_does_not_hear() {
+fn a_member_that_hears_both_takes_over_from_a_leader_that_another_does_not_hear() {
     let mut sites = Sites::new(1);
     sites.cut = vec![(0, 2), (2, 0)];
     sites.run_for(3000);
@@ -711,7 +711,7 @@ fn who_hears_both_takes_over_from_a_leader_that_a_member_does_not_hear() {
 }
 
 #[test]
-fn a_member_that_hears_nobody_does_not_have_leaders_change_again_and_again() {
+fn a_member_without_links_does_not_change_leaders_repeatedly() {
     let mut sites = Sites::new(1);
     sites.cut = vec![(0, 2), (1, 2)];
     sites.led = 0;
@@ -732,7 +732,7 @@ fn without_a_quorum_nothing_is_decided_and_nothing_is_shown() {
 }
 
 #[test]
-fn who_is_left_when_the_other_sites_were_removed_goes_on_with_what_it_kept() {
+fn the_last_member_continues_with_its_votes() {
     let mut sites = Sites::new(1);
     let tid = sites.certify(1, &[(0, "a")], Timestamp::ZERO);
     // California stores the vote and learns of no quorum; then the other sites are gone for good.
@@ -778,7 +778,7 @@ fn is_short(body: &Body<Write>) -> bool {
 }
 
 #[test]
-fn a_leader_tells_of_many_transactions_in_turn() {
+fn a_leader_reports_many_transactions_in_turn() {
     const UNDECIDED: usize = PHASES * 3 / 2;
     let mut sites = Sites::new(1);
     sites.lose = |body| {
@@ -825,7 +825,7 @@ fn restart(sites: &mut Sites, site: u8, run: u64) {
 }
 
 #[test]
-fn what_became_of_a_transaction_is_known_after_its_coordinator_was_started_again() {
+fn outcomes_are_known_after_a_restart_of_the_coordinator() {
     let mut sites = Sites::new(2);
     let committed = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
     sites.run_for(300);
@@ -850,7 +850,7 @@ fn what_became_of_a_transaction_is_known_after_its_coordinator_was_started_again
 }
 
 #[test]
-fn who_forgets_a_transaction_without_having_heard_its_outcome_tells_none() {
+fn a_member_that_forgot_a_transaction_without_its_outcome_reports_none() {
     let mut sites = Sites::new(1);
     let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
     // California has its vote, and does not learn that it committed.
@@ -924,7 +924,7 @@ fn compete(sites: &mut Sites, busy: &mut [Busy], millis: u64) {
 }
 
 #[test]
-fn who_is_far_from_the_leader_does_not_come_too_late_for_ever() {
+fn a_client_far_from_the_leader_is_not_too_late_for_ever() {
     let compete_with = |broken| {
         let mut sites = Sites::without(1, broken);
         let mut busy: Vec<Busy> = (0..3).map(|site| Busy::at(site, &[(0, "a")])).collect();
@@ -986,7 +986,7 @@ fn on_near_sites_it_costs_next_to_nothing_to_go_in_turns() {
 }
 
 #[test]
-fn those_who_meet_in_several_groups_do_not_wait_for_each_other() {
+fn transactions_with_common_groups_do_not_wait_for_each_other() {
     let mut sites = Sites::new(2);
     let mut busy = [
         Busy::at(0, &[(0, "a"), (1, "b")]),
@@ -1004,7 +1004,7 @@ fn those_who_meet_in_several_groups_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn who_does_not_come_again_keeps_nobody_waiting_for_long() {
+fn a_client_that_does_not_retry_blocks_no_others_for_long() {
     let mut sites = Sites::new(1);
     let mut busy = [Busy::at(0, &[(0, "a")]), Busy::at(2, &[(0, "a")])];
     while busy[1].tries < 2 {
@@ -1022,7 +1022,7 @@ fn who_does_not_come_again_keeps_nobody_waiting_for_long() {
 }
 
 #[test]
-fn who_comes_without_what_it_lacked_does_not_keep_others_waiting_for_ever() {
+fn a_client_that_retries_in_vain_does_not_block_others_for_ever() {
     let mut sites = Sites::new(1);
     let hasty = Busy { hasty: true, ..Busy::at(2, &[(0, "a")]) };
     let mut busy = [Busy::at(0, &[(0, "a")]), hasty];

@@ -43,7 +43,7 @@ fn seeds_hold() {
     }
     assert!(
         answered.0.min(answered.1) > 5 * count as usize,
-        "of named ones, {answered:?} were answered"
+        "answers about named transactions: only {answered:?}"
     );
     assert!(committed > 30 * count as usize, "only {committed} of {decided} committed");
     assert!(ahead > 4 * count as usize, "only {ahead} of {committed} were delivered ahead");
@@ -54,7 +54,7 @@ fn seeds_hold() {
 fn is_missed(rule: Rule, from: u64) {
     let mut seeds = from..from + 1500;
     let noticed = seeds.find(|seed| World::new(*seed, shape(*seed, Some(rule))).run().is_err());
-    assert!(noticed.is_some(), "nobody misses {rule:?}");
+    assert!(noticed.is_some(), "no check detects that {rule:?} is taken out");
 }
 
 /// Each rule is needed.
@@ -100,20 +100,20 @@ fn nothing_outdated_is_acknowledged_after_a_change_of_members() {
 
 /// A leader has not voted yet, because its site did not store what the transaction had seen.
 #[test]
-fn what_sites_that_have_left_asked_for_gets_no_vote() {
+fn requests_of_removed_sites_get_no_vote() {
     is_missed(Rule::ForgetFormer, 270);
 }
 
 /// The state that a member has handed over to a later term lacks the vote.
 #[test]
-fn nobody_acknowledges_for_the_first_time_in_a_term_that_is_over() {
+fn no_member_acknowledges_for_the_first_time_in_a_former_term() {
     is_missed(Rule::LeaveTerm, 20);
 }
 
 /// Leaders waited for transactions that members had reported as stored and had forgotten when they
 /// restarted.
 #[test]
-fn nobody_waits_for_times_that_all_have_forgotten() {
+fn no_leader_waits_for_times_that_all_have_forgotten() {
     let shape = Shape { hurried: false, causal: false, changes: false, ..shape(1237, None) };
     World::new(1237, shape).run().unwrap();
 }

@@ -218,7 +218,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_back_leaves_no_trace(
+        fn undone_operations_leave_no_trace(
             before in prop::collection::vec(op(), 0..10),
             after in prop::collection::vec(op(), 0..10),
         ) {

@@ -427,7 +427,7 @@ mod linearizable {
 }
 
 #[test]
-fn violations_are_told_in_words() {
+fn violations_are_described_in_words() {
     let text = |violation: Violation| violation.to_string();
     let cycle = vec![(3, Before::RealTime), (5, Before::Read("a".into())), (8, Before::Session)];
     assert_eq!(

@@ -87,7 +87,7 @@ fn about_a_partition() -> Vec<Body> {
 }
 
 #[test]
-fn what_makes_sense_fits() {
+fn valid_messages_fit() {
     for body in good() {
         assert!(fits(A, ODD, &body) && fits(ODD, A, &body), "{body:?}");
         assert!(fits(A, at(2, 0), &body), "{body:?}");

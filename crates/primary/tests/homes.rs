@@ -75,7 +75,7 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
 }
 
 #[test]
-fn what_only_the_lost_home_had_is_told_to_be_lost() {
+fn updates_that_only_the_lost_home_had_are_reported_as_lost() {
     let (mut cluster, key, fewer) = with_a_lost_home(|_| {});
     // One command waits already, and the others come later.
     let early = cluster.command(C, attach(&past(&key, at(0, 3))));
@@ -128,7 +128,7 @@ fn a_new_home_finds_out_anew_what_enough_sites_store() {
 
 /// No other site has received the epoch that the second home began.
 #[test]
-fn what_only_a_second_lost_home_had_is_told_to_be_lost() {
+fn updates_that_only_a_second_lost_home_had_are_reported_as_lost() {
     let list = Members::new(3);
     let (fewer, fewest) = (without(&list, A), without(&without(&list, A), B));
     let (mut cluster, key) = (cluster(), key_at([(&list, A), (&fewer, B), (&fewest, C)]));
@@ -207,7 +207,7 @@ fn a_joining_site_is_filled_with_values_and_says_so_only_then() {
 
 /// It may lack updates that were ordered since the values were sent.
 #[test]
-fn a_joining_site_that_was_not_told_where_the_history_ends_is_not_filled() {
+fn a_joining_site_without_the_end_of_the_history_is_not_filled() {
     let (mut cluster, keys, list) = with_a_joining_site(3);
     cluster.set_members(A, &list);
     cluster.set_members(B, &list);

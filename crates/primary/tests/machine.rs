@@ -119,7 +119,7 @@ fn keep_answers(cluster: &mut Cluster, from: SiteId, to: SiteId) {
 }
 
 #[test]
-fn an_update_that_nobody_answers_fails_in_the_end() {
+fn an_unanswered_update_times_out() {
     let (mut cluster, key) = (cluster(), key());
     cluster.stop(A);
     let request = cluster.append(B, &key, "x");
@@ -309,7 +309,7 @@ fn a_barrier_needs_all_members_if_these_are_fewer() {
 }
 
 #[test]
-fn a_barrier_that_nobody_helps_fails_in_the_end_and_an_attach_too() {
+fn a_barrier_and_an_attach_without_progress_time_out() {
     let (mut cluster, key) = (cluster(), key());
     cluster.append(A, &key, "x");
     cluster.stop(B);

@@ -239,7 +239,7 @@ fn a_replica_that_began_anew_during_a_checkpoint_is_rebuilt() {
 /// A home that was rebuilt from a checkpoint alone knows for which list it is the home, and the
 /// epochs.
 #[test]
-fn a_checkpoint_alone_says_who_the_home_is() {
+fn a_checkpoint_alone_names_the_home() {
     let fewer = without(&Members::new(3), C);
     let mut cluster = Cluster::new(|_| {});
     let key = key_at([(&Members::new(3), C), (&fewer, A)]);
@@ -261,7 +261,7 @@ fn a_checkpoint_alone_says_who_the_home_is() {
 
 /// It also remembers the end of the history, and which updates are in it.
 #[test]
-fn a_checkpoint_alone_knows_what_may_be_asked_for_again() {
+fn a_checkpoint_alone_has_the_updates_that_may_be_sent_again() {
     let list = Members::new(2);
     let mut cluster = Cluster::of(2, |_| {});
     let (key, mut asked) = (key_at([(&list, A)]), Asked::default());

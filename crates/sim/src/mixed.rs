@@ -196,8 +196,8 @@ fn nothing_is_torn_lost_or_done_twice_over_replicas() {
     }
     println!("{all:?}");
     let rare = [all.incomplete, all.unknown, all.reads, all.refused, all.denied, all.recovered];
-    assert!(all.done > 100 && rare.iter().all(|count| *count > 10), "too few to tell: {all:?}");
-    assert!(all.stops > 5, "too few to tell: {all:?}");
+    assert!(all.done > 100 && rare.iter().all(|count| *count > 10), "too few events: {all:?}");
+    assert!(all.stops > 5, "too few events: {all:?}");
 }
 
 /// A leader was cut off after its vote, and came back when others had delivered the transaction and
@@ -217,8 +217,8 @@ fn trap(without: Rule, from: u64, expected: &str) {
         found.iter().any(|what| what.contains(expected))
     };
     let seed = (from..from + 50).find(is_caught);
-    let seed = seed.unwrap_or_else(|| panic!("nobody notices that {without:?} is taken out"));
-    println!("{without:?} is noticed with seed {seed}");
+    let seed = seed.unwrap_or_else(|| panic!("no check detects that {without:?} is taken out"));
+    println!("{without:?} is detected with seed {seed}");
     let report = live(seed, None);
     assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
 }
@@ -226,7 +226,7 @@ fn trap(without: Rule, from: u64, expected: &str) {
 /// A commit at a site that is cut off, or crashed, has not arrived at the site that takes over its
 /// transaction, which executes it there again.
 #[test]
-fn who_takes_over_sees_what_was_committed_before() {
+fn a_host_that_takes_over_sees_earlier_commits() {
     trap(Rule::Sees, 36, "were counted");
 }
 
@@ -241,7 +241,7 @@ fn hosts_act_in_the_names_of_users() {
 }
 
 #[test]
-fn what_a_call_is_told_that_fails_was_so() {
+fn reports_of_failed_calls_are_true() {
     let mut all = Report::default();
     for seed in 0..seeds() / 2 {
         let report = live_probing(seed, None);
@@ -257,7 +257,7 @@ fn what_a_call_is_told_that_fails_was_so() {
 /// received.
 #[test]
 fn what_fails_is_certified() {
-    trap(Rule::Certify, 0, "is told as missing");
+    trap(Rule::Certify, 0, "is reported as missing");
 }
 
 /// A call is answered that it has changed nothing, although it has.

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_undone_when_all_who_told_it_have_forgotten_it() {
+    fn an_outcome_is_undone_when_all_reports_are_retracted() {
         let mut outcomes = Outcomes::default();
         let tid: TransactionId = "0.0.0.1".parse().unwrap();
         let (early, late) = (Some(Timestamp(5)), Some(Timestamp(6)));

@@ -97,8 +97,8 @@ impl fmt::Display for Violation {
             Violation::Guarded(what) => write!(f, "guarded: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Silent(what) => write!(f, "not in time: {what}"),
-            Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
-            Violation::Unrest(what) => write!(f, "no rest: {what}"),
+            Violation::Starved(who) => write!(f, "conflicts aborted every attempt of {who}"),
+            Violation::Unrest(what) => write!(f, "did not settle: {what}"),
             Violation::Miscounted(what) => write!(f, "miscounted: {what}"),
         }
     }
@@ -478,7 +478,7 @@ impl<'a> Run<'a> {
                 self.ledger.stored(site, partition, origin(dot.origin), dot.ts.0);
             }
             Event::Lacks { .. } => {
-                let what = format!("{address:?} has forgotten what a sibling asks for: {event:?}");
+                let what = format!("{address:?} lacks what a sibling requests: {event:?}");
                 self.violations.push(Violation::Lost(what));
             }
             Event::Filled { partition, known_vec } => {
@@ -543,7 +543,8 @@ impl<'a> Run<'a> {
                         Status::Committed => "strong transactions that committed",
                         Status::Unknown => "strong transactions that committed unknown to clients",
                         Status::Aborted => {
-                            contradictions.push(format!("an aborted one committed: {recorded:?}"));
+                            contradictions
+                                .push(format!("reported as aborted, but committed: {recorded:?}"));
                             continue;
                         }
                     };
@@ -551,7 +552,7 @@ impl<'a> Run<'a> {
                 }
                 false if self.outcomes.was_submitted(cause) => match recorded.status {
                     Status::Committed => {
-                        contradictions.push(format!("nobody has committed {recorded:?}"));
+                        contradictions.push(format!("no worker committed {recorded:?}"));
                     }
                     _ => self.world.tally.count("strong transactions that did not commit"),
                 },

@@ -188,13 +188,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_rare_paths_are_told_apart() {
+    fn all_rare_paths_are_distinct() {
         let paths: BTreeMap<RarePath, u64> = Tally::default().paths().collect();
         assert_eq!((paths.len(), Tally::default().paths().count()), (34, 34));
     }
 
     #[test]
-    fn what_happens_too_rarely_for_so_many_seeds_is_told() {
+    fn rare_events_are_reported_in_proportion_to_seeds() {
         let mut tally = Tally::default();
         for (what, least) in EXPECTED {
             (0..least[Kind::Members as usize]).for_each(|_| tally.count(what));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn of_seeds_that_differ_each_time_only_what_is_frequent_is_required() {
+    fn rotating_seeds_require_only_frequent_events() {
         let (rare, frequent) = (("leaders moved at a prepare", 30), ("paused sites", 390));
         let fixed = Tally::default().too_rare(Kind::Plain, 0, 3 * SEEDS);
         assert!(fixed.contains(&rare) && fixed.contains(&frequent), "{fixed:?}");

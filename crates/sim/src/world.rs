@@ -391,7 +391,7 @@ impl World {
     /// Answers a client. Earlier outputs of the machine, and the records that the client waits for,
     /// come first.
     fn answer_when_durable(&mut self, at: Address, request: RequestId, response: Response) {
-        self.let_go(at);
+        self.send_ready(at);
         let worker = self.workers.get_mut(&at);
         match worker.and_then(|worker| worker.hold((request, response))) {
             Some((request, response)) => self.answer(at, request, response),
@@ -559,7 +559,7 @@ impl World {
 
     /// Carries out all outputs of a worker.
     fn carry_out(&mut self, address: Address) {
-        self.let_go(address);
+        self.send_ready(address);
         self.sync(address);
         self.schedule_deadline(address);
         self.note_serving(address.site.index());
@@ -567,7 +567,7 @@ impl World {
     }
 
     /// Carries out the outputs that may leave a worker now.
-    fn let_go(&mut self, address: Address) {
+    fn send_ready(&mut self, address: Address) {
         while let Some(worker) = self.workers.get_mut(&address)
             && let Some(output) = worker.poll()
         {
@@ -693,7 +693,7 @@ impl World {
         if let Some(links) = &mut self.links {
             links.copies.synced(address);
         }
-        self.let_go(address);
+        self.send_ready(address);
         self.look_after(address);
         self.sync(address);
     }
@@ -709,7 +709,7 @@ impl World {
             Health::Well => {}
             Health::Stopped => {
                 self.tally.count("journals stopped");
-                self.trace.write(self.now, format_args!("{address:?} writes no more"));
+                self.trace.write(self.now, format_args!("{address:?} stops writing"));
                 self.events.push(WorldEvent::WorkerDown(address));
             }
             Health::PowerLost => {

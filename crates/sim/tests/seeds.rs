@@ -59,7 +59,7 @@ fn nothing_is_settled_while_a_journal_is_replayed() {
 
 /// A member acknowledged a vote in a term that it had left for a later one.
 #[test]
-fn nobody_acknowledges_in_a_term_that_is_over() {
+fn no_member_acknowledges_in_a_former_term() {
     clean_durable(116);
 }
 
@@ -152,7 +152,7 @@ fn a_transaction_that_is_about_to_be_certified_holds_the_floor() {
 /// the transaction, and SOLERA.OUTCOME then answered that a committed transaction had aborted.
 /// (Found before outcomes were remembered when transactions are forgotten.)
 #[test]
-fn nobody_claims_that_a_forgotten_transaction_of_a_former_life_aborted() {
+fn no_group_claims_that_a_forgotten_transaction_of_a_former_life_aborted() {
     for seed in [501103, 501176, 501194, 501695, 502055, 502409] {
         clean_members(seed);
     }
@@ -162,7 +162,7 @@ fn nobody_claims_that_a_forgotten_transaction_of_a_former_life_aborted() {
 /// did not learn that its coordinator submits only later ones. When a third group asked again, the
 /// member voted to abort.
 #[test]
-fn whoever_forgets_what_is_over_knows_why() {
+fn a_member_that_forgets_a_transaction_knows_that_it_is_over() {
     clean_members(1_000_521);
 }
 
@@ -205,7 +205,7 @@ fn a_member_gives_its_vote_up_when_the_leader_has_forgotten_the_transaction() {
 /// What joined was destroyed before any other site had learned of it. The simulated operator gave
 /// the next life a number that the sites did not know.
 #[test]
-fn a_life_that_nobody_heard_of_does_not_count() {
+fn a_life_that_no_site_learned_of_does_not_count() {
     clean_members(100_005_163);
 }
 
@@ -267,7 +267,7 @@ fn what_is_settled_waits_for_the_slowest_clock() {
 /// conflicted. (Found after changes of leaders were introduced; the coordinators' requests since
 /// then hide it here. `certification/tests/phases.rs` takes the rule out.)
 #[test]
-fn nobody_asks_a_candidate_first_for_ever() {
+fn no_coordinator_asks_a_candidate_first_for_ever() {
     let seed = 149_040_153;
     stays_clean(&Scenario::durable(seed).promising(), seed);
 }
@@ -284,7 +284,7 @@ fn a_run_that_left_nothing_has_submitted_nothing() {
 /// restarted worker, and rejected that worker as one that had forgotten it. (Found after such nodes
 /// were rejected.)
 #[test]
-fn who_remembers_all_that_it_has_told_is_let_in() {
+fn a_worker_that_remembers_all_that_it_has_sent_is_admitted() {
     for seed in [50, 214] {
         stays_clean(&Scenario::links(seed), seed);
     }
@@ -293,7 +293,7 @@ fn who_remembers_all_that_it_has_told_is_let_in() {
 /// A third site forwarded an update with a later time than a copy's first one, which hid what the
 /// copy's site had sent itself. (Found after these times were recorded.)
 #[test]
-fn a_later_time_does_not_hide_what_was_told_before() {
+fn a_later_time_does_not_hide_times_sent_before() {
     let seed = 1_160_000_140;
     stays_clean(&Scenario::links(seed), seed);
 }

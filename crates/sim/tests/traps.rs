@@ -97,7 +97,7 @@ fn remote_transactions_are_invisible_before_uniform() {
 /// `docs/decisions/0016-fair-certification.md`: a client far from the leader is always too late
 /// while others change the same key.
 #[test]
-fn who_was_aborted_goes_first() {
+fn retries_have_priority() {
     without(Rule::Certification(Certification::AbortedFirst), |violation| {
         matches!(violation, Violation::Starved(_))
     });
@@ -148,7 +148,7 @@ fn frames_that_were_under_way_are_sent_again() {
 /// Workers reject a copy of a disk that lacks what its worker had sent to them.
 #[test]
 fn older_copies_of_disks_are_refused() {
-    over_links(Weakness::LetsCopiesIn, "lets a copy in");
+    over_links(Weakness::LetsCopiesIn, "admits a copy");
 }
 
 /// A worker must not start from a damaged journal: the part that is cut off was acknowledged.
@@ -159,7 +159,7 @@ fn damage_refuses_to_start() {
 
 /// Clients must not read data that is in memory and in no journal: it is gone after a restart.
 #[test]
-fn a_worker_without_journal_answers_nobody() {
+fn a_worker_without_journal_does_not_answer() {
     weakened(without_of_driver(Driver::LogToAnswer), |violation| {
         matches!(violation, Violation::Anomaly(_))
     });
@@ -266,7 +266,7 @@ fn strong_transactions_are_delivered_in_order() {
 
 /// A follower that delivers before its leader must leave nothing out.
 #[test]
-fn nothing_comes_before_what_is_delivered_ahead() {
+fn nothing_precedes_an_early_delivery() {
     without_certification(Certification::NothingBetween, lacks_strong);
 }
 
@@ -278,7 +278,7 @@ fn a_new_leader_catches_up() {
 
 /// A process that asks for a transaction that was forgotten too early is answered that it aborted.
 #[test]
-fn decisions_are_remembered_for_those_who_ask() {
+fn decisions_are_remembered_for_later_requests() {
     without_certification(Certification::Remember, |violation| {
         matches!(violation, Violation::Contradiction(_))
     });
@@ -409,7 +409,7 @@ fn a_refusal_of_a_guard_aborts() {
 /// A guard keeps a promise for ever if the participant failed between the end of the transaction
 /// and its report to the guard.
 #[test]
-fn guards_are_told_again_after_a_restart() {
+fn guards_receive_the_end_again_after_a_restart() {
     let expected = ["keeps promises open", "has spent"];
     without_of_guards(Rule::TellGuardsAgain, Scenario::durable, &expected);
 }

@@ -57,7 +57,7 @@ fn it_runs_beside_two_other_protocols() {
 /// Answers that came with a tick, or with a change of the list of sites, left the worker only when
 /// a third protocol ran there.
 #[test]
-fn answers_reach_who_has_asked_beside_a_third_protocol() {
+fn answers_arrive_beside_a_third_protocol() {
     let scenario = |seed| Scenario::members(seed).promising().with_primary();
     tally(scenario, 2_200_000_245..2_200_000_246);
 }

@@ -24,7 +24,7 @@ solera_machine::rare_paths! {
     /// Guards may learn of an end before they have answered.
     ENDED_EARLY = "trial: a transaction ended before its guard had answered";
     /// Participants report an end to guards again.
-    END_REPEATED = "trial: a guard was told of an end without a promise";
+    END_REPEATED = "trial: a guard received an end without a promise";
 }
 
 /// Number of steps of the job for a site that leaves.

@@ -97,7 +97,9 @@ fn judge(known: &mut Known, number: i64, was_there: bool, outcome: &Outcome) {
     }
     known.probes.missing += 1;
     if was_there {
-        known.violations.push(format!("{number} was there, and is told as missing for certain"));
+        known
+            .violations
+            .push(format!("{number} was there, and is reported as missing for certain"));
     }
 }
 
@@ -105,5 +107,5 @@ fn judge(known: &mut Known, number: i64, was_there: bool, outcome: &Outcome) {
 pub(super) fn violations(known: &Known) -> Vec<String> {
     let failed = |number: &&i64| matches!(known.writes[number].outcome, Some(Outcome::Failed(_)));
     let never = known.probes.there.iter().filter(failed);
-    never.map(|number| format!("{number} was never there, and is told as there")).collect()
+    never.map(|number| format!("{number} was never there, and is reported as there")).collect()
 }

@@ -143,7 +143,7 @@ impl World {
                 let card = self.card_of_copy(other, sent.life, (*remembered, began));
                 if card.is_some_and(|card| self.is_welcome(worker, &card).is_ok()) {
                     let_in.push(format!(
-                        "{worker:?} was sent {:?} by {other:?}, and lets a copy in that remembers \
+                        "{worker:?} was sent {:?} by {other:?}, and admits a copy that remembers \
                          {remembered:?}",
                         sent.durable
                     ));
