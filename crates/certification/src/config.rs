@@ -76,7 +76,7 @@ pub enum Rule {
     /// The first term after a change of members takes over what all of them have stored.
     AllAfterChange,
     /// A term begins without the votes that no member has acknowledged.
-    DropUntold,
+    DropUnacknowledged,
     /// After a change of members, a member does not acknowledge a vote of an earlier term for the
     /// first time, and its leader neither reports anything as complete nor confirms its term.
     NothingOutdated,
@@ -106,7 +106,7 @@ pub enum Rule {
     /// before it forgets the transaction.
     ConfirmTerm,
     /// A member that forgets a transaction knows that it is over, and does not vote on it again.
-    TellOldest,
+    LearnOldest,
     /// A vote that proposes a time after the transaction's limit is to abort.
     InTime,
     /// Retries of aborted transactions have priority. Only progress depends on it.

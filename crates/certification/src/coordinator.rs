@@ -338,7 +338,7 @@ impl<W: Clone> Coordinator<W> {
 
     /// Handles a leader's answer that a transaction is over: its groups' leaders are to forget it.
     pub(crate) fn on_over(&mut self, step: &mut Step<'_, W>, tid: TransactionId, oldest: Serial) {
-        let oldest = Some(oldest).filter(|_| step.config.keeps(Rule::TellOldest));
+        let oldest = Some(oldest).filter(|_| step.config.keeps(Rule::LearnOldest));
         self.on_decision(step, tid, None, oldest);
     }
 

@@ -238,7 +238,7 @@ impl<W: Clone> Member<W> {
 
     /// Records that a coordinator will not submit any transaction earlier than `oldest` again.
     fn learn_oldest(&mut self, step: &Step<'_, W>, coordinator: Address, oldest: Option<Serial>) {
-        let learns = self.leads() || step.config.keeps(Rule::TellOldest);
+        let learns = self.leads() || step.config.keeps(Rule::LearnOldest);
         if let Some(oldest) = oldest.filter(|_| learns) {
             self.kept.state.learn_oldest(coordinator, oldest);
         }

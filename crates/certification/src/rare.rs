@@ -15,7 +15,7 @@ solera_machine::rare_paths! {
     /// A leader begins another term because its vote waits for an update that may be lost.
     TERM_WITHOUT_LOST_UPDATES = "a leader whose vote waits in vain begins a term";
     /// A term begins without votes that no member acknowledged.
-    DROPS_UNTOLD = "a term begins without unacknowledged votes";
+    DROPS_UNACKNOWLEDGED = "a term begins without unacknowledged votes";
     /// A member takes over because it hears both the leader and a member that does not hear the
     /// leader.
     STANDS_BETWEEN = "a member takes over for one that does not hear the leader";
@@ -50,7 +50,7 @@ solera_machine::rare_paths! {
     /// A member replaces an earlier vote by that of a leader that has forgotten the transaction.
     GIVES_UP_FORMER_VOTE = "a member gives up a former vote";
     /// A leader drops a deferred request that its coordinator does not repeat.
-    DROPS_EARLY = "a leader drops a request that is not repeated";
+    DROPS_DEFERRED = "a leader drops a request that is not repeated";
     /// A reservation is extended because the retry that it is for waits for its snapshot.
     RESERVATION_WAITS = "a reservation waits with its attempt";
     /// A leader skips the delivery of a transaction that it has stored from another member.

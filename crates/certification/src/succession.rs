@@ -174,13 +174,13 @@ impl<W: Clone> Member<W> {
             (acknowledged_in(&states), acknowledged_in(std::slice::from_ref(&kept.state)));
         let (mut merged, base) = merge(&kept.state, ballot, states);
         // A vote that was not acknowledged was not chosen; it might wait for ever for lost updates.
-        if step.config.keeps(Rule::DropUntold) {
+        if step.config.keeps(Rule::DropUnacknowledged) {
             let before = merged.entries.len();
             merged
                 .entries
                 .retain(|tid, entry| entry.phase > Phase::Undecided || acknowledged.contains(tid));
             if merged.entries.len() < before {
-                step.reach(rare::DROPS_UNTOLD);
+                step.reach(rare::DROPS_UNACKNOWLEDGED);
             }
         }
         for (tid, entry) in &mut merged.entries {

@@ -385,7 +385,7 @@ fn the_later_of_two_that_conflict_aborts_unless_it_has_seen_the_earlier() {
 
 #[test]
 fn other_processes_decide_transactions_of_a_failed_coordinator() {
-    // It fails when all have its request; its answer then reaches nobody.
+    // It fails when all have its request; no process receives its answer then.
     let mut sites = Sites::new(2);
     let tid = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
     sites.run_for(60);

@@ -68,7 +68,7 @@ fn a_rule_left_out_is_noticed() {
         is_missed(rule, 0);
     }
     is_missed(Ceiling, 1100);
-    is_missed(TellOldest, 2960);
+    is_missed(LearnOldest, 2960);
 }
 
 /// A transaction has seen updates that no other site has received; they are lost with their site.
@@ -89,7 +89,7 @@ fn the_promises_of_all_are_needed_after_a_change_of_members() {
 /// gone.
 #[test]
 fn a_term_begins_without_what_nobody_has_acknowledged() {
-    is_missed(Rule::DropUntold, 50);
+    is_missed(Rule::DropUnacknowledged, 50);
 }
 
 /// The same, before a term of the new members begins.

@@ -295,7 +295,7 @@ impl PrimarySessions {
         world.wake(WAKES + index, self.random.within(MS, 60 * MS * self.pace));
     }
 
-    /// Handles a reply; `last` tells whether it is the last one to the request.
+    /// Handles a reply; `last` is set for the last one to the request.
     pub(crate) fn reply(
         &mut self,
         world: &mut World,

@@ -75,7 +75,7 @@ enum Due {
     Wake(usize),
 }
 
-/// A message for a paused site: its sender, its receiver, and the incarnations of both.
+/// A message within a paused site: its sender, its receiver, and the incarnations of both.
 type Deferred = (Address, Address, Box<Message>, (u64, u64));
 
 /// An event that the world reports to its observer.
@@ -127,7 +127,7 @@ pub(crate) struct World {
     claims: Vec<Vector>,
     reported: ByWorker<Vector>,
     /// When the last message of a worker that died arrives, by incarnation.
-    gasps: BTreeMap<(Address, u64), u64>,
+    final_arrivals: BTreeMap<(Address, u64), u64>,
     booted: ByWorker<u64>,
     states: Vec<SiteState>,
     /// When each site was last stopped.
@@ -204,7 +204,7 @@ impl World {
             booted: ByWorker::default(),
             claims: vec![Vector::zero(sites); sites],
             reported: ByWorker::default(),
-            gasps: BTreeMap::new(),
+            final_arrivals: BTreeMap::new(),
             states: vec![SiteState::Up; sites],
             stopped_at: vec![0; sites],
             lost_after: scenario.timing.lost_after.as_nanos() as u64,
@@ -821,7 +821,8 @@ impl World {
             return;
         }
         // Links are between incarnations; messages of a dead one that are on their way may arrive.
-        let silenced = self.gasps.get(&(from, incarnations.0)).is_some_and(|last| self.now > *last);
+        let silenced =
+            self.final_arrivals.get(&(from, incarnations.0)).is_some_and(|last| self.now > *last);
         if silenced || self.incarnation(to) != incarnations.1 {
             return;
         }

@@ -210,7 +210,7 @@ impl<W: Clone> Leader<W> {
         let patience = step.config.timing.retry * 4;
         for (tid, deferred) in std::mem::take(&mut self.deferred) {
             if now.since(deferred.last) >= patience {
-                step.reach(rare::DROPS_EARLY);
+                step.reach(rare::DROPS_DEFERRED);
                 continue;
             }
             let DeferredPrepare { request, since, last } = deferred;

@@ -1,4 +1,4 @@
-//! Rules that tell which calls with unknown outcomes are worth assuming.
+//! Rules by which calls with unknown outcomes are worth assuming.
 //!
 //! In any order, an unknown call can be postponed, call by call, until it matters to the next known
 //! one, or be left out if it never does. The search therefore assumes unknown calls only in a row

@@ -47,7 +47,7 @@ impl World {
         self.scheduled.remove(&address);
         if ran {
             let last = self.now + self.random.within(0, 200_000);
-            self.gasps.insert((address, life), last);
+            self.final_arrivals.insert((address, life), last);
             self.events.push(WorldEvent::WorkerDown(address));
         }
     }
