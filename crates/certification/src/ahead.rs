@@ -1,14 +1,14 @@
-//! What a follower delivers before its leader does: transactions of its own site of which it knows
-//! that they committed, and that nothing can come before.
+//! Deliveries by a follower before its leader: transactions of the follower's own site that it
+//! knows to be committed, and that no other transaction can precede.
 //!
-//! A leader that proposes a time while nothing else is undecided or left to deliver says so, and
-//! which transaction was the last. If the proposal becomes the strong timestamp, nothing is ever in
-//! between: what this leader proposes later is above it, and so is what a successor proposes,
-//! because a quorum keeps the proposal until the group has delivered it. That holds whoever leads
-//! by then, so that ballots do not matter here. No ceiling is needed for it: that is for saying
-//! that *nothing* happened up to some time, of which no entry is kept. And a leader finishes an
-//! entry only within what it has shown as complete, so that its successors stay above it
-//! afterwards, too.
+//! A leader that proposes a time while no other transaction is undecided or waits for delivery says
+//! so in ACCEPT, with the time of the last transaction. If the proposal becomes the strong
+//! timestamp, no transaction ever comes in between: what this leader proposes later is greater, and
+//! so is what a successor proposes, because a quorum stores the proposal until the group has
+//! delivered it. This holds for every later leader, so that ballots do not matter here. No ceiling
+//! is needed: a ceiling shows that *nothing* happened up to some time, for which there is no entry.
+//! A leader finishes an entry only up to what it has reported as complete, so that its successors
+//! stay above the entry afterwards, too.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use solera_time::Timestamp;
 
 use crate::ids::TransactionId;
 
-/// Proposals with nothing before them, by their times, that are not delivered here. Nothing but
-/// speed depends on it; it is not kept through restarts.
+/// Undelivered proposals that nothing can precede, by time. Only speed depends on them; they do not
+/// survive a restart.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct EarlyDelivery {
     proposals: BTreeMap<Timestamp, Proposal>,
 }
 
@@ -28,25 +28,26 @@ struct Proposal {
     tid: TransactionId,
     /// The last transaction before it.
     after: Timestamp,
-    /// Whether it is known to have committed at this very time.
+    /// Whether it is known to have committed at the proposed time.
     committed: bool,
 }
 
-impl Ahead {
-    /// A leader has proposed `ts`, and nothing can come between `after` and that.
+impl EarlyDelivery {
+    /// Records that a leader has proposed `ts`, and that nothing can come between `after` and `ts`.
     pub(crate) fn propose(&mut self, ts: Timestamp, tid: TransactionId, after: Timestamp) {
         self.proposals.entry(ts).or_insert(Proposal { tid, after, committed: false });
     }
 
-    /// A transaction committed with this strong timestamp. A group that had proposed an earlier
-    /// time may have others before it, and still waits for its leader.
+    /// Records that a transaction committed with this strong timestamp. If this group proposed an
+    /// earlier time, other transactions may precede it, and the follower waits for its leader.
     pub(crate) fn commit(&mut self, tid: TransactionId, ts: Timestamp) {
         if let Some(proposal) = self.proposals.get_mut(&ts).filter(|proposal| proposal.tid == tid) {
             proposal.committed = true;
         }
     }
 
-    /// The next to deliver where everything up to `delivered` is.
+    /// Returns the next transaction to deliver when everything up to `delivered` has been
+    /// delivered.
     pub(crate) fn next(&mut self, delivered: Timestamp) -> Option<(Timestamp, TransactionId)> {
         while self.proposals.first_key_value().is_some_and(|(ts, _)| *ts <= delivered) {
             self.proposals.pop_first();

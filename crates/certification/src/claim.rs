@@ -1,4 +1,4 @@
-//! What a transaction shows that was aborted before, so that the next attempt goes better.
+//! Claims, which give retries of aborted transactions priority.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,22 +11,23 @@ use solera_time::Timestamp;
 use crate::ids::TransactionId;
 use crate::share::Share;
 
-/// What a transaction that was aborted before shows, to go before those that were not.
+/// The priority of a transaction that was aborted before over transactions that were not.
 ///
-/// The order of claims is the same for all groups, so that they do not let different ones go first.
+/// All groups order claims in the same way, so that they give priority to the same transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Claim {
-    /// When its first attempt was submitted, by the clock of its coordinator.
+    /// When the coordinator submitted the first attempt, by its clock.
     since: Timestamp,
-    /// The first attempt, which names all of them.
+    /// The first attempt, which identifies all later ones.
     first: TransactionId,
-    /// Of what it was about: another transaction of its client is no next attempt, and what is kept
-    /// free for one that does not come is kept from others in vain.
+    /// Hash of the keys of the attempts. Another transaction of the same client is not a retry, and
+    /// must not use the claim: keys that a leader reserves for a retry that never comes block
+    /// others in vain.
     footprint: u64,
 }
 
-/// Tells by their keys what transactions are about. Two that differ may have the same, which costs
-/// only speed.
+/// Returns a hash of the keys that a transaction accesses. Two different sets of keys may have the
+/// same hash, which costs only speed.
 pub(crate) fn footprint<'a, W: 'a>(shares: impl IntoIterator<Item = &'a Arc<Share<W>>>) -> u64 {
     let accesses = shares.into_iter().flat_map(|share| &share.accesses);
     let keys: BTreeSet<&Key> = accesses.map(|access| &access.key).collect();
@@ -36,17 +37,17 @@ pub(crate) fn footprint<'a, W: 'a>(shares: impl IntoIterator<Item = &'a Arc<Shar
 }
 
 impl Claim {
-    /// Of a transaction that has been submitted as `first` and aborted.
+    /// Creates the claim of an aborted transaction whose first attempt was `first`.
     pub fn new(since: Timestamp, first: TransactionId, footprint: u64) -> Self {
         Claim { since, first, footprint }
     }
 
-    /// Whether a transaction that is about this may be the next attempt.
-    pub(crate) fn fits(&self, footprint: u64) -> bool {
+    /// Whether a transaction with this footprint may be a retry.
+    pub(crate) fn is_retry_with(&self, footprint: u64) -> bool {
         self.footprint == footprint
     }
 
-    /// The first attempt.
+    /// Returns the identifier of the first attempt.
     pub fn first(&self) -> TransactionId {
         self.first
     }

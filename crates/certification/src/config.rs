@@ -1,4 +1,4 @@
-//! Who takes part, and how long things may take.
+//! Members, timing, and the rules that tests can take out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,44 +8,46 @@ use solera_time::SiteId;
 
 use crate::ids::{GroupId, TransactionId};
 
-/// What a worker's part of the service is created with.
+/// Configuration of a worker's part of the service.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The worker.
     pub me: Address,
-    /// How many workers each site has; a group's member is at worker `group mod workers`.
+    /// Number of workers of each site; a group's member is at worker `group mod workers`.
     pub workers: Vec<u8>,
     /// The groups that this worker is a member of.
     pub groups: Vec<GroupId>,
     /// The site whose members lead at first.
     pub leader: SiteId,
-    /// How many sites may be lost together with all that they have kept.
+    /// Number of sites that may be lost together with all that they have stored.
     pub f: usize,
-    /// How often the worker had been started.
+    /// Number of times that the worker had been started before.
     pub run: u64,
-    /// How long things may take.
+    /// Periods and timeouts.
     pub timing: Timing,
-    /// A rule to leave out.
+    /// Rules to leave out.
     pub without: Without<Rule>,
 }
 
-/// How often a member does what it does periodically, and how long it waits.
+/// Periods and timeouts of a member.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// A leader's sign of life.
+    /// Period of a leader's status messages.
     pub status_interval: Duration,
-    /// A leader that is silent for so long is replaced. More than a round trip, and some.
+    /// Time without a message of the leader after which it is replaced. Somewhat more than a round
+    /// trip.
     pub leader_timeout: Duration,
-    /// A coordinator asks again after so long; so does a leader for what became of a transaction.
+    /// Time after which a coordinator repeats its requests. A leader waits as long between its
+    /// questions for the outcome of a transaction.
     pub retry: Duration,
-    /// How far ahead of time a leader has its members keep a ceiling.
+    /// How far ahead of its clock a leader has its members store a ceiling.
     pub reserve: Duration,
-    /// A message of another site that names a time further ahead than this is dropped: who follows
-    /// it takes everybody else along.
+    /// Messages of other sites with a time further ahead than this are dropped: a worker that
+    /// followed such a time would advance the clocks of all others.
     pub max_ahead: Duration,
-    /// For how long a leader keeps keys free for the next attempt of a transaction that was
-    /// aborted: as long as that attempt waits at most for what was in the way, and the round trip
-    /// to a distant site.
+    /// Time for which a leader reserves keys for the retry of an aborted transaction. It covers the
+    /// longest wait of the retry for the transactions in its way, and the round trip to a distant
+    /// site.
     pub reservation: Duration,
 }
 
@@ -62,58 +64,60 @@ impl Default for Timing {
     }
 }
 
-/// A rule of the protocol that a test can take out, to prove that the checks notice.
+/// A rule of the protocol that a test can take out, to prove that the checks detect its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A decision needs a quorum of every group.
     Quorum,
-    /// A vote looks at transactions that are prepared.
+    /// A vote takes prepared transactions into account.
     PreparedConflicts,
-    /// A new leader takes over what a quorum has kept.
+    /// A new leader takes over what a quorum has stored.
     Gather,
-    /// The first term after a change of members takes over what all of them have kept.
+    /// The first term after a change of members takes over what all of them have stored.
     AllAfterChange,
-    /// A term begins without the votes that nobody has acknowledged.
-    DropUntold,
-    /// After a change of members no vote of a term before is acknowledged for the first time, and
-    /// nothing is shown or confirmed in one.
+    /// A term begins without the votes that no member has acknowledged.
+    DropUnacknowledged,
+    /// After a change of members, a member does not acknowledge a vote of an earlier term for the
+    /// first time, and its leader neither reports anything as complete nor confirms its term.
     NothingOutdated,
-    /// What sites that have left asked for before gets no vote any more.
+    /// Requests that were deferred for coordinators of sites that have left get no vote.
     ForgetFormer,
-    /// Who has promised a later term acknowledges no vote of one before for the first time.
+    /// A member that has promised a later term does not acknowledge a vote of an earlier one for
+    /// the first time.
     LeaveTerm,
-    /// Nothing is shown as complete beyond what a quorum has kept as ceiling.
+    /// A leader reports nothing as complete beyond the ceiling that a quorum has stored.
     Ceiling,
-    /// A transaction is delivered when none that is undecided can come before it.
+    /// A leader delivers a transaction only when no undecided one can precede it.
     DeliverInOrder,
-    /// A follower delivers ahead of its leader only what nothing can come before.
+    /// A follower delivers a transaction before its leader does only if nothing can precede it.
     NothingBetween,
-    /// A new leader waits until it has stored what others have.
+    /// A new leader waits until it has stored what the other members have.
     CatchUp,
-    /// A member acknowledges a vote when its site stores what the transaction has seen (§4, Figure
-    /// 2).
+    /// A member acknowledges a vote only when its site stores what the transaction has seen (§4,
+    /// Figure 2).
     UniformBeforeCommit,
-    /// A transaction is remembered until its coordinator and its other groups will not ask.
+    /// A group remembers a transaction until its coordinator and its other groups will not ask
+    /// again.
     Remember,
     /// A group that may have forgotten a transaction of a former life does not claim that it
     /// aborted.
     AdmitForgotten,
-    /// A leader that hears that others are done with a transaction finds out whether it still leads
-    /// before it forgets it.
+    /// When other groups have finished with a transaction, a leader confirms that it still leads
+    /// before it forgets the transaction.
     ConfirmTerm,
-    /// Whoever forgets a transaction knows that it is over, and does not vote on it again.
-    TellOldest,
-    /// A vote comes in time, or it is to abort.
+    /// A member that forgets a transaction knows that it is over, and does not vote on it again.
+    LearnOldest,
+    /// A vote that proposes a time after the transaction's limit is to abort.
     InTime,
-    /// A transaction that was aborted before goes first. Only progress depends on it.
+    /// Retries of aborted transactions have priority. Only progress depends on it.
     AbortedFirst,
-    /// A member that does not lead names the last term that it saw begin, and no candidate. Only
+    /// A member that does not lead names the last term that it saw begin, not a candidate's. Only
     /// progress depends on it.
     NameLeaders,
 }
 
 impl Config {
-    /// The member of a group at a site.
+    /// Returns the member of a group at a site.
     pub(crate) fn member(&self, group: GroupId, site: SiteId) -> Address {
         let workers = self.workers.get(site.index()).copied().unwrap_or(1).max(1);
         Address { site, worker: (group.0 % u16::from(workers)) as u8 }
@@ -124,18 +128,18 @@ impl Config {
     }
 }
 
-/// Which sites' members form the groups, and so what a quorum is.
+/// The sites whose members form the groups, and thereby the size of a quorum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Configuration {
-    /// Greater than that of every configuration before.
+    /// Number of the configuration; greater than that of every earlier one.
     pub(crate) number: u64,
     pub(crate) members: Vec<SiteId>,
-    /// The first run of each member's present life.
+    /// First run of each member's present life.
     first_runs: BTreeMap<SiteId, u64>,
 }
 
 impl Configuration {
-    /// These members, each with the first run of its present life.
+    /// Creates a configuration of these members, each with the first run of its present life.
     pub(crate) fn new(number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) -> Self {
         let first_runs: BTreeMap<SiteId, u64> = members.into_iter().collect();
         Configuration { number, members: first_runs.keys().copied().collect(), first_runs }
@@ -148,12 +152,13 @@ impl Configuration {
         first_run.is_none_or(|first_run| tid.serial.run < *first_run)
     }
 
-    /// Any two quorums of the members meet.
+    /// Returns the size of a quorum. Any two quorums of the members intersect.
     pub(crate) fn quorum(&self) -> usize {
         self.members.len() / 2 + 1
     }
 
-    /// So many must keep what is decided: a quorum, and more than may be lost.
+    /// Returns the number of members that must store a decision: a quorum, and more than may be
+    /// lost.
     pub(crate) fn keepers(&self, f: usize) -> usize {
         self.quorum().max(self.members.len().min(f + 1))
     }

@@ -9,15 +9,16 @@ use solera_time::{Timestamp, Vector};
 use crate::ids::TransactionId;
 use crate::share::{Access, Kind, Obstacle, Share};
 
-/// The keys of a group's transactions that others may conflict with.
+/// The keys of a group's transactions on which later ones may conflict.
 #[derive(Debug)]
 pub(crate) struct Conflicts {
-    /// Of transactions that may commit.
+    /// Transactions that may commit.
     prepared: HashMap<Key, SmallVec<[Prepared; 1]>, FixedState>,
-    /// Of transactions that did. All of one kind on a key are one: who has seen them has seen each.
+    /// Transactions that committed. Those of one kind on a key are merged: a snapshot that covers
+    /// the merged vector holds each of them.
     committed: HashMap<Key, SmallVec<[Committed; 1]>, FixedState>,
-    /// Covers everything that another leader has delivered, of which it is not known which keys it
-    /// had, and what was forgotten: a snapshot below it is of a transaction that was left long ago.
+    /// Covers the transactions that another leader has delivered, whose keys are not known here,
+    /// and the conflicts that were pruned. A snapshot below the fence cannot be certified.
     fence: Vector,
 }
 
@@ -25,14 +26,15 @@ pub(crate) struct Conflicts {
 struct Prepared {
     tid: TransactionId,
     kind: Kind,
-    /// Its commit vector, if it commits with the strong timestamp that this group proposes.
+    /// The transaction's commit vector if it commits with the strong timestamp that this group
+    /// proposes.
     commit_vec: Vector,
 }
 
 #[derive(Debug)]
 struct Committed {
     kind: Kind,
-    /// Covers their commit vectors.
+    /// Covers the commit vectors of all merged transactions.
     commit_vec: Vector,
 }
 
@@ -45,7 +47,7 @@ impl Conflicts {
         }
     }
 
-    /// What is in the way of a transaction, if something is: then it must abort.
+    /// Returns why a transaction must abort, or `None` if nothing conflicts.
     pub(crate) fn against<W>(&self, share: &Share<W>) -> Option<Obstacle> {
         if !share.accesses.is_empty() && !share.snap_vec.covers(&self.fence) {
             return Some(Obstacle { key: None, past: self.fence });
@@ -65,8 +67,8 @@ impl Conflicts {
         obstacle
     }
 
-    /// The commit vectors of what conflicts with an access: all that may commit, and what has
-    /// committed and is not in the snapshot.
+    /// Returns the commit vectors of transactions that conflict with an access: all that may
+    /// commit, and those that committed and are not in the snapshot.
     fn in_the_way<'a>(
         &'a self,
         access: &'a Access,
@@ -85,7 +87,7 @@ impl Conflicts {
         prepared.chain(committed)
     }
 
-    /// A transaction may commit from now on, at the earliest at `ts`.
+    /// Records that a transaction may commit, at the earliest at `ts`.
     pub(crate) fn prepare<W>(&mut self, tid: TransactionId, share: &Share<W>, ts: Timestamp) {
         let commit_vec = share.commit_vec(ts);
         for access in &share.accesses {
@@ -94,7 +96,7 @@ impl Conflicts {
         }
     }
 
-    /// A prepared transaction is decided.
+    /// Removes a prepared transaction that was decided.
     pub(crate) fn release<W>(&mut self, tid: TransactionId, share: &Share<W>) {
         for access in &share.accesses {
             if let Some(prepared) = self.prepared.get_mut(&access.key) {
@@ -106,7 +108,7 @@ impl Conflicts {
         }
     }
 
-    /// A transaction has committed.
+    /// Records that a transaction committed.
     pub(crate) fn commit<W>(&mut self, share: &Share<W>, ts: Timestamp) {
         let commit_vec = share.commit_vec(ts);
         for access in share.accesses.iter().filter(|access| access.update) {
@@ -119,17 +121,17 @@ impl Conflicts {
         }
     }
 
-    /// Another leader has delivered a transaction.
+    /// Raises the fence for a transaction that another leader has delivered.
     pub(crate) fn raise_fence(&mut self, commit_vec: &Vector) {
         self.fence.join(commit_vec);
     }
 
-    /// Forgets the prepared: another leader votes.
+    /// Forgets prepared transactions, because another leader votes.
     pub(crate) fn forget_prepared(&mut self) {
         self.prepared.clear();
     }
 
-    /// Forgets what every later snapshot holds.
+    /// Forgets conflicts that every later snapshot holds.
     pub(crate) fn prune(&mut self, floor: &Vector) {
         self.fence.join(floor);
         self.committed.retain(|_, committed| {
@@ -138,7 +140,7 @@ impl Conflicts {
         });
     }
 
-    /// How many keys are held.
+    /// Returns the number of keys held.
     pub(crate) fn keys(&self) -> usize {
         self.prepared.len() + self.committed.len()
     }

@@ -1,8 +1,8 @@
-//! CERTIFY: has every group vote and finds out what that comes to (UniStore Alg. 3 l. 3, §6.3).
+//! CERTIFY: collects the votes of every group and derives the outcome (UniStore Alg. 3 l. 3, §6.3).
 //!
-//! Whoever has the quorums' answers knows the decision, and everybody who asks gets the same ones.
-//! So nothing is kept here that others would have to wait for: when a coordinator dies, a group's
-//! leader asks in its place.
+//! A process that has the answers of the quorums knows the decision, and every process that asks
+//! gets the same answers. No other process therefore waits for the coordinator's state: when a
+//! coordinator fails, a group's leader collects the answers in its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,36 +21,37 @@ use crate::rare;
 use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
-/// How long a coordinator insists on the outcome of a transaction that it has given up. Until then
-/// its groups remember all that it has submitted since.
+/// Time for which a coordinator insists on the outcome of a transaction that it has given up. Until
+/// then its groups remember all that it has submitted since.
 const INSISTING: Duration = Duration::from_secs(60);
 
-/// The transactions that one worker has submitted, or finishes for others.
+/// The transactions that one worker has submitted, or finishes for other coordinators.
 #[derive(Debug)]
 pub(crate) struct Coordinator<W> {
     me: Address,
     next: Serial,
-    /// Told to clients as names of transactions that will be submitted later.
+    /// Names that clients hold of transactions that will be submitted later.
     reserved: BTreeSet<Serial>,
     pending: BTreeMap<TransactionId, Pending<W>>,
     /// The last term of each group that is known to have begun.
     ballots: BTreeMap<GroupId, Ballot>,
-    /// Of own transactions whose clients know the name.
+    /// Outcomes of own transactions whose clients know the name.
     outcomes: Outcomes<Serial>,
 }
 
 #[derive(Debug)]
 struct Pending<W> {
-    /// Whether it was submitted here, and not left by somebody else or too long ago.
+    /// Whether it was submitted here, rather than finished for another coordinator or given up long
+    /// ago.
     submitted: bool,
-    /// Whether its client knows its name, and may ask what became of it.
+    /// Whether its client knows its name, and may ask for the outcome.
     named: bool,
     participants: Arc<[GroupId]>,
-    /// Its parts; none if it is finished for another coordinator, or given up.
+    /// Its parts; empty if it is finished for another coordinator, or given up.
     shares: BTreeMap<GroupId, Arc<Share<W>>>,
-    /// The latest time that may be proposed for it.
+    /// The latest time that a group may propose for it.
     until: Timestamp,
-    /// If it was aborted before.
+    /// Claim of its earlier attempts, if it was aborted before.
     claim: Option<Claim>,
     /// When it was submitted.
     submitted_at: Timestamp,
@@ -58,11 +59,12 @@ struct Pending<W> {
     chosen: BTreeMap<GroupId, (Vote, Timestamp)>,
     since: Monotonic,
     asked: Monotonic,
-    /// How many members were asked in turn, of each group whose leader does not answer.
+    /// Number of requests that each group's leader has left unanswered; it selects the member to
+    /// ask next.
     attempts: BTreeMap<GroupId, usize>,
 }
 
-/// What the members of a group have answered in one term.
+/// Answers of the members of a group in one term.
 #[derive(Debug)]
 struct Answers {
     vote: Vote,
@@ -82,15 +84,15 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// The name of a transaction that will be submitted later. Until it is, or is released, groups
-    /// remember all that is submitted here.
+    /// Reserves the name of a transaction that will be submitted later. Until it is submitted or
+    /// released, the groups remember all that is submitted here.
     pub(crate) fn reserve(&mut self) -> TransactionId {
         let tid = self.next_name();
         self.reserved.insert(tid.serial);
         tid
     }
 
-    /// What a reserved name stands for is over without having been submitted.
+    /// Releases a reserved name whose transaction ended without being submitted.
     pub(crate) fn release(&mut self, tid: TransactionId, outcome: Outcome) {
         if self.is_own(tid) && self.reserved.remove(&tid.serial) {
             self.outcomes.remember(tid.serial, outcome);
@@ -102,7 +104,7 @@ impl<W: Clone> Coordinator<W> {
         TransactionId { coordinator: self.me, serial: self.next }
     }
 
-    /// Submits a transaction, part by part, by a name that was reserved for it or a new one.
+    /// Submits a transaction, part by part, under a name that was reserved for it or a new one.
     pub(crate) fn certify(
         &mut self,
         step: &mut Step<'_, W>,
@@ -121,7 +123,7 @@ impl<W: Clone> Coordinator<W> {
         tid
     }
 
-    /// Finds out what became of a transaction that another has left, or sees to it that it aborts.
+    /// Determines the outcome of a transaction that another coordinator has left, or has it abort.
     pub(crate) fn finish(
         &mut self,
         step: &mut Step<'_, W>,
@@ -143,7 +145,7 @@ impl<W: Clone> Coordinator<W> {
         until: Timestamp,
         claim: Option<Claim>,
     ) {
-        let claim = claim.filter(|claim| claim.fits(footprint(shares.values())));
+        let claim = claim.filter(|claim| claim.is_retry_with(footprint(shares.values())));
         let pending = Pending {
             submitted: !shares.is_empty(),
             named: false,
@@ -162,7 +164,7 @@ impl<W: Clone> Coordinator<W> {
         self.ask(step, tid);
     }
 
-    /// Asks the groups that have not chosen.
+    /// Sends PREPARE to the groups whose vote is not chosen yet.
     fn ask(&self, step: &mut Step<'_, W>, tid: TransactionId) {
         let Some(pending) = self.pending.get(&tid) else { return };
         for group in pending.not_chosen() {
@@ -170,7 +172,7 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// Asks the leader of a group, or if that does not answer, the next member.
+    /// Sends PREPARE to the leader of a group, or to the next member if the leader does not answer.
     fn ask_group(
         &self,
         step: &mut Step<'_, W>,
@@ -193,21 +195,20 @@ impl<W: Clone> Coordinator<W> {
         step.send_member(group, site, body);
     }
 
-    /// Who leads a group, as far as this coordinator knows.
+    /// Returns the leader of a group, as far as this coordinator knows.
     fn leader(&self, step: &Step<'_, W>, group: GroupId) -> SiteId {
         self.ballots.get(&group).map_or(step.config.leader, |ballot| ballot.leader)
     }
 
-    /// A member of this worker has seen a term begin.
+    /// Learns the term that a member of this worker has seen begin.
     pub(crate) fn learn_leader(&mut self, step: &mut Step<'_, W>, member: &Member<W>) {
         if let Some(ballot) = member.kept.election.begun() {
             self.learn_ballot(step, member.kept.group, ballot);
         }
     }
 
-    /// Somebody has seen this term begin. If another site leads than the one that was asked first,
-    /// or others were asked meanwhile because that one does not answer, the leader is asked at
-    /// once.
+    /// Learns of a term that has begun. Repeats the requests to its leader at once if another site
+    /// led before, or if other members were asked meanwhile because the leader did not answer.
     fn learn_ballot(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
         let Some(former) = self.note_ballot(step, group, ballot) else { return };
         let moved = former.leader != ballot.leader;
@@ -221,13 +222,13 @@ impl<W: Clone> Coordinator<W> {
         group: GroupId,
         ballot: Ballot,
     ) -> Option<Ballot> {
-        // Who knows of no term asks the configured leader.
+        // Without a known term, requests go to the configured leader.
         let first = Ballot { configuration: 0, round: 0, leader: step.config.leader };
         let known = self.ballots.entry(group).or_insert(first);
         (ballot > *known).then(|| std::mem::replace(known, ballot))
     }
 
-    /// Asks the leader of a group about the transactions that wait for it.
+    /// Repeats the requests for a group to its leader, for the transactions that wait for it.
     fn ask_leader(
         &mut self,
         step: &mut Step<'_, W>,
@@ -248,13 +249,13 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// Asks again where answers are missing.
+    /// Repeats requests whose answers are missing.
     pub(crate) fn retry(&mut self, step: &mut Step<'_, W>) {
         let mut silent = Vec::new();
         for (tid, pending) in &mut self.pending {
             let age = step.now.monotonic.since(pending.since);
             if pending.shares.is_empty() && age >= INSISTING {
-                // From here on it is as one that another coordinator has left.
+                // From now on it is treated like one that another coordinator has left.
                 pending.submitted = false;
             }
             if step.now.monotonic.since(pending.asked) >= step.config.timing.retry {
@@ -272,14 +273,15 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// A member does not lead, and names the last term that it has seen begin.
+    /// Handles the answer of a member that does not lead, with the last term that it has seen
+    /// begin.
     pub(crate) fn on_not_leader(&mut self, step: &mut Step<'_, W>, group: GroupId, ballot: Ballot) {
         if self.note_ballot(step, group, ballot).is_some() {
             self.ask_leader(step, group, |_| true);
         }
     }
 
-    /// A member keeps a vote (the acknowledgement that goes straight to the coordinator).
+    /// Handles a member's acknowledgement of a vote, which it sends directly to the coordinator.
     #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_accepted(
         &mut self,
@@ -292,7 +294,7 @@ impl<W: Clone> Coordinator<W> {
         ts: Timestamp,
     ) {
         self.learn_ballot(step, group, ballot);
-        // Of a term with other members it is not known here what a quorum is.
+        // The quorums of a term with other members are not known here.
         let counts = step.configuration.members.contains(&from)
             && ballot.configuration == step.configuration.number;
         let Some(pending) = self.pending.get_mut(&tid).filter(|_| counts) else {
@@ -304,12 +306,12 @@ impl<W: Clone> Coordinator<W> {
             ts,
             from: BTreeSet::new(),
         });
-        // A leader that has forgotten what aborted, because its coordinator's site has left, votes
-        // on it once more; a member that has not forgotten it repeats the former vote. Neither lets
-        // it commit, at whatever time.
+        // A leader that has forgotten an aborted transaction, because its coordinator's site has
+        // left, votes on it once more; a member that has not forgotten it repeats the earlier vote.
+        // With neither vote can the transaction commit, at any time.
         let neither_commits = answers.vote != Vote::Commit && vote != Vote::Commit;
         if !neither_commits && (&answers.vote, answers.ts) != (&vote, ts) {
-            // Another vote of the term, though there is but one: not one of these.
+            // A vote that differs from the term's vote, of which there is only one, is not counted.
             step.counts.ignored += 1;
             return;
         }
@@ -334,15 +336,15 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// A leader knows that a transaction is over: its groups' leaders are to forget it.
+    /// Handles a leader's answer that a transaction is over: its groups' leaders are to forget it.
     pub(crate) fn on_over(&mut self, step: &mut Step<'_, W>, tid: TransactionId, oldest: Serial) {
-        let oldest = Some(oldest).filter(|_| step.config.keeps(Rule::TellOldest));
+        let oldest = Some(oldest).filter(|_| step.config.keeps(Rule::LearnOldest));
         self.on_decision(step, tid, None, oldest);
     }
 
-    /// Passes a transaction's outcome, known from its groups' answers or from a leader that knows
-    /// it already, to whoever submitted it here and to the leaders. The first transaction that the
-    /// coordinator of a foreign one may still submit goes along, if it is known.
+    /// Passes an outcome, derived from the groups' answers or received from a leader that knows it,
+    /// to the submitter here and to the leaders. For a transaction of another coordinator, the
+    /// first transaction that this coordinator may still submit goes along, if known.
     pub(crate) fn on_decision(
         &mut self,
         step: &mut Step<'_, W>,
@@ -352,7 +354,7 @@ impl<W: Clone> Coordinator<W> {
     ) {
         let own = self.pending.get(&tid).is_some_and(|pending| pending.submitted);
         if own && outcome.is_none() {
-            // It is remembered while it is pending here.
+            // The groups remember the transaction while it is pending here.
             return;
         }
         let Some(pending) = self.pending.remove(&tid) else { return };
@@ -363,12 +365,13 @@ impl<W: Clone> Coordinator<W> {
                 None => rare::THIRD_PARTY_FINDS_IT_OVER,
             });
         }
-        // Who finishes it long after it was over may find that all have forgotten it.
+        // A process that finishes a transaction long after it was over may find that all groups
+        // have forgotten it.
         if let Some(outcome) = outcome.as_ref().filter(|_| pending.submitted) {
             if pending.named {
                 self.outcomes.remember(tid.serial, outcome.clone());
             }
-            // Of one that was given up nobody makes another attempt.
+            // A transaction that was given up is not retried.
             let about = || footprint(pending.shares.values());
             let first = || Claim::new(pending.submitted_at, tid, about());
             let claim = pending.claim.unwrap_or_else(first);
@@ -382,15 +385,15 @@ impl<W: Clone> Coordinator<W> {
             let greatest = pending.proposes(*group, outcome.as_ref());
             let decision = Body::Decision { tid, outcome, oldest };
             if greatest && leader != me {
-                // The member here need not wait for its leader.
+                // The member here may deliver without waiting for its leader.
                 step.send_member(*group, me, decision.clone());
             }
             step.send_member(*group, leader, decision);
         }
     }
 
-    /// From now on, asks only what became of a transaction, and has it abort where it did not
-    /// arrive. Its client is told the name.
+    /// Stops submitting a transaction: from now on only asks for its outcome, which makes it abort
+    /// where it did not arrive. Its client is sent the name.
     pub(crate) fn give_up(&mut self, tid: TransactionId) {
         if let Some(pending) = self.pending.get_mut(&tid) {
             pending.named = true;
@@ -398,13 +401,13 @@ impl<W: Clone> Coordinator<W> {
         }
     }
 
-    /// What became of an own transaction whose client knows its name, if that is known and not too
-    /// long ago.
+    /// Returns the outcome of an own transaction whose client knows its name, if it is known and
+    /// recent.
     pub(crate) fn outcome(&self, tid: TransactionId) -> Option<&Outcome> {
         self.is_own(tid).then(|| self.outcomes.of(tid.serial)).flatten()
     }
 
-    /// How many transactions wait for their outcome.
+    /// Returns the number of transactions that wait for their outcome.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
@@ -413,16 +416,16 @@ impl<W: Clone> Coordinator<W> {
         tid.coordinator == self.me && tid.serial.run == self.next.run
     }
 
-    /// The first own transaction that may still be submitted again.
+    /// Returns the first own transaction that may still be submitted again.
     pub(crate) fn oldest(&self) -> Serial {
         let next = Serial { sequence: self.next.sequence + 1, ..self.next };
-        // Own ones are in the order of their numbers.
+        // `pending` sorts own transactions by serial.
         let pending = self.pending.iter().find(|(_, pending)| pending.submitted);
         let reserved = self.reserved.first().copied().unwrap_or(next);
         pending.map_or(next, |(tid, _)| tid.serial).min(reserved)
     }
 
-    /// Told along with own transactions only.
+    /// Returns [`Self::oldest`] for own transactions, and `None` for others.
     fn oldest_for(&self, tid: TransactionId) -> Option<Serial> {
         self.is_own(tid).then(|| self.oldest())
     }
@@ -433,15 +436,15 @@ impl<W> Pending<W> {
         self.participants.iter().copied().filter(|group| !self.chosen.contains_key(group))
     }
 
-    /// Whether it commits at the time that this group has proposed.
+    /// Whether the transaction commits at the time that this group proposed.
     fn proposes(&self, group: GroupId, outcome: Option<&Outcome>) -> bool {
         let proposed = self.chosen.get(&group).map(|(_, ts)| *ts);
         matches!(outcome, Some(Outcome::Committed(ts)) if Some(*ts) == proposed)
     }
 
-    /// The decision, once it is known: abort as soon as one group has chosen so; commit when all
-    /// have, at the greatest time. `Some(None)` if a group may have forgotten the transaction: it
-    /// is over, and nobody needs to know how.
+    /// Returns the decision, once it is known: abort as soon as one group has chosen abort; commit
+    /// when all groups have chosen commit, at the greatest time. `Some(None)` if a group may have
+    /// forgotten the transaction: it is over, and no process needs its outcome.
     fn outcome(&self) -> Option<Option<Outcome>> {
         let against = self.chosen.values().find_map(|(vote, _)| match vote {
             Vote::Abort(obstacle) => Some(Some(Outcome::Aborted(obstacle.clone()))),

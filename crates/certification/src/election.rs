@@ -1,13 +1,13 @@
-//! Electing the leader of a group: signs of life, canvasses and ballots, whatever the group votes
-//! on.
+//! Election of a group's leader: status messages, canvasses and ballots, independent of what the
+//! group votes on.
 //!
-//! A member that hears nothing of its leader first asks whether others do (canvass), so that one
-//! that was cut off does not disturb a group that works. Then it begins a term: a quorum leaves all
-//! lower ones and hands over what it has kept.
+//! A member that does not hear its leader first asks whether the others do (canvass), so that a
+//! member that was cut off does not disturb a working group. Then it begins a term: a quorum leaves
+//! all lower ones and hands over its state.
 //!
-//! Where only the link between a member and the leader is broken, nobody else would miss the
-//! leader, and the member's site could commit nothing. A member that hears both of them for long
-//! enough takes over.
+//! Where only the link between a member and the leader is broken, the other members would not miss
+//! the leader, and the member's site could commit nothing. A member that hears both of them takes
+//! over after a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,17 +17,17 @@ use solera_time::{Monotonic, SiteId};
 use crate::config::Configuration;
 use crate::ids::Ballot;
 
-/// A member takes over once in so long for those who do not hear the leader.
+/// Minimum time between two takeovers by a member on behalf of others that do not hear the leader.
 const TAKING_OVER: Duration = Duration::from_secs(15);
 
-/// The members that elect, as one of them sees them while it handles one input.
+/// The members that elect a leader, as one of them sees them while it handles one input.
 pub(crate) struct Electorate<'a> {
     pub(crate) me: SiteId,
     pub(crate) configuration: &'a Configuration,
     pub(crate) now: Monotonic,
-    /// A leader that is silent for so long is replaced.
+    /// Time without a message of the leader after which it is replaced.
     pub(crate) patience: Duration,
-    /// A candidate repeats its question after so long.
+    /// Time after which a candidate repeats its requests.
     pub(crate) retry: Duration,
 }
 
@@ -42,12 +42,12 @@ impl Electorate<'_> {
     }
 }
 
-/// What a member knows of its group's terms, whatever its role.
+/// A member's knowledge of its group's terms, whatever its role.
 #[derive(Debug)]
 pub(crate) struct Election {
-    /// The member takes part in no term below this one. Never falls.
+    /// The lowest term that the member takes part in. Never falls.
     ballot: Ballot,
-    /// When the leader of `ballot` last gave a sign of life, or began to be waited for.
+    /// When the leader of `ballot` was last heard, or when the member began to wait for it.
     heard: Monotonic,
     /// Last term that the member saw begin since it started; `None` before.
     begun: Option<Ballot>,
@@ -59,14 +59,14 @@ pub(crate) struct Election {
 struct Unheard {
     /// When each first asked, and when it last did.
     by: BTreeMap<SiteId, (Monotonic, Monotonic)>,
-    /// When this member last took over for one of them. A site that hears nobody is not helped by
-    /// it.
+    /// When this member last took over for one of them. A takeover does not help a site that hears
+    /// no other site.
     took_over: Option<Monotonic>,
 }
 
-/// What a member is while it is asked for its support.
+/// Role of a member when it receives a canvass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum CurrentRole {
     /// Follows a leader.
     Follows,
     /// Stands for election.
@@ -75,37 +75,38 @@ pub(crate) enum Standing {
     Leads,
 }
 
-/// What a member does about a canvass.
+/// A member's reaction to a canvass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Canvassed {
-    /// Refuses it: it has promised as much before.
+    /// Rejects it: the member has promised this term or a later one.
     Stale,
     /// Supports the candidate.
     Supports,
     /// Begins a term itself, because the candidate does not hear the leader and this member hears
     /// both.
     TakesOver,
-    /// Is content with its leader.
+    /// Ignores it, because the member hears its leader.
     Content,
 }
 
 impl Election {
-    /// A member that takes part in this term.
+    /// Creates the election state of a member that takes part in this term.
     pub(crate) fn new(ballot: Ballot, now: Monotonic) -> Self {
         Election { ballot, heard: now, begun: None, unheard: Unheard::default() }
     }
 
-    /// The member takes part in no term below this one.
+    /// Returns the lowest term that the member takes part in.
     pub(crate) fn ballot(&self) -> Ballot {
         self.ballot
     }
 
-    /// Last term that the member saw begin since it started.
+    /// Returns the last term that the member saw begin since it started.
     pub(crate) fn begun(&self) -> Option<Ballot> {
         self.begun
     }
 
-    /// Takes part in no lower term from now on. Returns whether that is new, and so to be recorded.
+    /// Promises to take part in no lower term from now on. Returns whether the promise is new, and
+    /// must be recorded.
     pub(crate) fn promise(&mut self, ballot: Ballot) -> bool {
         let later = ballot > self.ballot;
         if later {
@@ -114,12 +115,12 @@ impl Election {
         later
     }
 
-    /// Takes a sign of life of the leader, or begins to wait for one.
+    /// Records a message of the leader, or begins to wait for one.
     pub(crate) fn hear(&mut self, now: Monotonic) {
         self.heard = now;
     }
 
-    /// A term has begun. Returns whether it is later than those that were seen to begin before.
+    /// Records that a term has begun. Returns whether it is later than all that were seen to begin.
     pub(crate) fn begin(&mut self, ballot: Ballot) -> bool {
         let later = self.begun < Some(ballot);
         if later {
@@ -128,7 +129,7 @@ impl Election {
         later
     }
 
-    /// The next term that this member may lead.
+    /// Returns the next term that this member may lead.
     pub(crate) fn next_ballot(&self, electorate: &Electorate<'_>) -> Ballot {
         Ballot {
             configuration: electorate.configuration.number.max(self.ballot.configuration),
@@ -144,7 +145,8 @@ impl Election {
         own || silent >= electorate.patience * (1 + self.turn(electorate))
     }
 
-    /// How many members are to lead before this one: the next after the leader is first.
+    /// Returns how many members may stand for election before this one: the next after the leader
+    /// is first.
     fn turn(&self, electorate: &Electorate<'_>) -> u32 {
         let members = electorate.configuration.members.len();
         let mine = electorate.place(electorate.me).unwrap_or(0);
@@ -152,22 +154,22 @@ impl Election {
         ((mine + members - after % members) % members) as u32
     }
 
-    /// A candidate asks whether this member hears of its leader.
+    /// Handles a candidate's question whether this member hears its leader.
     pub(crate) fn on_canvass(
         &mut self,
         electorate: &Electorate<'_>,
         from: SiteId,
         ballot: Ballot,
-        standing: Standing,
+        role: CurrentRole,
     ) -> Canvassed {
         if ballot <= self.ballot {
             return Canvassed::Stale;
         }
         let silent = electorate.now.since(self.heard) >= electorate.patience;
-        let content = standing == Standing::Leads || (!silent && self.ballot.leader != from);
+        let content = role == CurrentRole::Leads || (!silent && self.ballot.leader != from);
         if !content {
             Canvassed::Supports
-        } else if standing == Standing::Follows && self.stands_between(electorate, from) {
+        } else if role == CurrentRole::Follows && self.stands_between(electorate, from) {
             Canvassed::TakesOver
         } else {
             Canvassed::Content
@@ -181,7 +183,8 @@ impl Election {
         if !between {
             return false;
         }
-        // More than the time from one question to the next, and later where others are to go first.
+        // More than the time between two questions, and later where other members should take over
+        // first.
         let others = electorate.configuration.members.len() as u32 + self.turn(electorate);
         let patience = electorate.patience * (4 + others);
         let takes_over = self.unheard.asks(unhearing, electorate.now, patience);
@@ -193,7 +196,8 @@ impl Election {
 }
 
 impl Unheard {
-    /// Whether `site` has been asking for so long now; one that is silent for as long begins anew.
+    /// Whether `site` has been asking for `patience` by now. A pause of the same length starts the
+    /// count anew.
     fn asks(&mut self, site: SiteId, now: Monotonic, patience: Duration) -> bool {
         let (first, last) = self.by.entry(site).or_insert((now, now));
         if now.since(*last) >= patience {
@@ -205,7 +209,7 @@ impl Unheard {
     }
 }
 
-/// A member's attempt to lead. `S` is what the members of a quorum hand over to the one that will.
+/// A member's attempt to lead. `S` is the state that the members of a quorum hand over.
 #[derive(Debug)]
 pub(crate) struct Candidacy<S> {
     ballot: Ballot,
@@ -216,44 +220,44 @@ pub(crate) struct Candidacy<S> {
 
 #[derive(Debug)]
 enum Stage<S> {
-    /// Asks whether others hear of their leader; these do not.
+    /// Asks whether others hear their leader; these do not.
     Canvassing(BTreeSet<SiteId>),
-    /// Has begun a term; these take part and have handed over what they had.
+    /// Has begun a term; these members take part and have handed over their state.
     Gathering(BTreeMap<SiteId, S>),
 }
 
-/// What a candidate asks the other members for.
+/// A candidate's request to the other members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Whether they, too, miss their leader.
+    /// Report whether they miss their leader, too.
     Support(Ballot),
-    /// To leave all lower terms, and to hand over what they have kept.
+    /// Leave all lower terms and hand over their state.
     Promise(Ballot),
 }
 
-/// What a candidate does with time.
+/// Next action of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Waits for answers.
     Wait,
-    /// Asks again.
+    /// Repeats its request.
     Ask(Request),
-    /// Stands no longer: another member may do better.
+    /// Gives up: another member may be elected.
     GiveUp,
 }
 
 impl<S> Candidacy<S> {
-    /// Asks first whether others hear of their leader.
+    /// Creates a candidacy that first asks whether others hear their leader.
     pub(crate) fn canvassing(ballot: Ballot, now: Monotonic) -> Self {
         Candidacy { ballot, since: now, asked: now, stage: Stage::Canvassing(BTreeSet::new()) }
     }
 
-    /// Begins a term.
+    /// Creates a candidacy that begins a term.
     pub(crate) fn gathering(ballot: Ballot, now: Monotonic) -> Self {
         Candidacy { ballot, since: now, asked: now, stage: Stage::Gathering(BTreeMap::new()) }
     }
 
-    /// What the candidate asks for.
+    /// Returns the candidate's current request.
     pub(crate) fn request(&self) -> Request {
         match self.stage {
             Stage::Canvassing(_) => Request::Support(self.ballot),
@@ -266,7 +270,7 @@ impl<S> Candidacy<S> {
         matches!(self.stage, Stage::Canvassing(_))
     }
 
-    /// What is due now.
+    /// Returns the action that is due now.
     pub(crate) fn on_tick(&mut self, electorate: &Electorate<'_>) -> Next {
         let now = electorate.now;
         if now.since(self.since) >= electorate.patience * 2 {
@@ -279,7 +283,8 @@ impl<S> Candidacy<S> {
         Next::Ask(self.request())
     }
 
-    /// A member misses its leader, too. Returns whether that is so of a quorum now.
+    /// Handles the answer of a member that misses its leader, too. Returns whether a quorum does
+    /// now.
     pub(crate) fn on_support(
         &mut self,
         electorate: &Electorate<'_>,
@@ -294,8 +299,8 @@ impl<S> Candidacy<S> {
         supporters.len() >= electorate.configuration.quorum()
     }
 
-    /// A member takes part in the term, and hands over what it has kept. Returns all that was
-    /// handed over, if this counts.
+    /// Handles a member's promise, with its state. Returns all states that were handed over, if
+    /// this promise counts.
     pub(crate) fn on_promise(
         &mut self,
         electorate: &Electorate<'_>,

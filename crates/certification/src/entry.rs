@@ -1,4 +1,4 @@
-//! What a group remembers of a transaction.
+//! The state of a transaction at one group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,38 +10,39 @@ use solera_time::Timestamp;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::share::{Outcome, Share, Vote};
 
-/// A transaction at one group: the vote, and how far it has come.
+/// A transaction at one group: its vote and its phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry<W> {
-    /// What it does here. Nothing if the leader never got it, or when all that was stored.
+    /// The transaction's part in this group. `None` if the leader never received it, or once a
+    /// quorum has stored it.
     pub share: Option<Arc<Share<W>>>,
-    /// Every group that it takes part in.
+    /// Every group that the transaction takes part in.
     pub participants: Arc<[GroupId]>,
     /// The group's vote.
     pub vote: Vote,
     /// The strong timestamp that the group proposes; the greatest of all groups counts.
     pub ts: Timestamp,
-    /// How far it has come.
+    /// The phase of the transaction at this group.
     pub phase: Phase,
-    /// Whether the member that has this entry has acknowledged the vote in some term. What no
-    /// member of a quorum has acknowledged was not chosen.
+    /// Whether the member that has this entry has acknowledged the vote in some term. A vote that
+    /// no member of a quorum has acknowledged was not chosen.
     pub told: bool,
 }
 
-/// How far a transaction has come at one group. Later phases are greater.
+/// Phase of a transaction at one group. Later phases are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
-    /// Not known to be decided.
+    /// Undecided, as far as this group knows.
     Undecided,
-    /// It will be delivered with this strong timestamp.
+    /// To be delivered with this strong timestamp.
     Committed(Timestamp),
-    /// Nothing is left to do here: aborted, or delivered at a quorum. It is remembered only for
-    /// those who may still ask.
+    /// Aborted, or delivered at a quorum (with its timestamp). The group remembers the transaction
+    /// only to answer requests.
     Finished(Option<Timestamp>),
 }
 
 impl Phase {
-    /// The strong timestamp, if it is known to be committed.
+    /// Returns the strong timestamp if the transaction is known to be committed, else zero.
     pub(crate) fn decided(self) -> Timestamp {
         match self {
             Phase::Committed(ts) | Phase::Finished(Some(ts)) => ts,
@@ -49,7 +50,7 @@ impl Phase {
         }
     }
 
-    /// What it has come to, if that is known.
+    /// Returns the outcome, if known.
     pub(crate) fn outcome(self) -> Option<Outcome> {
         match self {
             Phase::Undecided => None,
@@ -60,40 +61,41 @@ impl Phase {
 }
 
 impl<W> Entry<W> {
-    /// The latest time that was proposed or decided.
+    /// Returns the latest time that was proposed or decided.
     pub(crate) fn latest(&self) -> Timestamp {
         self.ts.max(self.phase.decided())
     }
 
-    /// Whether it may still commit with a timestamp of at least its own.
+    /// Whether the transaction may still commit, with a timestamp of at least the proposed one.
+    /// Later transactions must wait for it.
     pub(crate) fn holds_back(&self) -> bool {
         self.phase == Phase::Undecided && self.vote == Vote::Commit
     }
 }
 
-/// All that a member must find again after a restart, and that a new leader builds its own from.
+/// The durable state of a member. A new leader merges its own from those of a quorum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State<W> {
-    /// The leader's term that the entries are of.
+    /// The leader's term that the entries belong to.
     pub accepted_in: Ballot,
     /// The transactions.
     pub entries: BTreeMap<TransactionId, Entry<W>>,
-    /// Of each coordinator, the first transaction that it may still submit.
+    /// First transaction that each coordinator may still submit.
     pub oldest: BTreeMap<Address, Serial>,
-    /// No leader may have shown more than this as complete.
+    /// Upper bound on what any leader has reported as complete.
     pub ceiling: Timestamp,
-    /// Everything up to here is stored by this member (Property 6).
+    /// This member stores everything up to this time (Property 6).
     pub delivered: Timestamp,
 }
 
 impl<W> State<W> {
-    /// A coordinator will submit no transaction below this one again.
+    /// Records that a coordinator will not submit any transaction earlier than `oldest` again.
     pub(crate) fn learn_oldest(&mut self, coordinator: Address, oldest: Serial) {
         let known = self.oldest.entry(coordinator).or_default();
         *known = (*known).max(oldest);
     }
 
-    /// The greatest time that is known of.
+    /// Returns the greatest time in the state.
     pub(crate) fn latest(&self) -> Timestamp {
         let entries = self.entries.values().map(Entry::latest).max();
         self.ceiling.max(self.delivered).max(entries.unwrap_or(Timestamp::ZERO))

@@ -1,11 +1,11 @@
-//! A follower's part: keeps the votes of the leader, and delivers what nothing can come before.
+//! A follower's part: stores the votes of the leader, and delivers what nothing can precede.
 
 use std::collections::BTreeMap;
 
 use solera_machine::Address;
 use solera_time::Timestamp;
 
-use crate::ahead::Ahead;
+use crate::ahead::EarlyDelivery;
 use crate::entry::{Entry, Phase};
 use crate::ids::TransactionId;
 use crate::kept::Kept;
@@ -14,15 +14,15 @@ use crate::rare;
 use crate::share::Vote;
 use crate::step::Step;
 
-/// What only a follower keeps, and a member that stands for election.
+/// State of a follower, or of a member that stands for election.
 #[derive(Debug, Default)]
 pub(crate) struct Follower {
-    /// What it may deliver before its leader does.
-    ahead: Ahead,
+    /// Transactions that the follower may deliver before its leader does.
+    ahead: EarlyDelivery,
 }
 
 impl Follower {
-    /// Keeps a leader's vote and tells the coordinator.
+    /// Stores a leader's vote and acknowledges it to the coordinator.
     #[expect(clippy::too_many_arguments, reason = "one per field of the message")]
     pub(crate) fn on_accept<W: Clone>(
         &mut self,
@@ -34,15 +34,16 @@ impl Follower {
         after: Option<Timestamp>,
     ) {
         step.clock.observe(entry.ts);
-        // Only here it is known at once that it has committed.
+        // Only the coordinator's site learns at once that the transaction has committed.
         if let Some(after) = after.filter(|_| coordinator.site == step.me()) {
             self.ahead.propose(entry.ts, tid, after);
         }
         let former = kept.state.entries.get(&tid);
         if former.is_some_and(|former| (&former.vote, former.ts) != (&entry.vote, entry.ts)) {
             if entry.vote == Vote::Forgotten {
-                // The leader is done with it, and was asked again before this member heard so. As
-                // long as both have other votes, nobody finds out that it is over.
+                // The leader has finished with the transaction, and received another request before
+                // this member learned of that. As long as the two have different votes, no process
+                // finds out that it is over.
                 step.reach(rare::GIVES_UP_FORMER_VOTE);
                 kept.forget(step, &[tid]);
             } else {
@@ -50,10 +51,10 @@ impl Follower {
             }
         }
         kept.state.entries.entry(tid).or_insert(Entry { told: false, ..entry });
-        kept.tell_kept(step, coordinator, tid);
+        kept.acknowledge_when_stored(step, coordinator, tid);
     }
 
-    /// A coordinator here says that a transaction commits.
+    /// Handles the decision of a coordinator at this site to commit.
     pub(crate) fn on_commit<W: Clone>(
         &mut self,
         kept: &mut Kept<W>,
@@ -65,10 +66,10 @@ impl Follower {
         self.deliver_ahead(kept, step);
     }
 
-    /// Delivers what nothing can come before, without waiting for the leader.
+    /// Delivers what nothing can precede, without waiting for the leader.
     pub(crate) fn deliver_ahead<W: Clone>(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         while let Some((ts, tid)) = self.ahead.next(kept.state.delivered) {
-            // If it is gone, only the leader's delivery comes.
+            // Without the entry, only the leader's delivery follows.
             let entry = kept.state.entries.get(&tid).filter(|entry| entry.ts == ts);
             let Some(share) = entry.and_then(|entry| entry.share.clone()) else { return };
             assert!(ts > kept.state.delivered, "a follower delivers in the order of timestamps");
@@ -79,8 +80,8 @@ impl Follower {
 }
 
 impl<W: Clone> Kept<W> {
-    /// Forgets what the leader has forgotten of a range of transactions, and takes how far the
-    /// others have come.
+    /// Forgets what the leader has forgotten of a range of transactions, and updates the phases of
+    /// the others.
     pub(crate) fn take_phases(
         &mut self,
         step: &mut Step<'_, W>,
@@ -89,11 +90,12 @@ impl<W: Clone> Kept<W> {
         phases: Vec<(TransactionId, Phase)>,
     ) {
         let phases: BTreeMap<_, _> = phases.into_iter().collect();
-        let told =
+        let is_reported =
             |tid| after.is_none_or(|after| tid > after) && last.is_none_or(|last| tid <= last);
         let entries = self.state.entries.iter();
-        let forgotten = entries
-            .filter(|(tid, entry)| told(**tid) && !phases.contains_key(tid) && entry.ts <= upto);
+        let forgotten = entries.filter(|(tid, entry)| {
+            is_reported(**tid) && !phases.contains_key(tid) && entry.ts <= upto
+        });
         let forgotten: Vec<TransactionId> = forgotten.map(|(tid, _)| *tid).collect();
         self.forget(step, &forgotten);
         for (tid, phase) in phases {

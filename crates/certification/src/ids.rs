@@ -1,4 +1,4 @@
-//! Names of groups, transactions and ballots.
+//! Identifiers of groups, transactions and ballots.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,27 +11,28 @@ use solera_time::SiteId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupId(pub u16);
 
-/// Numbers a coordinator's transactions through: later ones are greater, also after a restart.
+/// Serial number of a coordinator's transaction. Later transactions have greater serials, also
+/// after a restart.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Serial {
-    /// How often the coordinator had been started.
+    /// Number of times that the coordinator had been started before.
     pub run: u64,
-    /// Counts within the run.
+    /// Number within the run.
     pub sequence: u64,
 }
 
-/// Names a strong transaction in the whole cluster, for good.
+/// Identifier of a strong transaction, unique in the cluster for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TransactionId {
     /// The worker that submitted it.
     pub coordinator: Address,
-    /// Which of its transactions.
+    /// Serial number among the worker's transactions.
     pub serial: Serial,
 }
 
-/// As `site.worker.run.sequence`, to be read back.
+/// Formats the identifier as `site.worker.run.sequence`, which `FromStr` parses.
 impl fmt::Display for TransactionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Address { site, worker } = self.coordinator;
@@ -40,7 +41,7 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// No name of a transaction.
+/// Error of parsing a transaction's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoTransactionId;
 
@@ -70,13 +71,13 @@ impl FromStr for TransactionId {
     }
 }
 
-/// A term of office of one leader of a group.
+/// A term of one leader of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ballot {
-    /// Which members a quorum is taken of; see [`crate::Service::set_members`].
+    /// The configuration whose members form quorums; see [`crate::Service::set_members`].
     pub configuration: u64,
-    /// Counts the terms.
+    /// Number of the term.
     pub round: u64,
-    /// Whose term.
+    /// The leader of the term.
     pub leader: SiteId,
 }

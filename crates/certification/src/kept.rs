@@ -1,5 +1,5 @@
-//! What a member of a group keeps, whatever its role: votes, who may lead, and what it has
-//! acknowledged.
+//! The state of a group's member, whatever its role: votes, the term, and deferred
+//! acknowledgements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,27 +17,28 @@ use crate::rare;
 use crate::share::Vote;
 use crate::step::Step;
 
-/// What a member keeps in every role.
+/// The state of a member in every role.
 #[derive(Debug)]
 pub(crate) struct Kept<W> {
     pub(crate) group: GroupId,
     pub(crate) election: Election,
-    /// What outlives the process, and is handed over to the next leader.
+    /// The part that survives a restart, and that is handed over to the next leader.
     pub(crate) state: State<W>,
     pub(crate) conflicts: Conflicts,
-    /// Coordinators that have asked the member since the last term began that it saw begin.
+    /// Coordinators that have sent requests since the beginning of the last term that the member
+    /// saw begin.
     pub(crate) asked_by: BTreeSet<Address>,
-    /// What its site stores of all sites' transactions, all partitions together (`stableVec`).
+    /// What the member's site stores of all sites' transactions, in all partitions (`stableVec`).
     site_vec: Vector,
-    /// Votes that are kept and told when the site stores what their transactions have seen.
-    pub(crate) untold: Vec<Untold>,
-    /// Whether a journal has told of it.
+    /// Votes that the member acknowledges when its site stores what their transactions have seen.
+    pub(crate) deferred_acks: Vec<DeferredAck>,
+    /// Whether the journal had a record of this member.
     restored: bool,
 }
 
-/// A vote that is to be kept, and whom to tell.
+/// An acknowledgement of a vote that the member may not send yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Untold {
+pub(crate) struct DeferredAck {
     ballot: Ballot,
     coordinator: Address,
     tid: TransactionId,
@@ -45,7 +46,7 @@ pub(crate) struct Untold {
 }
 
 impl<W: Clone> Kept<W> {
-    /// What a member keeps that begins in this term.
+    /// Creates the state of a member that begins in this term.
     pub(crate) fn new(group: GroupId, ballot: Ballot, sites: usize, now: Now) -> Self {
         let state = State {
             accepted_in: ballot,
@@ -61,12 +62,12 @@ impl<W: Clone> Kept<W> {
             conflicts: Conflicts::new(sites),
             asked_by: BTreeSet::new(),
             site_vec: Vector::zero(sites),
-            untold: Vec::new(),
+            deferred_acks: Vec::new(),
             restored: false,
         }
     }
 
-    /// Keeps with which term the member has begun: after a restart the configuration may name
+    /// Records the term in which the member begins: after a restart, the configuration may name
     /// another first leader.
     pub(crate) fn keep_first_term(&mut self, step: &mut Step<'_, W>) {
         if !self.restored {
@@ -74,29 +75,30 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// The last term that was seen to have begun. Not the last one that was promised, whose leader
-    /// may be a candidate that gets no quorum.
+    /// Returns the last term that was seen to begin. The last promised term does not count: its
+    /// candidate may get no quorum.
     pub(crate) fn last_begun(&self) -> Ballot {
-        // After a restart: the last term that it took part in, the first one to begin with.
+        // After a restart: the last term that it took part in, at first the initial one.
         self.election.begun().unwrap_or(self.state.accepted_in)
     }
 
-    /// Takes part in no lower term from now on.
+    /// Promises to take part in no lower term from now on.
     pub(crate) fn promise(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if self.election.promise(ballot) {
             step.record(Record::Promised(self.group, ballot));
         }
     }
 
-    /// Answers a message of a term that this member has left.
+    /// Rejects a message of a term that this member has left.
     pub(crate) fn refuse(&self, step: &mut Step<'_, W>, to: Address) {
         step.send(to, self.group, Body::Stale { ballot: self.election.ballot() });
     }
 
-    /// Keeps a vote and tells so, once this site stores everything that the transaction has seen. A
-    /// quorum that tells so makes that uniform, so that a transaction that commits does not depend
-    /// on what may be lost: the barrier of UniStore Alg. 3 l. 2, within the round trip of l. 3.
-    pub(crate) fn tell_kept(
+    /// Acknowledges a vote once this site stores everything that the transaction has seen, and
+    /// records it then. A quorum of acknowledgements makes all that uniform, so that a transaction
+    /// that commits does not depend on updates that may be lost: the barrier of UniStore Alg. 3 l.
+    /// 2, within the round trip of l. 3.
+    pub(crate) fn acknowledge_when_stored(
         &mut self,
         step: &mut Step<'_, W>,
         coordinator: Address,
@@ -104,43 +106,43 @@ impl<W: Clone> Kept<W> {
     ) {
         let ballot = self.state.accepted_in;
         if !self.must_wait(step, tid) {
-            return self.tell(step, coordinator, tid);
+            return self.acknowledge(step, coordinator, tid);
         }
-        let waits = |other: &Untold| {
+        let waits = |other: &DeferredAck| {
             (other.tid, other.coordinator, other.ballot) == (tid, coordinator, ballot)
         };
-        if !self.untold.iter().any(waits) {
+        if !self.deferred_acks.iter().any(waits) {
             if ballot.configuration < step.configuration.number {
                 step.reach(rare::OUTDATED_VOTE);
             }
             let since = step.now.monotonic;
-            self.untold.push(Untold { ballot, coordinator, tid, since });
+            self.deferred_acks.push(DeferredAck { ballot, coordinator, tid, since });
         }
     }
 
-    /// Whether a vote must not be acknowledged yet.
+    /// Whether the member must not acknowledge a vote yet.
     fn must_wait(&self, step: &Step<'_, W>, tid: TransactionId) -> bool {
         let Some(entry) = self.state.entries.get(&tid) else { return false };
         let Some(share) = &entry.share else { return false };
-        // What is lost with a site that is gone does not count as missing any more. What nobody has
-        // acknowledged by then does not reach the term that follows.
+        // Updates that were lost with a removed site do not count as missing any more. A vote that
+        // no member has acknowledged by then is not carried into the next term.
         entry.vote == Vote::Commit
             && !entry.told
             && (self.is_outdated(step) || !self.stores(step, &share.snap_vec))
     }
 
-    /// Whether the term that this member follows is one of former members.
+    /// Whether the term that this member follows has a former configuration.
     pub(crate) fn is_outdated(&self, step: &Step<'_, W>) -> bool {
         self.state.accepted_in.configuration < step.configuration.number
             && step.config.keeps(Rule::NothingOutdated)
     }
 
-    /// Keeps a vote, and tells so.
-    fn tell(&mut self, step: &mut Step<'_, W>, coordinator: Address, tid: TransactionId) {
+    /// Records a vote and acknowledges it.
+    fn acknowledge(&mut self, step: &mut Step<'_, W>, coordinator: Address, tid: TransactionId) {
         let ballot = self.state.accepted_in;
         let Some(entry) = self.state.entries.get(&tid) else { return };
         if self.election.ballot() > ballot && !entry.told && step.config.keeps(Rule::LeaveTerm) {
-            // It has handed over to a later term what it had acknowledged by then.
+            // The promise of the later term carried only what this member had acknowledged by then.
             step.reach(rare::SILENT_IN_FORMER_TERM);
             return;
         }
@@ -152,40 +154,41 @@ impl<W: Clone> Kept<W> {
         step.send(coordinator, self.group, Body::Accepted { ballot, tid, vote, ts });
     }
 
-    /// Whether this site stores all causal transactions of a snapshot. Its own it always does.
+    /// Whether this site stores all causal transactions of a snapshot. It always stores its own.
     pub(crate) fn stores(&self, step: &Step<'_, W>, snap_vec: &Vector) -> bool {
         let of_others =
             snap_vec.with(step.me(), Timestamp::ZERO).with(Origin::Strong, Timestamp::ZERO);
         self.site_vec.covers(&of_others) || !step.config.keeps(Rule::UniformBeforeCommit)
     }
 
-    /// The site stores this much.
+    /// Sends the acknowledgements that waited until the site stores `stable_vec`.
     pub(crate) fn site_stores(&mut self, step: &mut Step<'_, W>, stable_vec: &Vector) {
         self.site_vec.join(stable_vec);
         let ballot = self.state.accepted_in;
-        for untold in std::mem::take(&mut self.untold) {
-            if untold.ballot != ballot {
+        for deferred in std::mem::take(&mut self.deferred_acks) {
+            if deferred.ballot != ballot {
                 continue;
             }
-            if self.must_wait(step, untold.tid) {
-                self.untold.push(untold);
+            if self.must_wait(step, deferred.tid) {
+                self.deferred_acks.push(deferred);
             } else {
-                self.tell(step, untold.coordinator, untold.tid);
+                self.acknowledge(step, deferred.coordinator, deferred.tid);
             }
         }
     }
 
-    /// Whether a vote of this leader waits in vain for what its transaction has seen: that may be
-    /// lost with its site. In another term the vote counts only if somebody has acknowledged it.
+    /// Whether a vote of this leader waits in vain for updates that its transaction has seen: they
+    /// may be lost with their site. In another term the vote counts only if a member has
+    /// acknowledged it.
     pub(crate) fn waits_for_what_is_lost(&self, now: Monotonic, patience: Duration) -> bool {
         let undecided = |tid| {
             let entry = self.state.entries.get(tid);
             entry.is_some_and(|entry| entry.phase == Phase::Undecided)
         };
-        self.untold.iter().any(|untold| {
-            untold.ballot == self.state.accepted_in
-                && now.since(untold.since) >= patience
-                && undecided(&untold.tid)
+        self.deferred_acks.iter().any(|deferred| {
+            deferred.ballot == self.state.accepted_in
+                && now.since(deferred.since) >= patience
+                && undecided(&deferred.tid)
         })
     }
 
@@ -200,7 +203,7 @@ impl<W: Clone> Kept<W> {
             kept.extend(entry.filter(|entry| entry.told).map(|_| *tid));
         }
         if !kept.is_empty() {
-            // Together with why they are over.
+            // The record includes the serials that show that the transactions are over.
             let coordinators: BTreeSet<Address> = kept.iter().map(|tid| tid.coordinator).collect();
             let oldest = coordinators
                 .iter()
@@ -210,7 +213,7 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// No later leader will propose a timestamp up to here.
+    /// Stores a ceiling: no later leader will propose a timestamp up to it.
     pub(crate) fn keep_ceiling(&mut self, step: &mut Step<'_, W>, ceiling: Timestamp) {
         if ceiling > self.state.ceiling {
             self.state.ceiling = ceiling;
@@ -218,19 +221,19 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// The host has stored a transaction that another leader delivered.
+    /// Records that the host has stored a transaction that another leader delivered.
     pub(crate) fn stored(&mut self, commit_vec: &Vector) {
         self.conflicts.raise_fence(commit_vec);
         self.state.delivered = self.state.delivered.max(commit_vec.strong);
     }
 
-    /// The host has stored everything up to here.
+    /// Records that the host has stored everything up to this time.
     pub(crate) fn known(&mut self, upto: Timestamp) {
         self.state.delivered = self.state.delivered.max(upto);
     }
 
-    /// Tells who leads to the host, coordinators here, and those who asked in the former term or
-    /// since: what they asked may have no answer.
+    /// Reports a new leader to the host, and to the coordinators that sent requests in the former
+    /// term or since: these requests may have no answer.
     pub(crate) fn name_leader(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if self.election.begin(ballot) {
             step.outputs.push_back(Output::Leader { group: self.group, site: ballot.leader });
@@ -240,13 +243,13 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// What a checkpoint keeps.
+    /// Returns the records that a checkpoint stores.
     pub(crate) fn save(&self) -> [Record<W>; 2] {
         let took = Record::Took(self.group, self.state.clone());
         [took, Record::Promised(self.group, self.election.ballot())]
     }
 
-    /// Takes a record of the journal.
+    /// Restores a record of the journal.
     pub(crate) fn restore(&mut self, record: Record<W>) {
         self.restored = true;
         match record {
@@ -255,8 +258,9 @@ impl<W: Clone> Kept<W> {
             }
             Record::Took(_, mut state) => {
                 state.ceiling = state.ceiling.max(self.state.ceiling);
-                // What is stored the host knows. Up to where nothing happened after that is
-                // forgotten, and need not be known again: it was below the ceiling.
+                // The host knows what it has stored. The journal does not record up to where
+                // nothing happened after that; it is not needed again, because it was below the
+                // ceiling.
                 state.delivered = self.state.delivered;
                 self.election.promise(state.accepted_in);
                 self.state = state;
@@ -278,15 +282,15 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// The greatest time that this member has heard of: no proposal of it may be lower after a
-    /// restart.
+    /// Returns the greatest time that this member knows of: after a restart it may not propose a
+    /// lower one.
     pub(crate) fn latest(&self) -> Timestamp {
         self.state.latest()
     }
 }
 
-/// Keeps the outcome of a transaction that is forgotten, if it is known here, for clients that ask
-/// later: its own coordinator may not know it any more. Nothing is decided by it.
+/// Remembers the outcome of a transaction that is forgotten, if it is known here, for clients that
+/// ask later: its own coordinator may not know it any more. No decision depends on it.
 pub(crate) fn remember<W>(step: &mut Step<'_, W>, tid: TransactionId, entry: &Entry<W>) {
     if let Some(outcome) = entry.phase.outcome() {
         step.outcomes.remember(tid, outcome);

@@ -25,83 +25,84 @@ use crate::step::Step;
 /// Number of transactions whose phases one sign of life reports: enough for 20,000 in a second.
 const PHASES: usize = 1024;
 
-/// What only a leader knows.
+/// State of a leader.
 #[derive(Debug)]
 pub(crate) struct Leader<W> {
     /// When the term began.
     since: Monotonic,
-    /// Members had stored this much when the term began: so must the leader, before it goes on.
+    /// Greatest time up to which a member had stored the group's transactions when the term began.
+    /// The leader must store as much before it goes on.
     base: Timestamp,
-    /// When the host was last asked to catch up.
+    /// When the leader last asked the host to catch up.
     catching_up: Option<Monotonic>,
-    /// What each member has kept as ceiling, and stored.
+    /// Ceiling and stored time of each member.
     reports: BTreeMap<SiteId, Reported>,
-    /// When the members last heard of this leader.
+    /// When the leader last sent its status to the members.
     status_at: Option<Monotonic>,
-    /// The last transaction that they heard of then, if others come after it.
-    told_upto: Option<TransactionId>,
-    /// What was last said to be complete.
+    /// The last transaction in that status, if others come after it.
+    reported_upto: Option<TransactionId>,
+    /// The last time that the leader reported as complete.
     complete: Timestamp,
-    /// No transaction that is delivered is later.
+    /// Upper bound of the timestamps of delivered transactions.
     last: Timestamp,
-    /// Transactions that were delivered at a quorum, and the other groups that are through with
-    /// them.
-    through: BTreeMap<TransactionId, Through>,
-    /// When coordinators were last asked whether they have old transactions in mind.
+    /// Transactions that were delivered at a quorum, with the acknowledgements of the other groups.
+    delivery_acks: BTreeMap<TransactionId, DeliveryAcks>,
+    /// When the leader last asked coordinators which old transactions they may still submit.
     asked_oldest: Monotonic,
-    /// When the outcome of an undecided transaction was last asked for.
+    /// When the leader last asked for the outcome of an undecided transaction.
     asked: BTreeMap<TransactionId, Monotonic>,
-    /// When it was last looked for overdue ones.
+    /// When the leader last looked for overdue transactions.
     overdue_at: Option<Monotonic>,
-    /// The undecided ones that may commit, by the time that the group proposes.
+    /// Undecided transactions that may commit, by the time that the group proposes.
     open: BTreeSet<(Timestamp, TransactionId)>,
-    /// The committed ones that are not delivered, by their strong timestamps.
+    /// Committed transactions that are not delivered, by their strong timestamps.
     due: BTreeSet<(Timestamp, TransactionId)>,
-    /// Keys that are kept free for those that were aborted before.
+    /// Keys reserved for retries of aborted transactions.
     reservations: Reservations,
-    /// The undecided ones that were aborted before.
+    /// Claims of the undecided transactions that were aborted before.
     claims: BTreeMap<TransactionId, Claim>,
-    /// What waits until a quorum has confirmed the term, and the ceiling that it must keep for
-    /// that; none before it is sent.
+    /// Actions that wait until a quorum has confirmed the term, each with the ceiling that confirms
+    /// it; `None` until that ceiling is sent.
     unconfirmed: BTreeMap<Unconfirmed, Option<Timestamp>>,
-    /// What it cannot vote on yet.
-    early: BTreeMap<TransactionId, Early<W>>,
+    /// Requests that the leader cannot vote on yet.
+    deferred: BTreeMap<TransactionId, DeferredPrepare<W>>,
 }
 
-/// What only the present leader may do: one that was deposed, and has not heard so, would be wrong.
+/// An action that only the present leader may perform. A leader that was deposed and does not know
+/// it would be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Unconfirmed {
-    /// To forget an undecided transaction of which others have forgotten the outcome.
+    /// Forget an undecided transaction whose outcome others have forgotten.
     Forget(TransactionId),
-    /// Answering a process that a transaction is over which is not known here.
+    /// Answer a process that a transaction is over which is not known here.
     Over(TransactionId, Address),
-    /// Answering another group that this one is through with a transaction which is not known here.
-    Through(TransactionId, GroupId),
+    /// Answer another group that this one has finished with a transaction that is not known here.
+    DeliveryAck(TransactionId, GroupId),
 }
 
-/// What a coordinator wants a vote on.
+/// A coordinator's request for a vote.
 #[derive(Debug)]
-pub(crate) struct Asked<W> {
+pub(crate) struct PrepareRequest<W> {
     pub(crate) coordinator: Address,
     pub(crate) share: Option<Arc<Share<W>>>,
     pub(crate) participants: Arc<[GroupId]>,
-    /// A vote that would be later is to abort.
+    /// Latest time that a vote may propose; a later vote must be to abort.
     pub(crate) until: Timestamp,
     pub(crate) claim: Option<Claim>,
 }
 
-/// A transaction that was submitted before the leader's site stores what it has seen, or while
-/// another goes before it.
+/// A request that arrived before the leader's site stores what the transaction has seen, or while a
+/// transaction with an older claim has priority.
 #[derive(Debug)]
-pub(crate) struct Early<W> {
-    asked: Asked<W>,
-    /// When its coordinator first asked.
+pub(crate) struct DeferredPrepare<W> {
+    request: PrepareRequest<W>,
+    /// When its coordinator sent it first.
     since: Monotonic,
-    /// When its coordinator last asked.
+    /// When its coordinator sent it last.
     last: Monotonic,
 }
 
-/// What a member has kept as ceiling, and stored.
+/// Ceiling and stored time that a member has reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reported {
     pub(crate) ceiling: Timestamp,
@@ -109,15 +110,15 @@ pub(crate) struct Reported {
 }
 
 #[derive(Debug, Default)]
-struct Through {
-    /// The groups that are.
+struct DeliveryAcks {
+    /// The groups that have acknowledged the delivery.
     groups: BTreeSet<GroupId>,
-    /// When they were last told that this one is.
-    told: Option<Monotonic>,
+    /// When this group last sent its own acknowledgement.
+    sent: Option<Monotonic>,
 }
 
 impl<W: Clone> Leader<W> {
-    /// A term that begins with these entries.
+    /// Creates the leader of a term that begins with these entries.
     pub(crate) fn new(
         since: Monotonic,
         base: Timestamp,
@@ -136,12 +137,12 @@ impl<W: Clone> Leader<W> {
             base,
             catching_up: None,
             reports: BTreeMap::new(),
-            early: BTreeMap::new(),
+            deferred: BTreeMap::new(),
             status_at: None,
-            told_upto: None,
+            reported_upto: None,
             complete: Timestamp::ZERO,
             last: base,
-            through: BTreeMap::new(),
+            delivery_acks: BTreeMap::new(),
             asked_oldest: since,
             asked: BTreeMap::new(),
             reservations: Reservations::new(),
@@ -150,10 +151,11 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Why the leader should begin another term, if it should.
+    /// Returns why the leader should begin another term, if it should.
     pub(crate) fn begins_anew(&self, kept: &Kept<W>, step: &Step<'_, W>) -> Option<RarePath> {
         let (now, patience) = (step.now.monotonic, step.config.timing.leader_timeout);
-        // A leader that is in the way of a change of members moves with it, without asking.
+        // A leader whose term delays a change of members begins a term of the new ones without
+        // asking.
         if kept.election.ballot().configuration < step.configuration.number {
             Some(rare::TERM_OF_NEW_MEMBERS)
         } else if self.waits_in_vain(kept.state.delivered, now, patience * 2) {
@@ -164,23 +166,23 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Whether what members had stored still has not come: who has it may have failed, and the
-    /// others must be asked what they kept of it.
+    /// Whether the leader still lacks what members had stored: the members that have it may have
+    /// failed, and the leader must ask the others for what they stored of it.
     fn waits_in_vain(&self, delivered: Timestamp, now: Monotonic, patience: Duration) -> bool {
         delivered < self.base && now.since(self.since) >= patience
     }
 
-    /// Whether requests wait for a vote.
-    pub(crate) fn has_early(&self) -> bool {
-        !self.early.is_empty()
+    /// Whether deferred requests wait for a vote.
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
     }
 
-    /// Forgets requests that wait for a vote.
-    pub(crate) fn forget_early(&mut self, is_over: impl Fn(TransactionId) -> bool) {
-        self.early.retain(|tid, _| !is_over(*tid));
+    /// Forgets deferred requests.
+    pub(crate) fn forget_deferred(&mut self, is_over: impl Fn(TransactionId) -> bool) {
+        self.deferred.retain(|tid, _| !is_over(*tid));
     }
 
-    /// An undecided transaction is not so any more.
+    /// Updates the leader's state when an undecided transaction is decided or forgotten.
     fn no_longer_undecided(
         &mut self,
         step: &Step<'_, W>,
@@ -200,12 +202,12 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// The ceiling that a quorum of the members has kept in this term.
+    /// Returns the ceiling that a quorum of the members has stored in this term.
     fn kept_by_quorum(&self, configuration: &Configuration) -> Timestamp {
         nth_greatest(self.reports.values().map(|report| report.ceiling), configuration.quorum())
     }
 
-    /// The last transaction before what is proposed next, if nothing can come in between.
+    /// Returns the last transaction before the next proposal, if nothing can come in between.
     fn nothing_since(&self, config: &Config) -> Option<Timestamp> {
         match config.keeps(Rule::NothingBetween) {
             true => (self.open.is_empty() && self.due.is_empty()).then_some(self.last),
@@ -218,7 +220,7 @@ impl<W: Clone> Leader<W> {
         kept.state.delivered < self.base && step.config.keeps(Rule::CatchUp)
     }
 
-    /// A coordinator has found out what became of a transaction.
+    /// Handles the outcome of a transaction that a coordinator has determined.
     pub(crate) fn on_decision(
         &mut self,
         kept: &mut Kept<W>,
@@ -231,7 +233,7 @@ impl<W: Clone> Leader<W> {
             match outcome {
                 Some(outcome) => self.decide(kept, step, tid, outcome),
                 // It aborted, or it committed and a quorum has stored it. In the second case a
-                // later leader may have delivered it, so that this one has to find out whether it
+                // later leader may have delivered it, so that this one must find out whether it
                 // still leads.
                 None if entry.holds_back() => {
                     self.once_confirmed(kept, step, Unconfirmed::Forget(tid));
@@ -277,7 +279,7 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Forgets a transaction that everybody else is done with.
+    /// Forgets a transaction that all other groups have finished with.
     fn forget_undecided(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>, tid: TransactionId) {
         if let Some(entry) = kept.state.entries.get(&tid) {
             if let Some(share) = &entry.share {
@@ -288,15 +290,16 @@ impl<W: Clone> Leader<W> {
         kept.forget(step, &[tid]);
     }
 
-    /// Delivers what no undecided transaction can precede, in order, and tells how far that goes.
+    /// Delivers, in order, what no undecided transaction can precede, and reports how far that
+    /// goes.
     pub(crate) fn deliver(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         if self.is_behind(kept, step) {
             return;
         }
         if kept.is_outdated(step) {
-            // Enough of the present members may not be enough of those with whom this term began: a
-            // later leader of theirs may have delivered what is not known here. The next term asks
-            // all of them.
+            // Enough of the present members may not be enough of the members with which this term
+            // began: a later leader of theirs may have delivered what is not known here. The next
+            // term asks all of them.
             return;
         }
         let own = Reported { ceiling: kept.state.ceiling, delivered: kept.state.delivered };
@@ -343,9 +346,9 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// What is periodic for a leader.
+    /// Performs a leader's periodic work.
     pub(crate) fn on_tick(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
-        self.take_early(kept, step);
+        self.take_deferred(kept, step);
         let now = step.now.monotonic;
         let since = |at: Option<Monotonic>| at.map(|at| now.since(at));
         let behind = kept.state.delivered < self.base;
@@ -356,16 +359,17 @@ impl<W: Clone> Leader<W> {
             step.outputs.push_back(Output::CatchUp { group, upto });
         }
         if since(self.status_at).is_none_or(|since| since >= step.config.timing.status_interval) {
-            self.tell_status(kept, step);
+            self.send_status(kept, step);
             self.forget_finished(kept, step);
         }
         self.deliver(kept, step);
     }
 
-    /// Tells the members that this one leads, and what it remembers.
-    pub(crate) fn tell_status(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
+    /// Sends the leader's status to the members: its term, its ceiling, and the transactions that
+    /// it remembers.
+    pub(crate) fn send_status(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         let clock = step.clock();
-        // Not each time, because all members write it down.
+        // Not each time, because all members record the ceiling.
         let reserve = step.config.timing.reserve;
         if kept.state.ceiling < clock.later(reserve - reserve / 4) {
             kept.keep_ceiling(step, clock.later(reserve));
@@ -373,18 +377,18 @@ impl<W: Clone> Leader<W> {
         self.confirm_term(kept, step);
         let ceiling = kept.state.ceiling;
         self.status_at = Some(step.now.monotonic);
-        let after = self.told_upto;
+        let after = self.reported_upto;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let rest = kept.state.entries.range((from, Bound::Unbounded));
         let phases: Vec<_> = rest.map(|(tid, of)| (*tid, of.phase)).take(PHASES).collect();
-        self.told_upto = phases.last().map(|(tid, _)| *tid).filter(|_| phases.len() == PHASES);
-        let (ballot, range) = (kept.state.accepted_in, (after, self.told_upto));
+        self.reported_upto = phases.last().map(|(tid, _)| *tid).filter(|_| phases.len() == PHASES);
+        let (ballot, range) = (kept.state.accepted_in, (after, self.reported_upto));
         let oldest = kept.state.oldest.iter().map(|(of, first)| (*of, *first)).collect();
         let status = Body::Status { ballot, ceiling, upto: clock, range, phases, oldest };
         step.send_others(kept.group, status);
     }
 
-    /// Does something once a quorum has confirmed that no later term had begun by now.
+    /// Performs an action once a quorum has confirmed that no later term had begun by now.
     fn once_confirmed(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>, what: Unconfirmed) {
         if !step.config.keeps(Rule::ConfirmTerm) {
             return self.on_confirmed(kept, step, what);
@@ -392,8 +396,9 @@ impl<W: Clone> Leader<W> {
         self.unconfirmed.entry(what).or_default();
     }
 
-    /// No later term had begun when this was asked for: what committed until then is among what
-    /// this leader had to store when its term began, or it is known here.
+    /// Performs a confirmed action. No later term had begun when the action was requested: what
+    /// committed until then is among what this leader had to store when its term began, or it is
+    /// known here.
     fn on_confirmed(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>, what: Unconfirmed) {
         match what {
             Unconfirmed::Forget(tid) => self.forget_undecided(kept, step, tid),
@@ -403,16 +408,16 @@ impl<W: Clone> Leader<W> {
                     step.send(asker, kept.group, Body::Over { tid, oldest });
                 }
             }
-            // It was forgotten here, because all are through.
-            Unconfirmed::Through(tid, of) if !kept.state.entries.contains_key(&tid) => {
-                kept.tell_through(step, tid, of, true);
+            // This group forgot it because all groups have acknowledged the delivery.
+            Unconfirmed::DeliveryAck(tid, of) if !kept.state.entries.contains_key(&tid) => {
+                kept.acknowledge_delivery(step, tid, of, true);
             }
-            Unconfirmed::Through(..) => {}
+            Unconfirmed::DeliveryAck(..) => {}
         }
     }
 
-    /// The first transaction that the coordinator of an unknown one may still submit, if that is a
-    /// later one.
+    /// Returns the first transaction that the coordinator of an unknown transaction may still
+    /// submit, if it is later than this one.
     fn oldest_if_over(
         &self,
         kept: &Kept<W>,
@@ -424,8 +429,8 @@ impl<W: Clone> Leader<W> {
         oldest.filter(|oldest| !kept.state.entries.contains_key(&tid) && later(oldest))
     }
 
-    /// Has the members keep a ceiling that none has been sent before, if something waits for that.
-    /// A quorum of answers says that no later leader had begun when it began to wait.
+    /// Sends the members a ceiling that none has been sent before, if an action waits for that. A
+    /// quorum of answers shows that no later term had begun when the action began to wait.
     fn confirm_term(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         if self.unconfirmed.values().all(Option::is_some) {
             return;
@@ -437,7 +442,7 @@ impl<W: Clone> Leader<W> {
         kept.keep_ceiling(step, ceiling);
     }
 
-    /// A member has kept the ceiling.
+    /// Handles a member's report of the ceiling that it has stored.
     pub(crate) fn on_status_kept(
         &mut self,
         kept: &mut Kept<W>,
@@ -452,7 +457,7 @@ impl<W: Clone> Leader<W> {
     }
 }
 
-/// What at least `n` of the values reach; zero if there are fewer.
+/// Returns the greatest value that at least `n` of the values reach; zero if there are fewer.
 fn nth_greatest(values: impl Iterator<Item = Timestamp>, n: usize) -> Timestamp {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable_by(|a, b| b.cmp(a));

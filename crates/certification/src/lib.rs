@@ -1,35 +1,36 @@
-//! The certification service of UniStore (§6.3), as machines without I/O: decides whether a strong
-//! transaction commits, gives it its strong timestamp, and delivers it to its partitions in that
-//! order.
+//! The certification service of UniStore (§6.3), as state machines without I/O. It decides whether
+//! a strong transaction commits, assigns its strong timestamp, and delivers it to its partitions in
+//! timestamp order.
 //!
-//! It joins two-phase commit across the groups that a transaction takes part in and agreement among
-//! each group's members (Chockler and Gotsman, *Multi-shot distributed transaction commit*, DISC
-//! 2018). A *group* is the siblings of one partition. Its leader votes and proposes a strong
-//! timestamp; the followers keep the vote and acknowledge straight to the coordinator, who knows
-//! the outcome when it has a quorum of every group: one round trip to the leader and its nearest
-//! quorum. No process is central, and any leader can finish what a coordinator has left.
+//! The service combines two-phase commit across the groups of a transaction with agreement among
+//! the members of each group (Chockler and Gotsman, *Multi-shot distributed transaction commit*,
+//! DISC 2018). A *group* is the siblings of one partition. Its leader votes and proposes a strong
+//! timestamp. The followers store the vote and send their acknowledgements directly to the
+//! coordinator, which knows the outcome when it has a quorum of every group: one round trip to the
+//! leader and its nearest quorum. No process is central, and any leader can finish the transactions
+//! of a failed coordinator.
 //!
-//! What differs from the paper, and why, is told in `docs/papers/unistore.md`. Briefly: an idle
-//! group needs no agreement to say that nothing happened (HEARTBEAT_STRONG), because its members
-//! keep a *ceiling* ahead of time, below which no later leader proposes anything.
+//! `docs/papers/unistore.md` lists the departures from the paper, with reasons. The main one: an
+//! idle group needs no agreement to report that nothing happened (HEARTBEAT_STRONG), because its
+//! members store a *ceiling* ahead of time, and no later leader proposes a timestamp below it.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `service` | the machine of one worker: dispatch, time |
 //! | `coordinator` | CERTIFY |
 //! | `member` | a member of a group, in one of three roles; dispatch |
-//! | `kept` | what a member keeps in every role |
-//! | `following` | a follower: keeping votes |
+//! | `kept` | a member's state, whatever its role |
+//! | `following` | a follower: storing votes |
 //! | `leading` | a leader: votes, decisions, delivery |
-//! | `ahead` | what a follower delivers before its leader does |
-//! | `election` | electing a leader: signs of life, canvasses, ballots, whatever the group votes on |
-//! | `succession` | from one leader to the next: what a term begins with |
+//! | `ahead` | deliveries by a follower before its leader |
+//! | `election` | electing a leader: status messages, canvasses, ballots; independent of what is voted on |
+//! | `succession` | from one leader to the next: the initial state of a term |
 //! | `conflicts` | the vote |
-//! | `reservations`, `claim` | who was aborted goes first |
-//! | `share`, `entry`, `ids`, `message` | the words |
+//! | `reservations`, `claim` | priority for retries of aborted transactions |
+//! | `share`, `entry`, `ids`, `message` | data types |
 //! | `rare` | rare paths, for simulations to count |
-//! | `outcomes` | what transactions came to, for who asks later |
-//! | `config`, `step` | who takes part; what is at hand for one input |
+//! | `outcomes` | recent outcomes, for clients that missed the reply |
+//! | `config`, `step` | members and timing; the context of one input |
 
 mod ahead;
 mod claim;

@@ -11,7 +11,7 @@ use crate::entry::State;
 use crate::following::Follower;
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::kept::Kept;
-use crate::leading::{Asked, Leader, Reported};
+use crate::leading::{Leader, PrepareRequest, Reported};
 use crate::message::Body;
 use crate::rare;
 use crate::share::Outcome;
@@ -24,7 +24,7 @@ pub(crate) struct Member<W> {
     pub(crate) role: Role<W>,
 }
 
-/// What a member is to its group, with what it knows only as such.
+/// Role of a member in its group, with the state that belongs to this role only.
 #[derive(Debug)]
 pub(crate) enum Role<W> {
     Follower(Follower),
@@ -32,7 +32,7 @@ pub(crate) enum Role<W> {
     Leader(Box<Leader<W>>),
 }
 
-/// A member that stands for election. Until it leads it delivers as a follower does.
+/// A member that stands for election. Until it leads, it delivers as a follower does.
 #[derive(Debug)]
 pub(crate) struct Candidate<W> {
     pub(crate) candidacy: Candidacy<State<W>>,
@@ -40,7 +40,7 @@ pub(crate) struct Candidate<W> {
 }
 
 impl<W: Clone> Member<W> {
-    /// A member that has kept nothing. Every group begins in a term of the preferred site.
+    /// Creates a member without stored votes. Every group begins in a term of the preferred site.
     pub(crate) fn new(group: GroupId, ballot: Ballot, sites: usize, now: Now) -> Self {
         Member {
             kept: Kept::new(group, ballot, sites, now),
@@ -48,35 +48,35 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Whether it leads.
+    /// Whether the member leads.
     pub(crate) fn leads(&self) -> bool {
         matches!(self.role, Role::Leader(_))
     }
 
-    /// Who was last seen to lead.
+    /// Returns the site that was last seen to lead.
     pub(crate) fn leader(&self) -> SiteId {
         self.kept.last_begun().leader
     }
 
-    /// Whether there are no transactions, and it is not about to lead.
+    /// Whether there are no transactions, and the member is not about to lead.
     pub(crate) fn is_idle(&self) -> bool {
         let by_role = match &self.role {
             Role::Follower(_) => true,
             Role::Candidate(_) => false,
-            Role::Leader(leader) => !leader.has_early(),
+            Role::Leader(leader) => !leader.has_deferred(),
         };
-        by_role && self.kept.state.entries.is_empty() && self.kept.untold.is_empty()
+        by_role && self.kept.state.entries.is_empty() && self.kept.deferred_acks.is_empty()
     }
 
-    /// Follows from now on. What only leaders and candidates know is gone: the coordinators of
-    /// requests that it could not vote on ask the next leader as soon as one is named.
+    /// Becomes a follower. State of leaders and candidates is dropped: the coordinators of deferred
+    /// requests send them to the next leader as soon as they learn of it.
     pub(crate) fn follow(&mut self) {
         let follower = self.take_follower();
         self.role = Role::Follower(follower);
     }
 
-    /// The follower, if a leader's message is of the term that it follows, with the state that the
-    /// term began with.
+    /// Returns the follower if a leader's message belongs to the term that it follows, and it has
+    /// the initial state of that term.
     pub(crate) fn follows(
         &mut self,
         step: &mut Step<'_, W>,
@@ -116,7 +116,7 @@ impl<W: Clone> Member<W> {
         Some((follower, kept))
     }
 
-    /// What it knows as a follower, for its next role.
+    /// Takes the follower's state, for the member's next role.
     pub(crate) fn take_follower(&mut self) -> Follower {
         match &mut self.role {
             Role::Follower(follower) | Role::Candidate(Candidate { follower, .. }) => {
@@ -129,14 +129,16 @@ impl<W: Clone> Member<W> {
     pub(crate) fn on_message(&mut self, step: &mut Step<'_, W>, from: Address, body: Body<W>) {
         match body {
             Body::Prepare { tid, share, participants, oldest, until, claim } => {
-                let asked = Asked { coordinator: from, share, participants, until, claim };
-                self.on_prepare(step, tid, asked, oldest);
+                let request =
+                    PrepareRequest { coordinator: from, share, participants, until, claim };
+                self.on_prepare(step, tid, request, oldest);
             }
             Body::Decision { tid, outcome, oldest } => {
                 self.on_decision(step, tid, outcome, oldest);
             }
             Body::Through { tid, of, answer } => {
-                // Sent to all members, because only the leader listens.
+                // Sent to all members, because the sender may not know the leader; only the leader
+                // handles it.
                 if let Role::Leader(leader) = &mut self.role {
                     leader.on_through(&mut self.kept, step, tid, of, answer);
                 }
@@ -177,27 +179,27 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Has a leader vote on a transaction; any other member names the leader.
+    /// Has a leader vote on a transaction. Any other member answers with the leader.
     fn on_prepare(
         &mut self,
         step: &mut Step<'_, W>,
         tid: TransactionId,
-        asked: Asked<W>,
+        request: PrepareRequest<W>,
         oldest: Option<Serial>,
     ) {
         self.learn_oldest(step, tid.coordinator, oldest);
-        self.kept.asked_by.insert(asked.coordinator);
+        self.kept.asked_by.insert(request.coordinator);
         if let Role::Leader(leader) = &mut self.role {
-            return leader.on_prepare(&mut self.kept, step, tid, asked);
+            return leader.on_prepare(&mut self.kept, step, tid, request);
         }
         let ballot = match step.config.keeps(Rule::NameLeaders) {
             true => self.kept.last_begun(),
             false => self.kept.election.ballot(),
         };
-        step.send(asked.coordinator, self.kept.group, Body::NotLeader { ballot });
+        step.send(request.coordinator, self.kept.group, Body::NotLeader { ballot });
     }
 
-    /// A coordinator has found out what became of a transaction.
+    /// Handles the outcome of a transaction that a coordinator has determined.
     fn on_decision(
         &mut self,
         step: &mut Step<'_, W>,
@@ -216,7 +218,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// A member has kept the ceiling.
+    /// Handles a member's report that it has stored the ceiling.
     fn on_status_kept(
         &mut self,
         step: &mut Step<'_, W>,
@@ -234,9 +236,9 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// A coordinator will submit no transaction below this one again.
+    /// Records that a coordinator will not submit any transaction earlier than `oldest` again.
     fn learn_oldest(&mut self, step: &Step<'_, W>, coordinator: Address, oldest: Option<Serial>) {
-        let learns = self.leads() || step.config.keeps(Rule::TellOldest);
+        let learns = self.leads() || step.config.keeps(Rule::LearnOldest);
         if let Some(oldest) = oldest.filter(|_| learns) {
             self.kept.state.learn_oldest(coordinator, oldest);
         }
@@ -252,14 +254,14 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// What is periodic for a leader.
+    /// Performs a leader's periodic work.
     pub(crate) fn lead(&mut self, step: &mut Step<'_, W>) {
         if let Role::Leader(leader) = &mut self.role {
             leader.on_tick(&mut self.kept, step);
         }
     }
 
-    /// Undecided transactions whose coordinator should have told a leader their outcome long since.
+    /// Returns undecided transactions whose coordinator should have sent the outcome long ago.
     pub(crate) fn overdue(&mut self, step: &Step<'_, W>) -> Vec<(TransactionId, Arc<[GroupId]>)> {
         match &mut self.role {
             Role::Leader(leader) => leader.overdue(&self.kept, step),
@@ -267,13 +269,13 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// The host has thrown away all that it had stored.
+    /// Reports that the host has discarded all that it had stored.
     pub(crate) fn stores_nothing(&mut self) {
         self.kept.state.delivered = Timestamp::ZERO;
     }
 
-    /// Forgets what coordinators at sites that left have said: they ask for nothing any more, and
-    /// what they asked for before gets no vote any more.
+    /// Forgets the serials of coordinators at sites that have left, which submit nothing any more.
+    /// Their deferred requests get no vote.
     pub(crate) fn forget_former(&mut self, config: &Config, configuration: &Configuration) {
         let stays = |site: &SiteId| configuration.members.contains(site);
         self.kept.state.oldest.retain(|coordinator, _| stays(&coordinator.site));
@@ -281,7 +283,7 @@ impl<W: Clone> Member<W> {
         if let Role::Leader(leader) = &mut self.role
             && config.keeps(Rule::ForgetFormer)
         {
-            leader.forget_early(|tid| !stays(&tid.coordinator.site));
+            leader.forget_deferred(|tid| !stays(&tid.coordinator.site));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What members and coordinators tell one another, and what the service asks of its host.
+//! Messages between members and coordinators, and the outputs of the service.
 
 use std::sync::Arc;
 
@@ -11,56 +11,57 @@ use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::share::{Outcome, Share, Vote};
 
-/// A message of the certification service, always about one group.
+/// A message of the certification service. Every message concerns one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message<W> {
     /// The group.
     pub group: GroupId,
-    /// What about it.
+    /// The content.
     pub body: Body<W>,
 }
 
-/// See [`Message`].
+/// Content of a [`Message`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Body<W> {
-    /// A coordinator wants the group's vote.
+    /// A coordinator requests the group's vote.
     Prepare {
         /// The transaction.
         tid: TransactionId,
-        /// Its part here. Without it, a leader that has not got it votes to abort: the sender
-        /// finishes what another coordinator has left.
+        /// The transaction's part in this group. `None` if the sender finishes the transaction of
+        /// another coordinator; a leader that has not received the part votes to abort.
         share: Option<Arc<Share<W>>>,
-        /// Every group that it takes part in.
+        /// Every group that the transaction takes part in.
         participants: Arc<[GroupId]>,
-        /// The transaction's own coordinator will submit none before this one again.
+        /// The transaction's coordinator will not submit any earlier transaction again.
         oldest: Option<Serial>,
-        /// A vote that would propose a later time is to abort: so it is known, also when nobody
-        /// knows the transaction any more, after which time it cannot come.
+        /// Latest time that a vote may propose; a later vote must be to abort. After this time the
+        /// transaction cannot commit, even if no process remembers it.
         until: Timestamp,
-        /// Of a transaction that was aborted before.
+        /// Present if an earlier attempt was aborted.
         claim: Option<Claim>,
     },
-    /// The sender does not lead.
+    /// The sender does not lead the group.
     NotLeader {
-        /// Last term that the sender saw begin. Never a candidate's: a coordinator would ask it
-        /// first for every transaction, though it may never get a quorum.
+        /// Last term that the sender saw begin. It is never a candidate's term: the coordinator
+        /// would send every request to the candidate first, although the candidate may never get a
+        /// quorum.
         ballot: Ballot,
     },
-    /// A leader's vote, for the group's members to keep.
+    /// A leader sends its vote to the members, which store it.
     Accept {
         /// The leader's term.
         ballot: Ballot,
         /// The transaction.
         tid: TransactionId,
-        /// The vote, and all that belongs to it.
+        /// The vote, with everything that a member stores of the transaction.
         entry: Entry<W>,
-        /// Who wants to know that it is kept.
+        /// Receiver of the members' acknowledgements.
         coordinator: Address,
-        /// Nothing of the group can come between this time and the proposed one. Told with a new
-        /// vote, when nothing else is undecided.
+        /// Nothing of the group can come between this time and the proposed one. Set with a new
+        /// vote, when no other transaction is undecided.
         after: Option<Timestamp>,
     },
-    /// A member keeps a vote; straight to the coordinator.
+    /// A member has stored a vote. Sent directly to the coordinator.
     Accepted {
         /// The leader's term.
         ballot: Ballot,
@@ -71,81 +72,85 @@ pub enum Body<W> {
         /// The proposed strong timestamp.
         ts: Timestamp,
     },
-    /// A transaction is decided: to leaders from a coordinator, and to a coordinator that asks
-    /// late. Also to the member at the coordinator's site, if it may deliver the transaction before
-    /// its leader does.
+    /// The outcome of a transaction. Coordinators send it to leaders, and leaders answer with it
+    /// when a coordinator asks late. A coordinator also sends it to the member at its own site, if
+    /// that member may deliver the transaction before its leader does.
     Decision {
         /// The transaction.
         tid: TransactionId,
-        /// How it ended; nothing if it is over and nobody knows.
+        /// The outcome; `None` if the transaction is over and no process remembers how it ended.
         outcome: Option<Outcome>,
         /// As in [`Body::Prepare`].
         oldest: Option<Serial>,
     },
-    /// The answer of a leader that knows a transaction to be over, and not how it ended: every
-    /// group that took part is done with it.
+    /// A leader's answer when it knows that a transaction is over and not how it ended: every group
+    /// that took part has finished with it.
     Over {
         /// The transaction.
         tid: TransactionId,
-        /// The first transaction that its coordinator may still submit, which is later. Whoever
-        /// forgets the transaction because of this answer must know that.
+        /// First transaction that the coordinator may still submit, which is later. A process that
+        /// forgets the transaction because of this answer must know this serial.
         oldest: Serial,
     },
-    /// A leader still remembers transactions for a coordinator that may have none of them in mind.
+    /// A leader asks a coordinator which transactions it may still submit, because it remembers old
+    /// ones of that coordinator.
     AskOldest,
-    /// The answer: the coordinator will submit none before this one again.
+    /// Answer to `AskOldest`: the coordinator will not submit any earlier transaction again.
     Oldest {
-        /// The first that it may still submit.
+        /// First transaction that it may still submit.
         oldest: Serial,
     },
-    /// Between the leaders of a transaction's groups: the sender's group will not ask about it
-    /// again.
+    /// The sender's group will not ask about the transaction again. Sent between the leaders of the
+    /// transaction's groups.
     Through {
         /// The transaction.
         tid: TransactionId,
         /// The sender's group.
         of: GroupId,
-        /// Whether the sender only answers.
+        /// Whether this message is an answer to the receiver's own, and needs none.
         answer: bool,
     },
-    /// A leader's sign of life.
+    /// A leader's periodic status message.
     Status {
-        /// Its term.
+        /// The leader's term.
         ballot: Ballot,
-        /// What it wants to be able to show as complete.
+        /// Ceiling that the members are to store: the limit of what the leader may report as
+        /// complete.
         ceiling: Timestamp,
-        /// Proposals up to here that are in the range and not among the phases are over and
+        /// Proposals up to this time that are in the range and not among the phases are over and
         /// forgotten.
         upto: Timestamp,
-        /// The phases are of the transactions after the first of these, if there is one, and up to
-        /// the second: all are told of in turn, so that the message stays small.
+        /// Range of the phases: after the first transaction, if there is one, up to the second, if
+        /// there is one. Successive messages cover all transactions in turn, so that each message
+        /// stays small.
         range: (Option<TransactionId>, Option<TransactionId>),
         /// Every transaction in the range that the leader remembers.
         phases: Vec<(TransactionId, Phase)>,
-        /// Of each coordinator, the first transaction that it may still submit. What is forgotten
-        /// must not be voted on again by whoever leads next.
+        /// First transaction that each coordinator may still submit. A later leader must not vote
+        /// again on transactions that were forgotten.
         oldest: Vec<(Address, Serial)>,
     },
-    /// A member keeps the ceiling.
+    /// A member has stored the ceiling.
     StatusKept {
         /// The leader's term.
         ballot: Ballot,
         /// The ceiling.
         ceiling: Timestamp,
-        /// Everything up to here is stored at this member.
+        /// This member stores everything up to this time.
         delivered: Timestamp,
     },
-    /// A member that hears nothing of its leader asks whether others do, before it disturbs them.
+    /// A member that does not hear its leader asks whether the others do, before it begins a term
+    /// and disturbs them.
     Canvass {
         /// The term that it would begin.
         ballot: Ballot,
     },
-    /// Go on.
+    /// The sender supports a canvass.
     Support {
         /// The term.
         ballot: Ballot,
     },
-    /// The beginning of a term: members leave all lower ones.
+    /// A candidate begins a term: members leave all lower ones.
     NewBallot {
         /// The term.
         ballot: Ballot,
@@ -154,52 +159,53 @@ pub enum Body<W> {
     Promise {
         /// The term.
         ballot: Ballot,
-        /// What the member has kept.
+        /// The state that the member has stored.
         state: State<W>,
     },
-    /// The state with which a term begins.
+    /// The initial state of a term.
     NewState {
-        /// The term, as `accepted_in`, and what is known.
+        /// The state; its `accepted_in` is the term.
         state: State<W>,
     },
-    /// A member has not got the state with which this term began.
+    /// A member lacks the initial state of this term.
     NeedState {
         /// The term.
         ballot: Ballot,
     },
-    /// There is a higher ballot than that of the sender's message.
+    /// The sender has promised a higher ballot than that of the receiver's message.
     Stale {
-        /// The highest known.
+        /// The highest ballot that the sender knows.
         ballot: Ballot,
     },
-    /// Become the leader, if you can.
+    /// Asks the receiver to become the leader, if a quorum supports it.
     TakeOver,
 }
 
-/// What the service asks of its host, in this order.
+/// An instruction to the host. The host carries them out in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output<W> {
-    /// Send to another process.
+    /// Send a message to another process.
     Send {
-        /// To whom.
+        /// The receiver.
         to: Address,
-        /// What.
+        /// The message.
         message: Message<W>,
     },
-    /// Keep through restarts; nothing that follows may leave before.
+    /// Make a record durable. No later output may be sent before it is.
     Record(Record<W>),
-    /// A transaction submitted here is decided.
+    /// A transaction that was submitted here is decided.
     Decided {
         /// The transaction.
         tid: TransactionId,
-        /// What became of it.
+        /// The outcome.
         outcome: Outcome,
-        /// If it aborted and is submitted again: with this.
+        /// Claim to submit with the next attempt, if the transaction aborted and is retried.
         claim: Claim,
     },
-    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4), at the leader: a transaction of the group with the
-    /// next strong timestamp. The host stores it, and brings it to the other members in this order.
-    /// Also at the follower where it was submitted, which then has it once more from the leader.
+    /// DELIVER_UPDATES (UniStore Alg. 3 l. 4), at the leader: the transaction of the group with the
+    /// next strong timestamp. The host stores it and sends it to the other members in this order.
+    /// The follower at the site that submitted the transaction also delivers it, and then receives
+    /// it a second time from the leader.
     Deliver {
         /// The group.
         group: GroupId,
@@ -207,47 +213,49 @@ pub enum Output<W> {
         tid: TransactionId,
         /// Its strong timestamp.
         ts: Timestamp,
-        /// Its part in the group.
+        /// The transaction's part in the group.
         share: Arc<Share<W>>,
     },
-    /// At the leader: everything up to here was delivered (Property 6); in place of
-    /// HEARTBEAT_STRONG.
+    /// Emitted by the leader in place of HEARTBEAT_STRONG: everything up to this time was delivered
+    /// (Property 6).
     Complete {
         /// The group.
         group: GroupId,
-        /// Every transaction that follows has a greater strong timestamp.
+        /// Every later transaction has a greater strong timestamp.
         upto: Timestamp,
     },
-    /// The leader must get what members of this group have stored up to here, from whoever has it.
+    /// The leader lacks transactions that other members of the group have stored. The host must
+    /// fetch them from any member that has them.
     CatchUp {
         /// The group.
         group: GroupId,
-        /// Up to where.
+        /// Fetch everything up to this time.
         upto: Timestamp,
     },
-    /// A rare path was taken. Only simulations look at it.
+    /// A rare path was taken. Only simulations use this.
     Reached(RarePath),
-    /// A member has a new leader.
+    /// A member has seen a new leader.
     Leader {
         /// The group.
         group: GroupId,
-        /// Who leads.
+        /// The site of the leader.
         site: SiteId,
     },
 }
 
-/// A step that a member must find again after a restart.
+/// A durable step of a member, restored after a restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record<W> {
-    /// It takes part in no term below this one.
+    /// The member takes part in no term below this one.
     Promised(GroupId, Ballot),
-    /// It has taken the state with which a term began; a checkpoint keeps the same.
+    /// The member has taken the initial state of a term. A checkpoint stores the same record.
     Took(GroupId, State<W>),
-    /// It keeps a vote of the term.
+    /// The member has stored a vote of its term.
     Accepted(GroupId, TransactionId, Entry<W>),
-    /// It has let its leader show this much as complete.
+    /// The member has stored this ceiling: its leader may report as complete up to here.
     Ceiling(GroupId, Timestamp),
-    /// It has forgotten these, because their coordinators will submit none before these again.
+    /// The member has forgotten these transactions, because their coordinators will submit nothing
+    /// earlier than these serials again.
     Forgot(GroupId, Vec<TransactionId>, Vec<(Address, Serial)>),
 }
 
@@ -277,7 +285,7 @@ impl<W> Body<W> {
         }
     }
 
-    /// The latest time that the message names as one that was reached, or will be soon.
+    /// Returns the latest time that the message claims was reached, or will be reached soon.
     pub(crate) fn latest(&self) -> Timestamp {
         match self {
             Body::Prepare { share, .. } => {

@@ -1,14 +1,14 @@
-//! What transactions have come to, for clients who missed the answer and know the name.
+//! Recent outcomes, for clients that missed the reply and know the transaction's name.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::share::Outcome;
 
-/// How many outcomes are remembered: the latest.
+/// Number of outcomes that are remembered: the latest ones.
 const REMEMBERED: usize = 65_536;
 
-/// The last outcomes that became known here. They do not outlive the process.
+/// The last outcomes that became known here. They do not survive the process.
 #[derive(Debug)]
 pub(crate) struct Outcomes<K> {
     known: BTreeMap<K, Outcome>,
@@ -20,7 +20,7 @@ impl<K: Ord + Copy> Outcomes<K> {
         Outcomes { known: BTreeMap::new(), in_order: VecDeque::new() }
     }
 
-    /// What is known already stays: a transaction has one outcome.
+    /// Remembers an outcome. A known outcome is not overwritten: a transaction has one outcome.
     pub(crate) fn remember(&mut self, name: K, outcome: Outcome) {
         let Entry::Vacant(place) = self.known.entry(name) else { return };
         place.insert(outcome);

@@ -1,8 +1,8 @@
-//! Keys that a leader keeps free for transactions that were aborted before, so that whoever always
-//! comes too late is not in vain for ever.
+//! Keys that a leader reserves for retries of aborted transactions, so that a client that is always
+//! too late makes progress.
 //!
-//! Nothing but progress depends on it: who has a reservation is voted on like everybody, and others
-//! only wait for a while. It is lost with the leader's term.
+//! Only progress depends on reservations: the leader votes on a transaction with a reservation as
+//! on any other, and the others only wait for a while. Reservations end with the leader's term.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use solera_time::{Monotonic, Vector};
 use crate::claim::Claim;
 use crate::share::{Kind, Share};
 
-/// How many transactions have reservations at a time; the oldest have them.
+/// Greatest number of transactions with reservations; the oldest have precedence.
 const MOST: usize = 256;
-/// How many keys each of them has.
+/// Greatest number of reserved keys of each.
 const MOST_KEYS: usize = 64;
-/// How many consecutive attempts may keep a reservation although they lack what the previous one
-/// lacked. Some sites show a change only after the next attempt has started; with 0 they would lose
-/// their turn each time.
+/// Number of consecutive attempts that may keep a reservation although they lack what the previous
+/// one lacked. Some sites make a change visible only after the next attempt has started; with 0
+/// they would lose the reservation each time.
 const MOST_IN_VAIN: u8 = 1;
 
 /// The reservations of a group.
 #[derive(Debug)]
 pub(crate) struct Reservations {
-    /// The oldest come first.
+    /// Reservations by claim; the oldest first.
     held: BTreeMap<Claim, Held>,
     keys: HashMap<Key, SmallVec<[(Claim, Kind); 1]>, FixedState>,
 }
@@ -35,9 +35,9 @@ pub(crate) struct Reservations {
 #[derive(Debug)]
 struct Held {
     keys: Vec<Key>,
-    /// What the next attempt must have seen, if this one was aborted.
+    /// What the snapshot of the next attempt must cover, if this one was aborted.
     lacks: Option<Vector>,
-    /// How many attempts in a row came without what the one before lacked.
+    /// Number of consecutive attempts whose snapshot did not cover what the previous one lacked.
     in_vain: u8,
     until: Monotonic,
 }
@@ -47,7 +47,7 @@ impl Reservations {
         Reservations { held: BTreeMap::new(), keys: HashMap::with_hasher(FixedState::with_seed(0)) }
     }
 
-    /// Whether a transaction must wait for one that goes before it.
+    /// Whether a transaction must wait for one with an older claim.
     pub(crate) fn goes_before<W>(&self, claim: Option<Claim>, share: &Share<W>) -> bool {
         let precedes = |other: Claim| claim.is_none_or(|claim| other < claim);
         !self.held.is_empty()
@@ -59,9 +59,10 @@ impl Reservations {
             })
     }
 
-    /// Keeps the keys of a transaction that was aborted before free, for another attempt if this
-    /// one `lacks` something. Returns whether it does: not for an attempt that lacks what the last
-    /// ones lacked, so that others have their turn. The next attempt is counted anew.
+    /// Reserves the keys of a transaction with a claim for another attempt, and notes what this one
+    /// `lacks`, if anything. Returns whether it reserves them: it does not when too many attempts
+    /// in a row lack what the one before lacked, so that others can proceed; the next attempt is
+    /// counted anew.
     pub(crate) fn keep<W>(
         &mut self,
         claim: Claim,
@@ -92,18 +93,18 @@ impl Reservations {
         true
     }
 
-    /// Another attempt is to come; its reservation lasts until then. Returns whether there is one.
+    /// Extends the reservation for the next attempt. Returns whether there is one.
     pub(crate) fn extend(&mut self, claim: Claim, until: Monotonic) -> bool {
         let held = self.held.get_mut(&claim);
         held.map(|held| held.until = until).is_some()
     }
 
-    /// It has committed.
+    /// Ends the reservation of a transaction that has committed.
     pub(crate) fn end(&mut self, claim: Claim) {
         self.release(claim);
     }
 
-    /// Lets go of what nobody came for.
+    /// Ends reservations whose retry did not come in time.
     pub(crate) fn expire(&mut self, now: Monotonic) {
         let late = self.held.iter().filter(|(_, held)| held.until <= now);
         for claim in late.map(|(claim, _)| *claim).collect::<Vec<_>>() {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_goes_first_and_others_have_nothing_to_do_with_it() {
+    fn the_older_claim_has_priority_on_its_keys() {
         let mut reservations = Reservations::new();
         let wants = share(5, &["a", "b"]);
         assert!(!reservations.goes_before(None, &wants));
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_nobody_comes() {
+    fn a_reservation_expires() {
         let mut reservations = Reservations::new();
         let wants = share(5, &["a"]);
         reservations.keep(claim(7), &wants, lacks(6), Monotonic(10));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_again_without_what_it_lacked_does_not_keep_others_waiting() {
+    fn a_retry_without_what_it_lacked_keeps_no_reservation() {
         let mut reservations = Reservations::new();
         reservations.keep(claim(7), &share(5, &["a"]), lacks(6), Monotonic(10));
         assert!(reservations.keep(claim(7), &share(6, &["a"]), lacks(8), Monotonic(10)));

@@ -1,4 +1,4 @@
-//! One worker's part of the certification service, as a machine.
+//! One worker's part of the certification service, as a state machine.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::outcomes::Outcomes;
 use crate::share::{Outcome, Share};
 use crate::step::{Counts, Step};
 
-/// The most workers per site that strong timestamps can tell apart.
+/// Greatest number of workers per site for which strong timestamps are unique.
 pub const MAX_WORKERS: u8 = 32;
 
-/// What one worker runs of the certification service: its groups' members, and the coordinator of
-/// the transactions that are submitted here.
+/// One worker's part of the certification service: its groups' members, and the coordinator of the
+/// transactions that are submitted at this worker.
 ///
-/// `W` is a write; the service carries it and does not look into it.
+/// `W` is the type of a write; the service carries writes and does not interpret them.
 #[derive(Debug)]
 pub struct Service<W> {
     config: Config,
@@ -32,35 +32,35 @@ pub struct Service<W> {
     members: BTreeMap<GroupId, Member<W>>,
     coordinator: Coordinator<W>,
     outputs: VecDeque<Output<W>>,
-    /// Messages to this very worker.
+    /// Messages from this worker to itself.
     loopback: VecDeque<Message<W>>,
-    /// Of transactions that members here have forgotten.
+    /// Outcomes of transactions that members here have forgotten.
     outcomes: Outcomes<TransactionId>,
     counts: Counts,
-    /// When it was last looked after what is due.
+    /// Time of the last tick.
     ticked: Monotonic,
-    /// How often leaders give signs of life while the groups remember transactions.
+    /// Period of the leaders' status messages while the groups remember transactions.
     status_interval: Duration,
     begun: bool,
-    /// When this part began and what time it was then: from there on time would be as it is without
-    /// what others say, also if the wall clock is set back.
+    /// When this part began, by the monotonic clock, and the time then. Later time is derived from
+    /// the pair, without the influence of other sites' times, even if the wall clock is set back.
     unaided: (Monotonic, Timestamp),
 }
 
-/// How often the service looks after what is due while there are transactions.
+/// Interval between ticks while there are transactions.
 const TICK: Duration = Duration::from_millis(1);
-/// The same while there are none: a small part of all time-outs.
+/// Interval between ticks while there are none: a small part of all timeouts.
 const IDLE_TICK: Duration = Duration::from_millis(50);
-/// While there are no transactions a leader gives so many signs of life within the time after which
-/// it is replaced.
+/// Number of status messages that an idle leader sends within the leader timeout.
 const SIGNS: u32 = 5;
 
 impl<W: Clone + Send> Service<W> {
-    /// The service of a worker that has kept nothing, or whose records follow
-    /// ([`Self::restore`]); it takes part from [`Self::begin`] on.
+    /// Creates the service of a worker that has no records, or whose records follow
+    /// ([`Self::restore`]). It takes part from [`Self::begin`] on.
     ///
     /// # Panics
-    /// If the worker's number is not below [`MAX_WORKERS`]; configurations are checked before.
+    /// If the worker's number is not below [`MAX_WORKERS`]. Validation of configurations prevents
+    /// that.
     pub fn new(now: Now, config: Config) -> Self {
         let me = config.me;
         assert!(me.worker < MAX_WORKERS, "worker {} of at most {MAX_WORKERS}", me.worker);
@@ -84,7 +84,7 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// Takes a record of the journal or a checkpoint, in their order.
+    /// Restores a record of the journal or of a checkpoint. Call in their order.
     pub fn restore(&mut self, record: Record<W>) {
         let group = match &record {
             Record::Promised(group, _)
@@ -98,13 +98,13 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// What a checkpoint keeps of it.
+    /// Returns the records that a checkpoint stores.
     pub fn save(&self) -> Vec<Record<W>> {
         self.members.values().flat_map(|member| member.kept.save()).collect()
     }
 
-    /// Takes part from now on. A cluster's very first members, where nothing can have been decided
-    /// before, need not vote on who leads.
+    /// Begins to take part. `first` is set for the very first members of a cluster, where nothing
+    /// can have been decided before: they do not vote on who leads.
     pub fn begin(&mut self, now: Now, first: bool) {
         self.begun = true;
         for member in self.members.values() {
@@ -122,14 +122,14 @@ impl<W: Clone + Send> Service<W> {
         self.drain_loopback(now);
     }
 
-    /// CERTIFY (UniStore Alg. 3 l. 3): submits a transaction, part by part; yields
-    /// [`Output::Decided`] later. If it commits, its strong timestamp is at most `until`, whoever
-    /// finishes it and however late. A transaction that is submitted again after it was aborted has
-    /// a claim to go before others. Its name is one that was [reserved](Self::reserve) for it, or a
-    /// new one.
+    /// Submits a transaction, with its part for each group (CERTIFY, UniStore Alg. 3 l. 3). Emits
+    /// [`Output::Decided`] later. If the transaction commits, its strong timestamp is at most
+    /// `until`, whichever process finishes it and however late. `claim` gives the retry of an
+    /// aborted transaction priority. The identifier is `name` if one was
+    /// [reserved](Self::reserve), or else a new one.
     ///
     /// # Panics
-    /// If there is no part; reading transactions without accesses need no certification.
+    /// If there are no parts; a read-only transaction without accesses needs no certification.
     pub fn certify(
         &mut self,
         now: Now,
@@ -145,32 +145,32 @@ impl<W: Clone + Send> Service<W> {
         tid
     }
 
-    /// The name of a transaction that will be certified later, for those who must know it before
-    /// they lose the answer. To be used for one [`Self::certify`], or released, and soon: until
-    /// then the groups forget nothing that is submitted here.
+    /// Reserves the name of a transaction that will be certified later, for clients that must know
+    /// it before they could lose the reply. The caller must soon pass it to one [`Self::certify`],
+    /// or release it: until then, the groups forget no transaction that is submitted here.
     pub fn reserve(&mut self) -> TransactionId {
         self.coordinator.reserve()
     }
 
-    /// What a reserved name stands for has come to this without being certified. Nothing happens to
-    /// names that have been used.
+    /// Releases a reserved name without certification, with the outcome of its transaction. Has no
+    /// effect on a name that has been used.
     pub fn release(&mut self, tid: TransactionId, outcome: Outcome) {
         self.coordinator.release(tid, outcome);
     }
 
-    /// Stops submitting a transaction whose client no longer waits. What became of it will be found
-    /// out, as for those of coordinators that died.
+    /// Stops submitting a transaction whose client no longer waits. Its outcome is determined as if
+    /// its coordinator had failed.
     pub fn give_up(&mut self, tid: TransactionId) {
         self.coordinator.give_up(tid);
     }
 
-    /// Whether so many members can decide a transaction.
+    /// Whether this number of members can decide a transaction.
     pub fn is_enough(&self, members: usize) -> bool {
         members >= self.configuration.keepers(self.config.f)
     }
 
-    /// What became of a transaction whose client knows its name, if a coordinator or member of this
-    /// worker still knows, or one of its members knew when it forgot it.
+    /// Returns the outcome of a transaction whose client knows its name, if this worker's
+    /// coordinator or one of its members knows it, or knew it when it forgot the transaction.
     pub fn outcome(&self, tid: TransactionId) -> Option<Outcome> {
         let of_member = |member: &Member<W>| member.kept.state.entries.get(&tid)?.phase.outcome();
         let own = self.coordinator.outcome(tid).cloned();
@@ -178,7 +178,8 @@ impl<W: Clone + Send> Service<W> {
         known.or_else(|| self.outcomes.of(tid).cloned())
     }
 
-    /// The host has stored a transaction of the group that a leader elsewhere delivered.
+    /// Reports that the host has stored a transaction of the group that a leader elsewhere
+    /// delivered.
     pub fn stored(&mut self, group: GroupId, commit_vec: &Vector) {
         self.clock.observe(commit_vec.strong);
         if let Some(member) = self.members.get_mut(&group) {
@@ -186,7 +187,7 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// The host has stored everything of the group up to here (Property 6).
+    /// Reports that the host has stored everything of the group up to this time (Property 6).
     pub fn known(&mut self, now: Now, group: GroupId, upto: Timestamp) {
         self.clock.observe(upto);
         if let Some(member) = self.members.get_mut(&group) {
@@ -195,52 +196,54 @@ impl<W: Clone + Send> Service<W> {
         self.with_member(now, group, |member, step| member.deliver(step));
     }
 
-    /// The host has thrown away all that it had stored, and begins anew.
+    /// Reports that the host has discarded all that it had stored, and begins anew.
     pub fn stores_nothing(&mut self) {
         for member in self.members.values_mut() {
             member.stores_nothing();
         }
     }
 
-    /// The site of this worker stores all causal transactions up to here, in all of its partitions
-    /// (`stableVec`, Property 2).
+    /// Reports that the site of this worker stores all causal transactions up to here, in all of
+    /// its partitions (`stableVec`, Property 2).
     pub fn site_stores(&mut self, now: Now, stable_vec: &Vector) {
         self.each_member(now, |member, step| member.kept.site_stores(step, stable_vec));
         self.drain_loopback(now);
     }
 
-    /// Strong time has come this far elsewhere: this worker's leaders do not stay behind.
+    /// Advances the clock to a strong time that another worker has reached, so that this worker's
+    /// leaders do not fall behind.
     pub fn follow(&mut self, ts: Timestamp) {
         self.clock.observe(ts);
     }
 
-    /// The greatest time that this worker has proposed, or heard to be proposed.
+    /// Returns the greatest time that this worker has proposed or received in a proposal.
     pub fn clock(&self) -> Timestamp {
         self.clock.last()
     }
 
-    /// From now on other sites may name times that are so far ahead; see [`Timing::max_ahead`].
+    /// Sets how far ahead other sites' times may be from now on; see [`Timing::max_ahead`].
     ///
     /// [`Timing::max_ahead`]: crate::Timing::max_ahead
     pub fn limit_times_ahead(&mut self, limit: Duration) {
         self.config.timing.max_ahead = limit;
     }
 
-    /// The latest time that another site may name: times of others move this worker's, but not
-    /// this.
+    /// Returns the latest time that is accepted from another site. Times of other sites advance
+    /// this worker's clock, but not this limit.
     pub fn horizon(&self, now: Now) -> Timestamp {
         let (at, ts) = self.unaided;
         let unaided = Timestamp::from_physical(now.physical).max(ts.later(now.monotonic.since(at)));
         unaided.later(self.config.timing.max_ahead)
     }
 
-    /// Names the transactions of this run apart from those before; before [`Self::begin`].
+    /// Sets the number of this run, which makes its transactions' names unique. Call before
+    /// [`Self::begin`].
     pub fn number_run(&mut self, run: u64) {
         self.config.run = run;
         self.coordinator = Coordinator::new(self.config.me, run);
     }
 
-    /// Whether it takes part yet.
+    /// Whether the worker takes part yet.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
@@ -252,9 +255,9 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// From now on these sites' members form the groups. The number grows with every change; the
-    /// first ones have 0. Each site comes with the first run of its present life: its coordinators'
-    /// earlier runs submit nothing any more.
+    /// Sets the sites whose members form the groups from now on. The number grows with every
+    /// change; the first configuration has 0. Each site comes with the first run of its present
+    /// life: its coordinators' earlier runs submit nothing any more.
     pub fn set_members(&mut self, number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) {
         if number > self.configuration.number || !self.begun {
             self.configuration = Configuration::new(number, members);
@@ -264,7 +267,7 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// Shows as complete what nothing can come before, without waiting for the next deadline.
+    /// Reports what nothing can precede as complete, without waiting for the next deadline.
     pub fn complete(&mut self, now: Now) {
         self.each_member(now, |member, step| member.deliver(step));
     }
@@ -281,9 +284,9 @@ impl<W: Clone + Send> Service<W> {
         self.drain_loopback(now);
     }
 
-    /// Who leads a group that this worker is a member of, as far as it knows: who was last seen to
-    /// lead. It stays the one while others, or this worker itself, only try to. None after a term
-    /// of its own, until it has seen who came next.
+    /// Returns the last leader that this worker's member of a group saw. An election in progress,
+    /// whether another member's or its own, does not change it. Returns `None` after a term of its
+    /// own until it has seen the next leader.
     pub fn leader(&self, group: GroupId) -> Option<SiteId> {
         let member = self.members.get(&group)?;
         let leader = member.leader();
@@ -295,17 +298,18 @@ impl<W: Clone + Send> Service<W> {
         self.members.get(&group).is_some_and(Member::leads)
     }
 
-    /// Transactions that were submitted or are finished here and not decided.
+    /// Returns the number of transactions that were submitted here, or that this worker finishes
+    /// for others, and that are not decided.
     pub fn pending(&self) -> usize {
         self.coordinator.pending()
     }
 
-    /// What was counted since the start.
+    /// Returns the counters since the start.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Transactions and conflicting keys that the members remember.
+    /// Returns the numbers of transactions and of conflicting keys that the members remember.
     pub fn remembered(&self) -> (usize, usize) {
         let members = self.members.values();
         members.fold((0, 0), |(entries, keys), member| {
@@ -391,7 +395,7 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// Handles what this worker told itself.
+    /// Handles messages from this worker to itself.
     fn drain_loopback(&mut self, now: Now) {
         while let Some(message) = self.loopback.pop_front() {
             self.on_message(now, self.config.me, message);
@@ -400,7 +404,7 @@ impl<W: Clone + Send> Service<W> {
 
     fn tick(&mut self, now: Now) {
         self.ticked = now.monotonic;
-        // What members remember is forgotten with signs of life, which cost every group some
+        // Members forget transactions when status messages are due; these cost every group some
         // messages.
         let timing = &self.config.timing;
         let idle = (timing.leader_timeout / SIGNS).min(timing.reserve / 4);
@@ -423,10 +427,10 @@ impl<W: Clone + Send> Service<W> {
     }
 }
 
-/// What the machine that has the service within calls: as [`solera_machine::Machine`], without
+/// Calls of the machine that contains the service, as in [`solera_machine::Machine`], without
 /// clients and records.
 impl<W: Clone + Send + Sync> Service<W> {
-    /// Handles a message of another service, or of this one, to completion.
+    /// Handles a message of another worker, or of this one, to completion.
     pub fn handle(&mut self, now: Now, from: Address, message: Message<W>) {
         let is_other = from.site != self.config.me.site;
         if !self.begun || (is_other && message.body.latest() > self.horizon(now)) {
@@ -437,7 +441,7 @@ impl<W: Clone + Send + Sync> Service<W> {
         self.drain_loopback(now);
     }
 
-    /// Does what is due at `now`.
+    /// Performs what is due at `now`.
     pub fn on_deadline(&mut self, now: Now) {
         if self.next_deadline().is_some_and(|deadline| now.monotonic >= deadline) {
             self.tick(now);
@@ -445,12 +449,13 @@ impl<W: Clone + Send + Sync> Service<W> {
         }
     }
 
-    /// The next output, in the order in which they came about.
+    /// Returns the next output, in the order in which they arose.
     pub fn poll_output(&mut self) -> Option<Output<W>> {
         self.outputs.pop_front()
     }
 
-    /// When [`on_deadline`](Self::on_deadline) should be called next; `None` before it has begun.
+    /// Returns when [`on_deadline`](Self::on_deadline) must be called next; `None` before the
+    /// worker takes part.
     pub fn next_deadline(&self) -> Option<Monotonic> {
         let interval = if self.is_idle() { IDLE_TICK } else { TICK };
         self.begun.then(|| self.ticked.after(interval))

@@ -1,4 +1,4 @@
-//! What a member or coordinator has at hand while it handles one input.
+//! The context of a member or coordinator while it handles one input.
 
 use std::collections::VecDeque;
 
@@ -11,15 +11,15 @@ use crate::ids::{GroupId, TransactionId};
 use crate::message::{Body, Message, Output, Record};
 use crate::outcomes::Outcomes;
 
-/// What a worker's part of the service has counted since it started.
+/// Counters of a worker's part of the service since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages that came again, or too late to count: of terms that are over, or about
-    /// transactions that are decided.
+    /// Messages that were ignored: duplicates, messages of earlier terms, and messages about
+    /// transactions that are already decided.
     pub ignored: u64,
-    /// Votes for which keys were kept free, because the transaction had been aborted before.
+    /// Votes that reserved keys for a retry, because the transaction had been aborted before.
     pub reserved: u64,
-    /// Transactions that waited for one that had been aborted before.
+    /// Transactions that waited for a retry with an older claim.
     pub waited: u64,
 }
 
@@ -30,14 +30,14 @@ pub(crate) struct Step<'a, W> {
     pub(crate) clock: &'a mut HybridClock,
     pub(crate) outputs: &'a mut VecDeque<Output<W>>,
     pub(crate) counts: &'a mut Counts,
-    /// Messages to this very worker.
+    /// Messages from this worker to itself.
     pub(crate) loopback: &'a mut VecDeque<Message<W>>,
-    /// Of transactions that members here have forgotten.
+    /// Outcomes of transactions that members here have forgotten.
     pub(crate) outcomes: &'a mut Outcomes<TransactionId>,
 }
 
 impl<'a, W> Step<'a, W> {
-    /// The members that elect a leader.
+    /// Returns the members that elect a leader, with this member's timing.
     pub(crate) fn electorate(&self) -> Electorate<'a> {
         Electorate {
             me: self.me(),
@@ -61,12 +61,12 @@ impl<'a, W> Step<'a, W> {
         }
     }
 
-    /// To the member of a group at a site.
+    /// Sends to the member of a group at a site.
     pub(crate) fn send_member(&mut self, group: GroupId, site: SiteId, body: Body<W>) {
         self.send(self.config.member(group, site), group, body);
     }
 
-    /// To all members of a group at other sites.
+    /// Sends to all members of a group at other sites.
     pub(crate) fn send_others(&mut self, group: GroupId, body: Body<W>)
     where
         W: Clone,
@@ -80,7 +80,7 @@ impl<'a, W> Step<'a, W> {
         self.outputs.push_back(Output::Record(record));
     }
 
-    /// Notes that a rare path is taken.
+    /// Reports that a rare path was taken.
     pub(crate) fn reach(&mut self, path: RarePath) {
         self.outputs.push_back(Output::Reached(path));
     }

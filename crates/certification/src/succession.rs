@@ -1,5 +1,5 @@
-//! From one leader of a group to the next: what a member does about elections, and what a term
-//! begins with.
+//! From one leader of a group to the next: a member's part in elections, and the initial state of a
+//! term.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use solera_machine::Address;
 use solera_time::{SiteId, Timestamp};
 
 use crate::config::Rule;
-use crate::election::{Candidacy, Canvassed, Next, Request, Standing};
+use crate::election::{Candidacy, Canvassed, CurrentRole, Next, Request};
 use crate::entry::{Phase, State};
 use crate::ids::{Ballot, TransactionId};
 use crate::kept::remember;
@@ -19,7 +19,7 @@ use crate::share::Vote;
 use crate::step::Step;
 
 impl<W: Clone> Member<W> {
-    /// Begins and goes on with what leads to another leader, where one is needed.
+    /// Begins or continues an election, where another leader is needed.
     pub(crate) fn elect(&mut self, step: &mut Step<'_, W>) {
         let electorate = step.electorate();
         if !electorate.includes(electorate.me) {
@@ -49,14 +49,14 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Asks whether others hear of their leader.
+    /// Asks whether others hear their leader.
     fn canvass(&mut self, step: &mut Step<'_, W>) {
         let ballot = self.kept.election.next_ballot(&step.electorate());
         self.stand(step, Candidacy::canvassing(ballot, step.now.monotonic));
         self.on_support(step, step.config.me.site, ballot);
     }
 
-    /// Becomes the leader if a quorum lets it.
+    /// Becomes the leader if a quorum promises its term.
     pub(crate) fn take_over(&mut self, step: &mut Step<'_, W>) {
         let electorate = step.electorate();
         if self.leads() || !electorate.includes(electorate.me) {
@@ -82,13 +82,13 @@ impl<W: Clone> Member<W> {
     }
 
     pub(crate) fn on_canvass(&mut self, step: &mut Step<'_, W>, from: Address, ballot: Ballot) {
-        let standing = match self.role {
-            Role::Leader(_) => Standing::Leads,
-            Role::Candidate(_) => Standing::Stands,
-            Role::Follower(_) => Standing::Follows,
+        let role = match self.role {
+            Role::Leader(_) => CurrentRole::Leads,
+            Role::Candidate(_) => CurrentRole::Stands,
+            Role::Follower(_) => CurrentRole::Follows,
         };
         let election = &mut self.kept.election;
-        match election.on_canvass(&step.electorate(), from.site, ballot, standing) {
+        match election.on_canvass(&step.electorate(), from.site, ballot, role) {
             Canvassed::Stale => self.kept.refuse(step, from),
             Canvassed::Supports => step.send(from, self.kept.group, Body::Support { ballot }),
             Canvassed::TakesOver => {
@@ -107,7 +107,7 @@ impl<W: Clone> Member<W> {
                     self.begin_term(step);
                 }
             }
-            // It has begun its term, or given up.
+            // The member has already begun its term, or given up.
             Role::Follower(_) | Role::Leader(_) => step.counts.ignored += 1,
         }
     }
@@ -126,7 +126,7 @@ impl<W: Clone> Member<W> {
         step.send(from, self.kept.group, Body::Promise { ballot, state });
     }
 
-    /// Leads, once enough have handed over what they have kept.
+    /// Leads once enough members have handed over their state.
     pub(crate) fn on_promise(
         &mut self,
         step: &mut Step<'_, W>,
@@ -145,7 +145,8 @@ impl<W: Clone> Member<W> {
             step.counts.ignored += 1;
             return;
         };
-        // Quorums of different members need not meet: then all of those that are left are asked.
+        // Quorums of different configurations need not intersect, so all remaining members are
+        // asked.
         let changed = step.config.keeps(Rule::AllAfterChange)
             && states.values().any(|state| state.accepted_in.configuration < ballot.configuration);
         let enough = match changed {
@@ -162,28 +163,29 @@ impl<W: Clone> Member<W> {
         self.begin_to_lead(step, ballot, states.into_values().collect());
     }
 
-    /// Leads with what follows from the states of a quorum.
+    /// Leads with the state that follows from those of a quorum.
     fn begin_to_lead(&mut self, step: &mut Step<'_, W>, ballot: Ballot, states: Vec<State<W>>) {
         let kept = &mut self.kept;
         assert!(
             ballot == kept.election.ballot() && ballot > kept.state.accepted_in,
             "a term begins once, after those before, and while no later one is promised"
         );
-        let (told, told_here) = (told_in(&states), told_in(std::slice::from_ref(&kept.state)));
+        let (acknowledged, acknowledged_here) =
+            (acknowledged_in(&states), acknowledged_in(std::slice::from_ref(&kept.state)));
         let (mut merged, base) = merge(&kept.state, ballot, states);
-        // What was not acknowledged was not chosen; it might wait for ever for what is lost.
-        if step.config.keeps(Rule::DropUntold) {
+        // A vote that was not acknowledged was not chosen; it might wait for ever for lost updates.
+        if step.config.keeps(Rule::DropUnacknowledged) {
             let before = merged.entries.len();
             merged
                 .entries
-                .retain(|tid, entry| entry.phase > Phase::Undecided || told.contains(tid));
+                .retain(|tid, entry| entry.phase > Phase::Undecided || acknowledged.contains(tid));
             if merged.entries.len() < before {
-                step.reach(rare::DROPS_UNTOLD);
+                step.reach(rare::DROPS_UNACKNOWLEDGED);
             }
         }
         for (tid, entry) in &mut merged.entries {
-            // What was delivered stays to be delivered: perhaps only one member has stored it.
-            entry.told = told_here.contains(tid);
+            // Delivered transactions are delivered again: perhaps only one member has stored them.
+            entry.told = acknowledged_here.contains(tid);
         }
         let before = std::mem::replace(&mut kept.state, merged);
         for (tid, entry) in &before.entries {
@@ -204,16 +206,16 @@ impl<W: Clone> Member<W> {
         let mut leader = Leader::new(step.now.monotonic, base, &kept.state.entries);
         kept.name_leader(step, ballot);
         step.send_others(kept.group, Body::NewState { state: kept.state.clone() });
-        leader.tell_status(kept, step);
+        leader.send_status(kept, step);
         self.role = Role::Leader(Box::new(leader));
     }
 
-    /// Leads from the very beginning, when nothing was kept by anybody.
+    /// Leads from the very beginning, when no member has stored anything.
     pub(crate) fn lead_at_once(&mut self, step: &mut Step<'_, W>) {
         let kept = &mut self.kept;
         let mut leader = Leader::new(step.now.monotonic, Timestamp::ZERO, &kept.state.entries);
         kept.name_leader(step, kept.election.ballot());
-        leader.tell_status(kept, step);
+        leader.send_status(kept, step);
         self.role = Role::Leader(Box::new(leader));
     }
 
@@ -235,7 +237,7 @@ impl<W: Clone> Member<W> {
         for (tid, entry) in &mut kept.state.entries {
             entry.told = before.entries.get(tid).is_some_and(|entry| entry.told);
         }
-        // Recorded with the state.
+        // The record of the state includes the promise.
         kept.election.promise(ballot);
         kept.election.hear(step.now.monotonic);
         step.record(Record::Took(kept.group, kept.state.clone()));
@@ -253,7 +255,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// There is a higher term: a leader of a lower one can decide nothing.
+    /// Learns of a higher term: a leader of a lower one can decide nothing.
     pub(crate) fn on_stale(&mut self, step: &mut Step<'_, W>, ballot: Ballot) {
         if ballot <= self.kept.election.ballot() {
             step.counts.ignored += 1;
@@ -275,15 +277,15 @@ fn body<W>(request: Request) -> Body<W> {
     }
 }
 
-/// The transactions whose votes one of these members has acknowledged.
-fn told_in<W>(states: &[State<W>]) -> BTreeSet<TransactionId> {
+/// Returns the transactions whose votes one of these members has acknowledged.
+fn acknowledged_in<W>(states: &[State<W>]) -> BTreeSet<TransactionId> {
     let entries = states.iter().flat_map(|state| &state.entries);
     entries.filter(|(_, entry)| entry.told).map(|(tid, _)| *tid).collect()
 }
 
-/// What a quorum has kept, for a leader that has kept `own`: the entries of the latest term among
-/// them, and the most that any of them knows of the rest. Also returns up to where members have
-/// stored.
+/// Merges the states of a quorum for a leader whose own is `own`: the entries of the latest term
+/// among them, and the maximum of the rest. Also returns up to where members have stored
+/// transactions.
 fn merge<W: Clone>(own: &State<W>, ballot: Ballot, states: Vec<State<W>>) -> (State<W>, Timestamp) {
     let newest = states.iter().map(|state| state.accepted_in).max();
     let mut merged = State { accepted_in: ballot, ..own.clone() };

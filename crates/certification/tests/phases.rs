@@ -1,4 +1,5 @@
-//! Single runs, message by message: how long a decision takes, and who finishes what others left.
+//! Single runs, message by message: the duration of a decision, and how other processes finish the
+//! transactions of failed ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ const MILLI: u64 = 1_000_000;
 
 type Write = u32;
 
-/// Where, of which group, what, and when in the order.
+/// Site, group, transaction, and number in the order of deliveries.
 type Delivered = (SiteId, GroupId, TransactionId, Timestamp);
 
 /// Three sites, one worker each, with the paper's distances: Virginia, California, Frankfurt.
@@ -21,36 +22,36 @@ struct Sites {
     groups: u16,
     broken: Option<Rule>,
     services: Vec<Option<Service<Write>>>,
-    /// What is under way, by arrival.
+    /// Messages under way, by their arrival.
     letters: BTreeMap<(u64, u64), (Address, Address, Message<Write>)>,
     sequence: u64,
     now: u64,
     delivered: Vec<Delivered>,
     decided: Vec<(u64, SiteId, TransactionId, Outcome)>,
-    /// The claim of each that is decided.
+    /// Claims of the decided transactions.
     claims: BTreeMap<TransactionId, Claim>,
-    /// When the leader has shown what as complete.
+    /// What the leader has reported as complete, and when.
     shown: Vec<(u64, Timestamp)>,
-    /// What each site has shown as complete as a leader.
+    /// What each site has reported as complete while it led.
     complete: [Timestamp; 3],
-    /// Who has answered that a transaction is over, or that its group is through with one.
+    /// Sites that have answered that a transaction is over, or that their group has delivered it.
     answers: Vec<SiteId>,
-    /// A site that sees nothing any more.
+    /// A site that is paused.
     blind: Option<u8>,
-    /// Messages that are lost.
+    /// Selects messages that are lost.
     lose: fn(&Body<Write>) -> bool,
-    /// Links that nothing comes through, from one site to another.
+    /// Links, from one site to another, that lose all messages.
     cut: Vec<(u8, u8)>,
-    /// How often a site began to lead.
+    /// Number of times that each site began to lead.
     led: usize,
-    /// Up to when what is submitted may commit.
+    /// Latest time at which submitted transactions may commit.
     until: Timestamp,
-    /// Milliseconds from site to site.
+    /// Delay between sites, in milliseconds.
     one_way: [[u64; 3]; 3],
-    /// Milliseconds until a site shows to its clients what has come.
+    /// Delay until a site shows a delivery to its clients, in milliseconds.
     shows_after: u64,
-    /// Milliseconds until the first site stores the causal updates that transactions of the last
-    /// one depend on.
+    /// Delay until the first site stores the causal updates that transactions of the last one
+    /// depend on, in milliseconds.
     lags: u64,
 }
 
@@ -185,7 +186,7 @@ impl Sites {
         self.certify_again(site, keys, strong, None)
     }
 
-    /// The same, of a transaction that may have been aborted before.
+    /// The same, for a transaction that may have been aborted before.
     fn certify_again(
         &mut self,
         site: u8,
@@ -211,7 +212,7 @@ impl Sites {
         tid
     }
 
-    /// Up to where a site has seen what the first one has shown as complete.
+    /// Returns the time up to which a site has seen what the first one has reported as complete.
     fn seen(&self, site: u8) -> Timestamp {
         if self.blind == Some(site) {
             return Timestamp::ZERO;
@@ -221,7 +222,7 @@ impl Sites {
         there.map_or(Timestamp::ZERO, |(_, upto)| *upto)
     }
 
-    /// All sites get everything that the leader has delivered.
+    /// Stores everything that the leader has delivered at all sites.
     fn store_all(&mut self) {
         let (now, upto) = (self.time(), self.seen(0));
         for service in self.services.iter_mut().flatten() {
@@ -229,14 +230,14 @@ impl Sites {
         }
     }
 
-    /// A site gets everything of the first group up to here.
+    /// Stores everything of the first group up to this time at a site.
     fn store(&mut self, site: u8, upto: Timestamp) {
         let now = self.time();
         self.services[usize::from(site)].as_mut().unwrap().known(now, GroupId(0), upto);
         self.take(site);
     }
 
-    /// How many transactions each site remembers.
+    /// Returns the number of transactions that each site remembers.
     fn remembered(&self) -> Vec<usize> {
         self.services.iter().flatten().map(|service| service.remembered().0).collect()
     }
@@ -252,7 +253,7 @@ impl Sites {
 
 #[test]
 fn a_decision_takes_one_round_trip() {
-    // At the leader's site to the nearest other site; elsewhere to the leader and back.
+    // From the leader's site, to the nearest other site; from elsewhere, to the leader and back.
     for (site, round_trip) in [(0, 60), (1, 60), (2, 88)] {
         for keys in [&[(0, "a")][..], &[(0, "a"), (1, "b"), (2, "c")]] {
             let mut sites = Sites::new(3);
@@ -270,8 +271,7 @@ fn a_decision_takes_one_round_trip() {
     }
 }
 
-/// What a site has itself submitted it has as soon as it knows that it committed, and one after
-/// another.
+/// A site has its own transactions as soon as it knows that they committed, one after another.
 #[test]
 fn a_follower_delivers_what_its_site_submitted_without_waiting_for_the_leader() {
     let mut sites = Sites::new(1);
@@ -290,7 +290,7 @@ fn a_follower_delivers_what_its_site_submitted_without_waiting_for_the_leader() 
     assert_eq!(sites.delivered_at(1).count(), 0, "it was not submitted there");
 }
 
-/// Of several groups only the one with the greatest proposal knows that nothing comes before.
+/// Of several groups, only the one with the greatest proposal knows that nothing comes before.
 #[test]
 fn a_follower_waits_for_its_leader_where_a_later_time_counts() {
     let mut sites = Sites::new(2);
@@ -317,7 +317,7 @@ fn a_follower_waits_for_its_leader_while_something_may_come_before() {
     }
 }
 
-/// The site has not got what another one committed before, or has thrown it away.
+/// The site has not received what another one committed before, or has discarded it.
 #[test]
 fn a_follower_delivers_ahead_when_it_has_what_came_before() {
     for had_it in [false, true] {
@@ -338,13 +338,13 @@ fn a_follower_delivers_ahead_when_it_has_what_came_before() {
     }
 }
 
-/// Members have a transaction from the site where it was submitted, and the leader may not show as
-/// much yet: it must not take it for finished.
+/// Members have received a transaction from the site where it was submitted, and the leader may not
+/// report as much as complete yet: it must not treat the transaction as finished.
 #[test]
 fn a_leader_delivers_what_members_had_before_it() {
     let mut sites = Sites::new(1);
     let is_status = |body: &Body<Write>| matches!(body, Body::Status { .. });
-    // Signs of life with low ceilings that are under way for long, and no later ones.
+    // Status messages with low ceilings that are under way for long, and no later ones.
     while !sites.letters.values().any(|(_, to, message)| *to == at(2) && is_status(&message.body)) {
         sites.run_for(1);
     }
@@ -384,8 +384,8 @@ fn the_later_of_two_that_conflict_aborts_unless_it_has_seen_the_earlier() {
 }
 
 #[test]
-fn what_a_dead_coordinator_left_is_decided_by_others() {
-    // It dies when all have its question; then its answer reaches nobody.
+fn other_processes_decide_transactions_of_a_failed_coordinator() {
+    // It fails when all have its request; no process receives its answer then.
     let mut sites = Sites::new(2);
     let tid = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
     sites.run_for(60);
@@ -395,7 +395,7 @@ fn what_a_dead_coordinator_left_is_decided_by_others() {
     assert_eq!(of.len(), 2, "{of:?}");
     assert_eq!(of[0].3, of[1].3, "one strong timestamp");
 
-    // It dies when only one of two groups has its question.
+    // It fails when only one of two groups has its request.
     let mut sites = Sites::new(2);
     let now = sites.now;
     let tid = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
@@ -404,7 +404,7 @@ fn what_a_dead_coordinator_left_is_decided_by_others() {
     sites.services[2] = None;
     sites.run_for(3000);
     assert!(sites.delivered.iter().all(|delivered| delivered.2 != tid));
-    // Nothing is in the way of the next.
+    // The next transaction does not conflict with anything.
     let next = sites.certify(1, &[(0, "a"), (1, "b")], Timestamp::ZERO);
     sites.run_for(500);
     assert!(matches!(sites.outcome(next), Some(Outcome::Committed(_))));
@@ -414,7 +414,7 @@ fn what_a_dead_coordinator_left_is_decided_by_others() {
 fn another_leader_decides_alike_when_the_leaders_site_dies() {
     let mut sites = Sites::new(1);
     let tid = sites.certify(1, &[(0, "a")], Timestamp::ZERO);
-    // California keeps the vote, and then Virginia is gone.
+    // California stores the vote, and then Virginia is gone.
     sites.run_for(62);
     sites.services[0] = None;
     let proposed = sites.delivered.first().map(|delivered| delivered.3);
@@ -445,7 +445,7 @@ fn a_leader_can_be_moved() {
 }
 
 #[test]
-fn who_is_asked_to_lead_and_reaches_nobody_does_not_say_that_it_leads() {
+fn a_member_that_cannot_reach_others_does_not_claim_to_lead() {
     let mut sites = Sites::new(1);
     let leader =
         |sites: &Sites, site: usize| sites.services[site].as_ref().unwrap().leader(GroupId(0));
@@ -453,12 +453,12 @@ fn who_is_asked_to_lead_and_reaches_nobody_does_not_say_that_it_leads() {
     let now = sites.time();
     sites.services[2].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(2));
     sites.take(2);
-    // While it asks for promises, gives up, asks whether others hear of their leader, and so on.
+    // It asks for promises, gives up, asks whether others hear their leader, and so on.
     for _ in 0..100 {
         sites.run_for(100);
         assert_eq!(leader(&sites, 2), Some(SiteId(0)), "the last that it has seen to lead");
     }
-    // Nor do those that promise to follow it, before they have seen it lead.
+    // Members that promise to follow it do not name it either, before they have seen it lead.
     sites.cut = vec![(0, 2), (1, 2)];
     let now = sites.time();
     sites.services[2].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(2));
@@ -474,13 +474,13 @@ fn who_is_asked_to_lead_and_reaches_nobody_does_not_say_that_it_leads() {
     assert_eq!([0, 1, 2].map(|site| leader(&sites, site)), [Some(SiteId(2)); 3]);
 }
 
-/// A coordinator that asks a candidate once, because the leader does not answer, must not ask it
-/// first from then on.
+/// A coordinator that asks a candidate once, because the leader does not answer, must not send its
+/// requests to the candidate first from then on.
 #[test]
-fn who_does_not_lead_names_no_candidate() {
+fn a_member_that_does_not_lead_names_no_candidate() {
     let waits = |broken| {
         let mut sites = Sites::without(1, broken);
-        // Site 1 would lead. Nobody hears of it, but who asks it something.
+        // Site 1 would lead. Only processes that send it a request learn of that.
         sites.lose = |body| matches!(body, Body::NewBallot { .. });
         sites.cut = vec![(0, 1), (1, 0), (2, 0)];
         let now = sites.time();
@@ -499,7 +499,7 @@ fn who_does_not_lead_names_no_candidate() {
     assert!(waits(Some(Rule::NameLeaders)) > 500, "no answer, before the next member is asked");
 }
 
-/// How long a transaction takes that a worker coordinates which has no member of its group, and has
+/// Returns the time that a transaction takes at a worker that is no member of its group and has
 /// just started.
 fn first_decision(sites: &mut Sites) -> u64 {
     let (now, config) = (sites.time(), Config { groups: Vec::new(), run: 1, ..sites.config(2) });
@@ -513,10 +513,10 @@ fn first_decision(sites: &mut Sites) -> u64 {
     decided.expect("all members are asked in turn").0 - began
 }
 
-/// It knows of no term, and asks the configured leader, whose answer is the first that it hears of
-/// any.
+/// The worker knows of no term, and asks the configured leader; that leader's answer names its
+/// first term.
 #[test]
-fn who_has_just_started_asks_the_leader_that_the_first_answer_names() {
+fn a_new_coordinator_asks_the_leader_that_the_first_answer_names() {
     let mut sites = Sites::new(1);
     let now = sites.time();
     sites.services[1].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(1));
@@ -527,10 +527,10 @@ fn who_has_just_started_asks_the_leader_that_the_first_answer_names() {
     assert!(first_decision(&mut sites) < round_trips + 10, "one to each of the two leaders");
 }
 
-/// Whenever a coordinator asks the former leader while another one is about to lead: who has asked
-/// is told.
+/// A coordinator that asks the former leader while another one is about to lead is sent the new
+/// term, whenever it asks.
 #[test]
-fn who_asks_between_two_terms_hears_when_the_next_begins() {
+fn a_coordinator_that_asks_between_two_terms_is_sent_the_next() {
     let mut slowest = 0;
     for after in 0..200 {
         let mut sites = Sites::new(1);
@@ -552,9 +552,10 @@ fn who_asks_between_two_terms_hears_when_the_next_begins() {
     assert!(slowest < round_trips + 10, "{slowest} ms: to the former leader and to the next one");
 }
 
-/// Its own member has seen the new leader: it need not wait until that one's turn comes.
+/// The coordinator's own member has seen the new leader: the coordinator need not wait until its
+/// turn comes.
 #[test]
-fn a_coordinator_whose_member_sees_a_leader_begin_asks_that_one_at_once() {
+fn a_coordinator_asks_a_leader_at_once_when_its_own_member_sees_it_begin() {
     let mut sites = Sites::new(1);
     sites.services[0] = None;
     let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
@@ -597,11 +598,11 @@ fn a_claim_counts_for_the_next_attempt_and_for_nothing_else() {
 }
 
 /// A leader is cut off after its vote. The next one delivers the transaction, and all forget it.
-/// Then the former leader, which has not heard of the next one yet, hears that the transaction is
-/// over: it must not show as complete what it lacks. What it shows, its site would never take from
+/// Then the former leader, which does not know of the next one yet, learns that the transaction is
+/// over. It must not report as complete what it lacks: its site would never accept that part from
 /// others again.
 #[test]
-fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
+fn a_deposed_leader_reports_nothing_as_complete_that_others_delivered() {
     for (broken, shows_it) in [(None, false), (Some(Rule::ConfirmTerm), true)] {
         let mut sites = Sites::without(1, broken);
         let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
@@ -612,7 +613,7 @@ fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
         assert!(sites.delivered.iter().any(|delivered| delivered.0 != SiteId(0)));
         assert_eq!(sites.remembered()[1..], [0, 0], "the others have forgotten it");
         assert!(sites.complete[0] < ts);
-        // Nobody tells it of the next term by himself.
+        // No other site sends it the next term on its own.
         sites.lose = |body| matches!(body, Body::Status { .. } | Body::Stale { .. });
         sites.cut.clear();
         sites.run_for(2000);
@@ -623,11 +624,11 @@ fn a_deposed_leader_shows_nothing_beyond_what_others_delivered() {
     }
 }
 
-/// A leader is cut off, and a transaction commits under the next one. The former leader has heard
-/// neither of the term nor of the transaction, and is asked for it: whoever believed that it is
-/// over, or that the group is through with it, would forget what is not delivered.
+/// A leader is cut off, and a transaction commits under the next one. The former leader knows
+/// neither the term nor the transaction, and is asked for it. A process that believed that it is
+/// over, or that the group has delivered it, would forget a transaction that is not delivered.
 #[test]
-fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
+fn a_deposed_leader_does_not_answer_for_transactions_that_it_does_not_know() {
     for (broken, answers) in [(None, 0), (Some(Rule::ConfirmTerm), 3)] {
         let mut sites = Sites::without(1, broken);
         sites.cut = vec![(0, 1), (0, 2), (1, 0), (2, 0)];
@@ -658,13 +659,14 @@ fn a_deposed_leader_does_not_answer_for_what_it_has_not_heard_of() {
         }
         sites.run_for(500);
         let of_former = sites.answers.iter().filter(|site| **site == SiteId(0)).count();
-        // That it is over, to who asked; that the group is through, to both other sites.
+        // The answer that it is over, to the process that asked; the delivery acknowledgement, to
+        // both other sites.
         assert_eq!(of_former, answers, "without {broken:?}");
     }
 }
 
-/// The same leader hears that the others were removed before it begins a term of those that are
-/// left: it is a quorum of these, and was none of the members before.
+/// The same leader learns that the others were removed before it begins a term of the remaining
+/// members. It is a quorum of these, and was none of the earlier ones.
 #[test]
 fn a_leader_of_former_members_shows_nothing() {
     for (broken, shows_it) in [(None, false), (Some(Rule::NothingOutdated), true)] {
@@ -685,7 +687,7 @@ fn a_leader_of_former_members_shows_nothing() {
 }
 
 #[test]
-fn who_hears_both_takes_over_from_a_leader_that_a_member_does_not_hear() {
+fn a_member_that_hears_both_takes_over_from_a_leader_that_another_does_not_hear() {
     let mut sites = Sites::new(1);
     sites.cut = vec![(0, 2), (2, 0)];
     sites.run_for(3000);
@@ -697,7 +699,7 @@ fn who_hears_both_takes_over_from_a_leader_that_a_member_does_not_hear() {
     sites.cut.clear();
     sites.run_for(9000);
     assert!(sites.services[1].as_ref().unwrap().leads(GroupId(0)), "once is enough");
-    // An operator moves it back, and the link breaks once more.
+    // An operator moves the leader back, and the link breaks once more.
     let now = sites.time();
     sites.services[1].as_mut().unwrap().move_leader(now, GroupId(0), SiteId(0));
     sites.take(1);
@@ -709,7 +711,7 @@ fn who_hears_both_takes_over_from_a_leader_that_a_member_does_not_hear() {
 }
 
 #[test]
-fn a_member_that_hears_nobody_does_not_have_leaders_change_again_and_again() {
+fn a_member_without_links_does_not_change_leaders_repeatedly() {
     let mut sites = Sites::new(1);
     sites.cut = vec![(0, 2), (1, 2)];
     sites.led = 0;
@@ -730,10 +732,10 @@ fn without_a_quorum_nothing_is_decided_and_nothing_is_shown() {
 }
 
 #[test]
-fn who_is_left_when_the_other_sites_were_removed_goes_on_with_what_it_kept() {
+fn the_last_member_continues_with_its_votes() {
     let mut sites = Sites::new(1);
     let tid = sites.certify(1, &[(0, "a")], Timestamp::ZERO);
-    // California keeps the vote and hears of no quorum; then the others are gone for good.
+    // California stores the vote and learns of no quorum; then the other sites are gone for good.
     sites.run_for(40);
     sites.letters.retain(|_, (from, _, message)| {
         *from == at(0) && matches!(message.body, Body::Accept { .. })
@@ -751,7 +753,7 @@ fn who_is_left_when_the_other_sites_were_removed_goes_on_with_what_it_kept() {
     assert!(matches!(sites.outcome(next), Some(Outcome::Committed(later)) if *later > ts));
 }
 
-/// A vote that comes too late is to abort: others have gone on.
+/// A vote that comes too late is to abort: others have proceeded without the transaction.
 #[test]
 fn nothing_commits_after_the_time_that_its_coordinator_named() {
     for (ahead_ms, commits) in [(20, false), (500, true)] {
@@ -768,7 +770,7 @@ fn nothing_commits_after_the_time_that_its_coordinator_named() {
 
 // Clients that change the same keys without pause.
 
-/// Number of transactions whose phases one sign of life reports.
+/// Number of transactions whose phases one status message reports.
 const PHASES: usize = 1024;
 
 fn is_short(body: &Body<Write>) -> bool {
@@ -776,7 +778,7 @@ fn is_short(body: &Body<Write>) -> bool {
 }
 
 #[test]
-fn a_leader_tells_of_many_transactions_in_turn() {
+fn a_leader_reports_many_transactions_in_turn() {
     const UNDECIDED: usize = PHASES * 3 / 2;
     let mut sites = Sites::new(1);
     sites.lose = |body| {
@@ -786,7 +788,7 @@ fn a_leader_tells_of_many_transactions_in_turn() {
     for n in 0..UNDECIDED {
         sites.certify(1, &[(0, &format!("k{n}"))], Timestamp::ZERO);
     }
-    // These are named last, and decided: others are in their way.
+    // These are reported last, and decided: others conflict with them.
     for n in 0..10 {
         sites.certify(2, &[(0, &format!("k{n}"))], Timestamp::ZERO);
     }
@@ -794,7 +796,8 @@ fn a_leader_tells_of_many_transactions_in_turn() {
     assert_eq!(sites.remembered(), [UNDECIDED + 10; 3]);
     sites.run_for(5000);
     assert_eq!(sites.decided.len(), 10);
-    // Members go by what they are told: who was not told of all could not forget these.
+    // Members rely on what the leader reports: a member without reports on all could not forget
+    // these.
     assert_eq!(sites.remembered(), [UNDECIDED; 3]);
 
     sites.lose = |body| {
@@ -810,7 +813,7 @@ fn a_leader_tells_of_many_transactions_in_turn() {
     assert_eq!(sites.remembered(), [0; 3]);
 }
 
-/// Restarts a site with what it has kept, as another run.
+/// Restarts a site with its durable state, as another run.
 fn restart(sites: &mut Sites, site: u8, run: u64) {
     let now = sites.time();
     let former = sites.services[usize::from(site)].take().unwrap();
@@ -822,7 +825,7 @@ fn restart(sites: &mut Sites, site: u8, run: u64) {
 }
 
 #[test]
-fn what_became_of_a_transaction_is_known_after_its_coordinator_was_started_again() {
+fn outcomes_are_known_after_a_restart_of_the_coordinator() {
     let mut sites = Sites::new(2);
     let committed = sites.certify(2, &[(0, "a"), (1, "b")], Timestamp::ZERO);
     sites.run_for(300);
@@ -840,17 +843,17 @@ fn what_became_of_a_transaction_is_known_after_its_coordinator_was_started_again
     assert_eq!(sites.remembered(), [0; 3], "all are done with it");
     for (site, service) in sites.services.iter().flatten().enumerate() {
         assert_eq!(service.outcome(committed), Some(Outcome::Committed(ts)), "at site {site}");
-        // Site 2 had forgotten this one before, and keeps nothing of that on disk.
+        // Site 2 had forgotten this one before, and stores nothing of that on disk.
         let aborted = service.outcome(aborted);
         assert_eq!(aborted, (site < 2).then_some(Outcome::Aborted(None)), "at site {site}");
     }
 }
 
 #[test]
-fn who_forgets_a_transaction_without_having_heard_its_outcome_tells_none() {
+fn a_member_that_forgot_a_transaction_without_its_outcome_reports_none() {
     let mut sites = Sites::new(1);
     let tid = sites.certify(2, &[(0, "a")], Timestamp::ZERO);
-    // California has its vote, and does not hear that it committed.
+    // California has its vote, and does not learn that it committed.
     sites.run_for(80);
     sites.cut = vec![(0, 1)];
     sites.run_for(300);
@@ -861,23 +864,23 @@ fn who_forgets_a_transaction_without_having_heard_its_outcome_tells_none() {
     sites.cut.clear();
     sites.run_for(1000);
     assert_eq!(sites.remembered(), [0; 3]);
-    let told: Vec<_> =
+    let answers: Vec<_> =
         sites.services.iter().flatten().map(|service| service.outcome(tid)).collect();
     let committed = Some(Outcome::Committed(ts));
-    assert_eq!(told, [committed.clone(), None, committed]);
+    assert_eq!(answers, [committed.clone(), None, committed]);
 }
 
 /// A client that changes keys again and again, on what its site has seen.
 struct Busy {
     site: u8,
     keys: &'static [(u16, &'static str)],
-    /// Whether it goes on before its site has seen what was in its way.
+    /// Whether it retries before its site has seen the cause of the abort.
     hasty: bool,
     waits_for: Option<TransactionId>,
     must_see: Timestamp,
     claim: Option<Claim>,
     tries: usize,
-    /// How many tries each took that committed.
+    /// Number of tries of each transaction that committed.
     committed: Vec<usize>,
 }
 
@@ -921,7 +924,7 @@ fn compete(sites: &mut Sites, busy: &mut [Busy], millis: u64) {
 }
 
 #[test]
-fn who_is_far_from_the_leader_does_not_come_too_late_for_ever() {
+fn a_client_far_from_the_leader_is_not_too_late_for_ever() {
     let compete_with = |broken| {
         let mut sites = Sites::without(1, broken);
         let mut busy: Vec<Busy> = (0..3).map(|site| Busy::at(site, &[(0, "a")])).collect();
@@ -937,8 +940,8 @@ fn who_is_far_from_the_leader_does_not_come_too_late_for_ever() {
     assert!(starved.committed.is_empty(), "it needs no reservation: {:?}", starved.committed);
 }
 
-/// The next attempt comes in time, and waits for what the leader's site lacks until its reservation
-/// would end.
+/// The retry comes in time, and waits for what the leader's site lacks until its reservation would
+/// end.
 #[test]
 fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
     let mut sites = Sites::new(1);
@@ -961,8 +964,8 @@ fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
     assert!(matches!(times, [Some(Outcome::Committed(_)), Some(Outcome::Aborted(_))]), "{times:?}");
 }
 
-/// Where sites are near, a key waits for the next of its turn as long as it takes until a site
-/// shows what came before. Reservations cost nothing beside that.
+/// Where sites are near, a key waits for the next client in turn only until its site shows the
+/// previous transaction. Reservations cost nothing in addition.
 #[test]
 fn on_near_sites_it_costs_next_to_nothing_to_go_in_turns() {
     const KEYS: [&[(u16, &str)]; 4] = [&[(0, "a")], &[(0, "b")], &[(0, "c")], &[(0, "a")]];
@@ -983,7 +986,7 @@ fn on_near_sites_it_costs_next_to_nothing_to_go_in_turns() {
 }
 
 #[test]
-fn those_who_meet_in_several_groups_do_not_wait_for_each_other() {
+fn transactions_with_common_groups_do_not_wait_for_each_other() {
     let mut sites = Sites::new(2);
     let mut busy = [
         Busy::at(0, &[(0, "a"), (1, "b")]),
@@ -1001,7 +1004,7 @@ fn those_who_meet_in_several_groups_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn who_does_not_come_again_keeps_nobody_waiting_for_long() {
+fn a_client_that_does_not_retry_blocks_no_others_for_long() {
     let mut sites = Sites::new(1);
     let mut busy = [Busy::at(0, &[(0, "a")]), Busy::at(2, &[(0, "a")])];
     while busy[1].tries < 2 {
@@ -1019,11 +1022,11 @@ fn who_does_not_come_again_keeps_nobody_waiting_for_long() {
 }
 
 #[test]
-fn who_comes_without_what_it_lacked_does_not_keep_others_waiting_for_ever() {
+fn a_client_that_retries_in_vain_does_not_block_others_for_ever() {
     let mut sites = Sites::new(1);
     let hasty = Busy { hasty: true, ..Busy::at(2, &[(0, "a")]) };
     let mut busy = [Busy::at(0, &[(0, "a")]), hasty];
-    // What it has seen stays as it is.
+    // Its snapshot stays as it is.
     sites.blind = Some(2);
     compete(&mut sites, &mut busy, 10_000);
     let [stays, hasty] = busy;

@@ -1,9 +1,9 @@
-//! What can be said without believing the system under test: some reads tell whom they read from.
+//! Checks that need no witness from the system under test: some reads identify their writers.
 //!
-//! On keys to which only unique elements are added and nothing is ever removed (`sets`), and on
-//! registers to which only unique values are assigned (`registers`), an answer names its writers.
-//! Session order and reads-from generate the causal order; every read must contain all writes to
-//! its key that precede it there, and of each transaction either all writes or none.
+//! On keys to which only unique elements are added and from which nothing is removed (`sets`), and
+//! on registers to which only unique values are assigned (`registers`), an answer identifies its
+//! writers. Session order and reads-from generate the causal order. Every read must contain all
+//! writes to its key that precede it there, and of each transaction either all writes or none.
 
 mod registers;
 mod sets;
@@ -34,15 +34,15 @@ pub fn check(history: &History) -> Vec<Violation> {
 
 /// The causal order that session order and reads-from generate.
 struct Past {
-    /// For each transaction, all before it, as a bit set.
+    /// For each transaction, all that precede it, as a bit set.
     before: Vec<Vec<u64>>,
 }
 
 impl Past {
-    /// The order that follows from `(reader, writer)` pairs.
+    /// Creates the order that follows from `(reader, writer)` pairs.
     ///
     /// # Errors
-    /// A transaction that precedes itself.
+    /// The index of a transaction that precedes itself.
     fn new(
         history: &History,
         read_from: impl Iterator<Item = (usize, usize)>,
@@ -94,7 +94,7 @@ fn closure(direct: &[BTreeSet<usize>]) -> Result<Vec<Vec<u64>>, usize> {
     }
 }
 
-/// Keys of which every update is fit, and none is at level `eventual`.
+/// Returns the keys that have no `eventual` operations, and whose updates are all fit.
 fn keys_with<'a>(
     history: &'a History,
     mut is_fit: impl FnMut(&'a str, &'a Op) -> bool,
@@ -103,7 +103,7 @@ fn keys_with<'a>(
     let mut unfit: BTreeSet<&str> = BTreeSet::new();
     for operation in history.transactions.iter().flat_map(|t| &t.operations) {
         let key = operation.key.as_str();
-        // Also those that nobody wrote: whatever is read there is out of thin air.
+        // Includes keys without writers: any value read there is out of thin air.
         keys.insert(key);
         if operation.level == Level::Eventual
             || (operation.op.is_update() && !is_fit(key, &operation.op))

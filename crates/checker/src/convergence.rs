@@ -1,4 +1,5 @@
-//! After healing: all sites answer alike, and what must survive has survived.
+//! Convergence after healing: all sites answer alike, and transactions that must survive have
+//! survived.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use crate::violation::Violation;
 use crate::witness::final_answers;
 
 /// Checks that surviving sites answer alike, that only transactions of destroyed sites are lost,
-/// and that the answers are what all the others make.
+/// and that the answers follow from all other transactions.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut by_key: BTreeMap<&str, Vec<&FinalRead>> = BTreeMap::new();
     for read in &history.finals {
@@ -16,7 +17,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     let lost = lost(history);
     let mut violations = wrongly_lost(history, &lost);
     violations.extend(seen_then_lost(history));
-    // Without places there is no order to build the final state from.
+    // Without witnesses there is no order to derive the final state from.
     let placed = history.transactions.iter().any(|t| t.witness.is_some());
     let keys: Vec<&str> = by_key.keys().copied().collect();
     let made = final_answers(history, |t| !lost[t], &keys);
@@ -40,7 +41,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// What is lost: what was reported lost, and what depends on that.
+/// Returns which transactions are lost: those reported lost, and those that depend on them.
 fn lost(history: &History) -> Vec<bool> {
     let transactions = &history.transactions;
     let reported: Vec<_> = transactions.iter().filter(|t| t.lost).collect();
@@ -56,8 +57,8 @@ fn lost(history: &History) -> Vec<bool> {
         .collect()
 }
 
-/// Eventual Visibility (UniStore §3): what commits at a surviving site becomes visible, and so does
-/// every strong transaction, wherever its sites are.
+/// Checks Eventual Visibility (UniStore §3): a transaction that commits at a surviving site becomes
+/// visible, and so does every strong transaction, whatever its sites.
 fn wrongly_lost(history: &History, lost: &[bool]) -> Vec<Violation> {
     let transactions = history.transactions.iter().enumerate();
     transactions
@@ -70,8 +71,8 @@ fn wrongly_lost(history: &History, lost: &[bool]) -> Vec<Violation> {
         .collect()
 }
 
-/// Eventual Visibility (UniStore §3) holds for readers too: what precedes one at a surviving site
-/// becomes visible with it.
+/// Checks Eventual Visibility (UniStore §3) for readers: transactions that precede one at a
+/// surviving site become visible with it.
 fn seen_then_lost(history: &History) -> Vec<Violation> {
     let transactions = &history.transactions;
     let lost: Vec<usize> = (0..transactions.len()).filter(|t| transactions[*t].lost).collect();

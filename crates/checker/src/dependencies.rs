@@ -1,18 +1,18 @@
-//! Which strong transactions must come before which, from answers and times: Adya's dependency
-//! graph ("Weak consistency", 1999), with session order and, among linearizable keys, real time. No
-//! order agrees with a cycle.
+//! A dependency graph of strong transactions, derived from answers and times: Adya's graph ("Weak
+//! consistency", 1999), with session order and, among linearizable keys, real time. No order agrees
+//! with a cycle.
 //!
-//! Only keys that hold strings, have strong operations without kinds alone, and are written nothing
-//! twice are judged: there a value names its writer, and updates conflict with everything. The
-//! order of two writers of a key is known if one read what the other wrote, or was over before it
-//! began, or by their strong timestamps.
+//! Judges only keys that hold strings, have only strong operations without kinds, and to which no
+//! value is written twice: there a value identifies its writer, and updates conflict with
+//! everything. The order of two writers of a key is known if one read what the other wrote, if one
+//! ended before the other began, or by their strong timestamps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::history::{Answer, History, Level, Op, Status, Transaction};
 use crate::violation::{Before, Violation};
 
-/// Finds a cycle of strong transactions.
+/// Reports a cycle of strong transactions, if there is one.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut graph = Graph::new(history);
     for (key, register) in registers(history) {
@@ -23,24 +23,24 @@ pub fn check(history: &History) -> Vec<Violation> {
     graph.cycle().map(|cycle| Violation::NoOrder { cycle }).into_iter().collect()
 }
 
-/// The writers and readers of a key, as far as they committed or were read from.
+/// Writers and readers of a key that committed or, for writers, were read from.
 #[derive(Default)]
 struct Register<'a> {
-    /// What each writer left there.
+    /// The final value of each writer.
     writers: BTreeMap<usize, &'a str>,
     readers: Vec<Reader<'a>>,
 }
 
-/// Who asked for a register without having written it itself before.
+/// A transaction that reads a register before it writes it.
 struct Reader<'a> {
     transaction: usize,
-    /// What was there.
+    /// The value that it read.
     value: Option<&'a str>,
-    /// Whether what it did there conflicts with those that write.
+    /// Whether its operations there conflict with writers.
     conflicts: bool,
 }
 
-/// The keys that can be judged.
+/// Returns the keys that can be judged.
 fn registers(history: &History) -> BTreeMap<&str, Register<'_>> {
     let mut registers: BTreeMap<&str, Register<'_>> = BTreeMap::new();
     let mut unfit: BTreeSet<&str> = BTreeSet::new();
@@ -50,7 +50,7 @@ fn registers(history: &History) -> BTreeMap<&str, Register<'_>> {
         for operation in &transaction.operations {
             let key = operation.key.as_str();
             let register = registers.entry(key).or_default();
-            if !fits(&operation.level, &operation.op) {
+            if !keeps_unique_values(&operation.level, &operation.op) {
                 unfit.insert(key);
             }
             match (&operation.op, &operation.answer) {
@@ -75,8 +75,9 @@ fn registers(history: &History) -> BTreeMap<&str, Register<'_>> {
     registers
 }
 
-/// Whether a key stays a register with unique writers that all conflict.
-fn fits(level: &Level, op: &Op) -> bool {
+/// Whether a key with this operation remains a register with unique values whose writers all
+/// conflict.
+fn keeps_unique_values(level: &Level, op: &Op) -> bool {
     match op {
         Op::Set(_) => matches!(level, Level::Strong(None) | Level::Linearizable),
         Op::Get => !matches!(level, Level::Eventual | Level::Strong(Some(_))),
@@ -85,7 +86,7 @@ fn fits(level: &Level, op: &Op) -> bool {
 }
 
 impl Register<'_> {
-    /// Leaves those that are known to have taken effect, since they committed or were read.
+    /// Removes transactions that are not known to have taken effect, by their commit or by a read.
     fn keep_effective(&mut self, history: &History) {
         let read: BTreeSet<&str> = self.readers.iter().filter_map(|reader| reader.value).collect();
         let status = |t: usize| history.transactions[t].status;
@@ -101,12 +102,12 @@ impl Register<'_> {
     }
 }
 
-/// What is known of the order of a register's writers.
+/// Known order of a register's writers.
 struct Succession<'a> {
-    /// By what they had read.
+    /// Writers by the value that they had read.
     updaters: BTreeMap<Option<&'a str>, Vec<usize>>,
     by_strong_time: Vec<(u64, usize)>,
-    /// When they began, and were over at the latest.
+    /// Times at which each began, and had ended at the latest.
     by_time: Vec<(u64, u64, usize)>,
 }
 
@@ -131,8 +132,8 @@ impl<'a> Succession<'a> {
         Succession { updaters, by_strong_time, by_time }
     }
 
-    /// Writers that come after this one and its value, or after there was nothing: at least those
-    /// after which all others come that are known to.
+    /// Returns writers that follow this one and its value, or the initial state: enough of them
+    /// that all other known successors follow one of these.
     fn after(&self, writer: Option<(&Transaction, &str)>) -> Vec<usize> {
         let mut after =
             self.updaters.get(&writer.map(|(_, value)| value)).cloned().unwrap_or_default();
@@ -160,7 +161,7 @@ impl<'a> Succession<'a> {
     }
 }
 
-/// When a transaction had taken effect for sure.
+/// Returns the time by which a transaction certainly took effect.
 fn over(transaction: &Transaction) -> Option<u64> {
     let committed = transaction.status == Status::Committed;
     transaction.interval.filter(|_| committed)?.answered
@@ -168,8 +169,8 @@ fn over(transaction: &Transaction) -> Option<u64> {
 
 struct Graph<'a> {
     transactions: &'a [Transaction],
-    /// From each node to later ones. Transactions come first; then come moments, which lead to what
-    /// began after them.
+    /// Edges from each node to later ones. Transactions are the first nodes. The others are
+    /// moments, which lead to the transactions that began after them.
     edges: Vec<Vec<(usize, Before)>>,
 }
 
@@ -197,7 +198,7 @@ impl<'a> Graph<'a> {
         }
         for Reader { transaction, value, conflicts } in &register.readers {
             let source = value.map(|value| writer_of.get(value).map(|t| (*t, value)));
-            // What is out of thin air is reported by others.
+            // Other checkers report values out of thin air.
             if source == Some(None) {
                 continue;
             }
@@ -228,8 +229,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Among transactions at linearizable keys. Through moments, since every pair would be too
-    /// much.
+    /// Adds edges by real time among transactions at linearizable keys. They lead through moments,
+    /// because an edge for every pair would be too many.
     fn add_real_time(&mut self) {
         let is_linearizable = |t: &usize| {
             let operations = &self.transactions[*t].operations;
@@ -259,16 +260,17 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// A cycle through few transactions.
+    /// Returns a cycle through few transactions.
     fn cycle(&self) -> Option<Vec<(usize, Before)>> {
         let on_cycles = self.not_ordered();
         let transactions = on_cycles.iter().copied().filter(|node| *node < self.transactions.len());
-        // Any cycle will do; a short one is read more easily.
+        // Any cycle will do; a short one is easier to read.
         let cycles = transactions.filter_map(|start| self.back_to(start, &on_cycles));
         cycles.take(64).min_by_key(Vec::len)
     }
 
-    /// What is left when nodes that nothing comes before, or after, are taken away again and again.
+    /// Returns the nodes that remain when nodes without predecessors, or without successors, are
+    /// removed repeatedly.
     fn not_ordered(&self) -> BTreeSet<usize> {
         let mut reversed = vec![Vec::new(); self.edges.len()];
         for (node, edges) in self.edges.iter().enumerate() {
@@ -281,7 +283,7 @@ impl<'a> Graph<'a> {
         (0..self.edges.len()).filter(|node| !after[*node] && !before[*node]).collect()
     }
 
-    /// The way from a transaction to itself through the fewest others.
+    /// Returns the path from a transaction to itself through the fewest others.
     fn back_to(&self, start: usize, within: &BTreeSet<usize>) -> Option<Vec<(usize, Before)>> {
         let mut from: BTreeMap<usize, (usize, &Before)> = BTreeMap::new();
         let mut next = VecDeque::from([start]);
@@ -294,7 +296,7 @@ impl<'a> Graph<'a> {
                 if *other == start {
                     return Some(self.way(start, &from));
                 }
-                // Moments cost nothing.
+                // Moments have no cost.
                 if *other < self.transactions.len() {
                     next.push_back(*other);
                 } else {
@@ -322,7 +324,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The nodes that are on no cycle and after none.
+/// Returns which nodes are on no cycle and reachable from none.
 fn sorted_out(edges: &[Vec<usize>]) -> Vec<bool> {
     let mut missing = vec![0; edges.len()];
     edges.iter().flatten().for_each(|node| missing[*node] += 1);

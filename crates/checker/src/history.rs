@@ -1,4 +1,4 @@
-//! What is judged: transactions as their clients saw them.
+//! Recorded histories: transactions as their clients observed them.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ pub enum Op {
     Get,
     /// Replaces the key by a string.
     Set(String),
-    /// Makes the key a string, unless it exists.
+    /// Sets the key to a string, unless it exists.
     SetNew(String),
     /// Removes the key.
     Delete,
-    /// Asks whether the key exists.
+    /// Reads whether the key exists.
     Exists,
     /// Adds to the number.
     Add(i64),
@@ -23,9 +23,9 @@ pub enum Op {
     SetRemove(Vec<String>),
     /// Reads the set.
     Members,
-    /// Asks for an element.
+    /// Reads whether the set contains an element.
     Contains(String),
-    /// Counts the elements.
+    /// Reads the number of elements.
     Len,
     /// Assigns a field.
     FieldSet(String, String),
@@ -40,7 +40,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether the operation can change something.
+    /// Whether the operation can change the key.
     pub fn is_update(&self) -> bool {
         matches!(
             self,
@@ -57,24 +57,24 @@ impl Op {
     }
 }
 
-/// What an operation answered.
+/// Answer of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Done.
+    /// Success, without a value.
     Ok,
     /// A number.
     Int(i64),
-    /// Values or nothing, in the order asked.
+    /// Values, or `None` for missing ones, in the order requested.
     Values(Vec<Option<String>>),
     /// Sorted elements.
     Members(Vec<String>),
     /// Sorted fields and values.
     Pairs(Vec<(String, String)>),
-    /// Refused; without effect.
+    /// Rejected, without effect.
     Error,
 }
 
-/// What is promised of an operation.
+/// Guarantee of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// Convergence only.
@@ -82,16 +82,16 @@ pub enum Level {
     /// Causal consistency.
     #[default]
     Causal,
-    /// An order among those strong operations of its key that it conflicts with: PoR consistency
-    /// (UniStore §3). Its kind tells which, by [`History::conflicts`]; without a kind an update
+    /// PoR consistency (UniStore §3): an order among the strong operations of the key that conflict
+    /// with it. [`History::conflicts`] lists the kinds that conflict. Without a kind, an update
     /// conflicts with every strong operation, and a read with every strong update.
     Strong(Option<String>),
-    /// One order of everything at such keys that real time agrees with.
+    /// One order of all operations on such keys, which agrees with real time.
     Linearizable,
 }
 
 impl Level {
-    /// Whether the operation takes part in conflicts, so that its transaction must be a strong one.
+    /// Whether the operation takes part in conflicts, so that its transaction must be strong.
     pub fn is_strong(&self) -> bool {
         matches!(self, Level::Strong(_) | Level::Linearizable)
     }
@@ -102,16 +102,16 @@ impl Level {
 pub struct Operation {
     /// The key.
     pub key: String,
-    /// What was done.
+    /// The operation.
     pub op: Op,
-    /// What was answered; `None` if the client never learned.
+    /// The answer; `None` if the client never received it.
     pub answer: Option<Answer>,
-    /// What is promised of it.
+    /// The guarantee.
     pub level: Level,
 }
 
 impl Operation {
-    /// Whether it changed its key, as far as its answer tells.
+    /// Whether the operation changed its key, as far as its answer shows.
     pub fn has_changed(&self) -> bool {
         let needs_something =
             matches!(self.op, Op::SetNew(_) | Op::Delete | Op::SetRemove(_) | Op::FieldRemove(_));
@@ -131,19 +131,20 @@ impl Operation {
     }
 }
 
-/// How a transaction ended, as its client knows.
+/// Outcome of a transaction, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Acknowledged.
     Committed,
     /// Known to have had no effect.
     Aborted,
-    /// The client never learned; it took effect if and only if it has a witness with a dot.
+    /// The client never received the outcome. The transaction took effect if and only if it has a
+    /// witness with a dot.
     Unknown,
 }
 
-/// Who gave a transaction its commit time. Of two assignments with equal times, the strong one
-/// shows.
+/// The clock that a transaction's commit time comes from. Of two assignments with equal times, the
+/// strong one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// The site that committed it.
@@ -167,10 +168,10 @@ impl From<usize> for Origin {
     }
 }
 
-/// The place that the system under test claims for a transaction in the causal order.
+/// Position of a transaction in the causal order, as the system under test claims it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
-    /// The snapshot it executed on: the transactions of site `i` up to time `snapshot[i]`.
+    /// The snapshot that it executed on: the transactions of site `i` up to time `snapshot[i]`.
     pub snapshot: Vec<u64>,
     /// The snapshot's strong entry: the strong transactions up to this strong timestamp.
     pub strong: u64,
@@ -179,9 +180,9 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Whether a transaction with this witness observed the transaction `other`: its snapshot is
-    /// nowhere below the other's commit vector. Snapshots of different lengths observe nothing of
-    /// each other.
+    /// Whether a transaction with this witness observed the transaction `other`: no entry of its
+    /// snapshot is below that of the other's commit vector. Snapshots of different lengths observe
+    /// nothing of each other.
     pub fn observes(&self, other: &Witness) -> bool {
         let Some((time, origin)) = other.dot else { return false };
         let needed = |entry: Origin, theirs: u64| if entry == origin { time } else { theirs };
@@ -196,8 +197,8 @@ impl Witness {
                 .all(|(site, (mine, theirs))| *mine >= needed(Origin::Site(site), *theirs))
     }
 
-    /// The commit vector: the snapshot with the origin's entry replaced by the commit time. The
-    /// strong entry comes last.
+    /// Returns the commit vector: the snapshot with the origin's entry replaced by the commit time.
+    /// The strong entry is the last.
     pub(crate) fn commit_vector(&self) -> Vec<u64> {
         let mut vector = self.snapshot.clone();
         vector.push(self.strong);
@@ -214,48 +215,49 @@ impl Witness {
     }
 }
 
-/// When a transaction ran, in a time that all clients share.
+/// Time span of a transaction, by a clock that all clients share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// When its client began it.
+    /// When its client invoked it.
     pub invoked: u64,
-    /// When its client learned how it ended, if ever.
+    /// When its client received the outcome, if ever.
     pub answered: Option<u64>,
 }
 
-/// A transaction as its client saw it. Operations on eventual keys are transactions of their own
-/// here, one operation each.
+/// A transaction as its client observed it. Operations on eventual keys are transactions of one
+/// operation each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
-    /// The client's session; transactions of a session are in order of execution.
+    /// The client's session. The transactions of a session are in order of execution.
     pub session: usize,
-    /// The site it ran at.
+    /// The site that executed it.
     pub site: usize,
-    /// How it ended.
+    /// Its outcome.
     pub status: Status,
-    /// What it did.
+    /// Its operations.
     pub operations: Vec<Operation>,
-    /// Its claimed place. In a history without any places the black box judges alone; where others
-    /// have one, a committed transaction that changed something must have one too.
+    /// Its claimed position. A history without any witnesses is judged by the black-box checkers
+    /// only; where some transactions have one, a committed transaction that changed something must
+    /// have one too.
     pub witness: Option<Witness>,
-    /// When it ran, if that was recorded.
+    /// Its time span, if recorded.
     pub interval: Option<Interval>,
-    /// It committed, and in the end no surviving site has it.
+    /// Whether it committed and no surviving site has it at the end.
     pub lost: bool,
 }
 
 impl Transaction {
-    /// Whether it took effect.
+    /// Whether the transaction took effect.
     pub fn took_effect(&self) -> bool {
         self.status != Status::Aborted && self.dot().is_some()
     }
 
-    /// The time and origin of its commit.
+    /// Returns the time and origin of its commit.
     pub fn dot(&self) -> Option<(u64, Origin)> {
         self.witness.as_ref()?.dot
     }
 
-    /// Its strong timestamp, if it was certified.
+    /// Returns its strong timestamp, if it was certified.
     pub fn strong_time(&self) -> Option<u64> {
         self.dot().and_then(|(time, origin)| (origin == Origin::Strong).then_some(time))
     }
@@ -265,7 +267,7 @@ impl Transaction {
         self.strong_time().is_some() || self.operations.iter().any(|o| o.level.is_strong())
     }
 
-    /// Whether it took effect before `other` began, as clients know who share a clock.
+    /// Whether it took effect before `other` began, by the clients' common clock.
     pub fn is_over_before(&self, other: &Transaction) -> bool {
         let answered = self.interval.and_then(|interval| interval.answered);
         let is_over = |answered| other.interval.is_some_and(|other| answered < other.invoked);
@@ -277,13 +279,14 @@ impl Transaction {
         self.operations.iter().any(|operation| operation.key == key && operation.op.is_update())
     }
 
-    /// Whether it changed `key`, as far as its answers tell.
+    /// Whether it changed `key`, as far as its answers show.
     pub fn changes(&self, key: &str) -> bool {
         self.operations.iter().any(|operation| operation.key == key && operation.has_changed())
     }
 
     /// Whether its answers prove that it changed something outside eventual keys, so that it must
-    /// have a place in the causal order. Adding what is there already proves nothing.
+    /// have a position in the causal order. Adding an element that is already present proves
+    /// nothing.
     pub fn has_changed_something(&self) -> bool {
         self.operations.iter().filter(|o| o.level != Level::Eventual).any(|operation| {
             match (&operation.op, &operation.answer) {
@@ -329,7 +332,7 @@ impl fmt::Display for Transaction {
     }
 }
 
-/// A read of everything about a key at a site, after healing.
+/// A read of all of a key's contents at a site, after healing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinalRead {
     /// The site.
@@ -340,32 +343,33 @@ pub struct FinalRead {
     pub answers: [Answer; 3],
 }
 
-/// Everything that was recorded.
+/// A recorded history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// How many sites there are.
+    /// Number of sites.
     pub sites: usize,
-    /// Sites that were destroyed; what only they knew may be lost. No more than may fail.
+    /// Sites that were destroyed; updates that only they stored may be lost. At most as many as may
+    /// fail.
     pub destroyed: Vec<usize>,
     /// Pairs of kinds of strong operations that conflict on the same key, in either order. `*`
     /// stands for every strong operation.
     pub conflicts: Vec<(String, String)>,
     /// All transactions; those of one session in order.
     pub transactions: Vec<Transaction>,
-    /// What the surviving sites answered in the end.
+    /// Answers of the surviving sites at the end.
     pub finals: Vec<FinalRead>,
 }
 
 impl History {
-    /// Whether two operations are strong ones that conflict, if two transactions do them (the
-    /// paper's `⋈`).
+    /// Whether two operations, of different transactions, are strong and conflict (the paper's
+    /// `⋈`).
     pub fn conflict(&self, one: &Operation, other: &Operation) -> bool {
         if one.key != other.key || !one.level.is_strong() || !other.level.is_strong() {
             return false;
         }
         match (one.kind(), other.kind()) {
             (Some(one), Some(other)) => self.kinds_conflict(one, other),
-            // What has no kind conflicts as reads and writes do.
+            // Operations without a kind conflict as reads and writes do.
             _ => one.op.is_update() || other.op.is_update(),
         }
     }

@@ -1,6 +1,5 @@
-//! Judges recorded histories of transactions against what each operation's level promises:
-//! convergence, transactional causal consistency, PoR consistency, or one order that real time
-//! agrees with.
+//! Judges recorded histories of transactions by the level of each operation: convergence,
+//! transactional causal consistency, PoR consistency, or linearizability.
 //!
 //! The checker shares no code with the protocol: it has its own plain types, its own model of the
 //! replicated types, written from their declarative meaning, and its own notion of time.
@@ -54,9 +53,8 @@ pub use history::{
 };
 pub use violation::{Before, Violation};
 
-/// Judges a history in every way; all violations found, each once. None are found in what a store
-/// can do that keeps its promises: causal consistency, and of strong operations what their level
-/// says.
+/// Judges a history with every checker. Returns all violations found, each once. A correct store,
+/// which provides causal consistency and the levels of its strong operations, has none.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut violations = witness::check(history);
     let others = [
@@ -67,7 +65,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         convergence::check(history),
     ];
     for violation in others.into_iter().flatten() {
-        // The judges overlap, so that each checks the others.
+        // The checkers overlap, so that each checks the others.
         if !violations.contains(&violation) {
             violations.push(violation);
         }

@@ -1,12 +1,12 @@
 //! Linearizability of single keys, from answers and times alone.
 //!
-//! A search for an order in which a single copy would have given the answers, and which puts
-//! nothing before what was over when it began: Wing and Gong, "Testing and verifying concurrent
-//! objects" (1993), with the memory of Lowe, "Testing for linearizability" (2017). A key is judged
-//! if all its operations are at level [`Linearizable`](crate::Level::Linearizable) and have times.
-//! What a transaction did at the key is one step; since linearizability is local, each key may be
-//! judged alone. A transaction whose outcome is unknown takes effect at any time after it began, or
-//! never.
+//! Searches for an order in which a single copy would have given the answers, and in which no
+//! operation precedes one that ended before it began: Wing and Gong, "Testing and verifying
+//! concurrent objects" (1993), with the memory of Lowe, "Testing for linearizability" (2017).
+//! Judges a key if all its operations are at level [`Linearizable`](crate::Level::Linearizable) and
+//! have times. All operations of a transaction on the key form one step. Since linearizability is
+//! local, each key may be judged alone. A transaction whose outcome is unknown takes effect at any
+//! time after it began, or never.
 
 mod helping;
 
@@ -16,21 +16,21 @@ use crate::history::{History, Level, Op, Operation, Status};
 use crate::sequential::{Undo, Value};
 use crate::violation::Violation;
 
-/// As many steps [`check`] tries per key: some seconds. A key that needs more is not judged.
+/// Number of steps that [`check`] tries per key: some seconds. A key that needs more is not judged.
 pub const STEPS: usize = 1_000_000;
 
-/// What the search found of a key.
+/// Result of the search for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// There is an order.
     Linearizable,
-    /// There is none that reaches this transaction, or all that were answered before it.
+    /// No order reaches this transaction and all that were answered before it.
     Violated(usize),
-    /// It was given up.
+    /// The search used up its steps.
     Undecided,
 }
 
-/// Finds keys without an order.
+/// Reports the keys that have no order.
 pub fn check(history: &History) -> Vec<Violation> {
     let verdicts = verdicts(history, STEPS).into_iter();
     verdicts
@@ -43,30 +43,30 @@ pub fn check(history: &History) -> Vec<Violation> {
         .collect()
 }
 
-/// Judges every key that can be judged, and tries at most so many steps for each.
+/// Judges every key that can be judged, with at most `steps` steps for each.
 pub fn verdicts(history: &History, steps: usize) -> BTreeMap<&str, Verdict> {
     let calls = calls(history).into_iter();
     calls.map(|(key, calls)| (key, Search::new(calls).run(steps))).collect()
 }
 
-/// What one transaction did at a key.
+/// The operations of one transaction on a key.
 struct Call<'a> {
     transaction: usize,
     invoked: u64,
-    /// When it was over at the latest.
+    /// Latest time at which it ended.
     answered: u64,
-    /// Whether it took effect for sure.
+    /// Whether it certainly took effect.
     known: bool,
     operations: Vec<&'a Operation>,
 }
 
 impl Call<'_> {
-    /// Whether it changes nothing, wherever it stands.
+    /// Whether it changes nothing, at any position.
     fn is_read(&self) -> bool {
         self.operations.iter().all(|operation| !operation.has_changed())
     }
 
-    /// Whether it makes forgotten what was there before, without looking.
+    /// Whether it overwrites all earlier contents without reading them.
     fn overwrites(&self) -> bool {
         matches!(self.operations[0].op, Op::Set(_))
     }
@@ -77,7 +77,7 @@ impl Call<'_> {
     }
 }
 
-/// The calls of each key that can be judged.
+/// Returns the calls of each key that can be judged.
 fn calls(history: &History) -> BTreeMap<&str, Vec<Call<'_>>> {
     let mut calls: BTreeMap<&str, Vec<Call<'_>>> = BTreeMap::new();
     let mut unfit: BTreeSet<&str> = BTreeSet::new();
@@ -111,31 +111,31 @@ fn calls(history: &History) -> BTreeMap<&str, Vec<Call<'_>>> {
 }
 
 struct Search<'a> {
-    /// First the known ones, each part in the order in which they began.
+    /// The known calls, then the unknown ones, each part by the time of invocation.
     calls: Vec<Call<'a>>,
     known: usize,
-    /// For each call, the one before it that does the same with an unknown outcome.
+    /// For each call, the previous call with an unknown outcome that does the same.
     twins: Vec<Option<usize>>,
     done: Vec<bool>,
-    /// All known ones before it are done.
+    /// All known calls before this one are done.
     first: usize,
     left: usize,
     value: Value,
-    /// Whether all unknown ones are plain.
+    /// Whether all unknown calls are plain.
     plain: bool,
-    /// Configurations that were tried: what is done, the fingerprint of what that makes, and whom
-    /// that shall help.
+    /// Configurations that were tried: the calls that are done, the fingerprint of the resulting
+    /// value, and the known call that the last one is to help.
     tried: BTreeSet<(Vec<usize>, u64, Option<usize>)>,
 }
 
-/// What may come next: a call, and if its outcome is unknown, the known one that it shall help.
+/// A candidate for the next call, and if its outcome is unknown, the known call that it is to help.
 #[derive(Clone, Copy)]
 struct Choice {
     call: usize,
     helped: Option<usize>,
 }
 
-/// A step of the search: what was done, how to take it back, and what can be done next.
+/// A step of the search: the call, how to undo it, and the candidates that follow.
 struct Step {
     done: Option<Choice>,
     undo: Undo,
@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
 
     fn run(mut self, steps: usize) -> Verdict {
         let mut path = vec![Step { done: None, undo: Undo::new(), choices: self.choices(None) }];
-        // Where the longest order got to.
+        // Where the longest order ended.
         let mut furthest = (usize::MAX, None);
         for _ in 0..steps {
             if self.left == 0 {
@@ -195,7 +195,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The time after which nothing can come next: then, one that was not done yet was over.
+    /// Returns the time after which no call can be next: a call that is not done had ended by then.
     fn limit(&self) -> u64 {
         let mut limit = u64::MAX;
         for (call, done) in self.calls[..self.known].iter().zip(&self.done).skip(self.first) {
@@ -214,8 +214,8 @@ impl<'a> Search<'a> {
         left.min_by_key(|at| self.calls[*at].answered).map(|at| self.calls[at].transaction)
     }
 
-    /// What may come next, the most promising last. After an unknown call, that is whom it shall
-    /// help, or another that helps, too.
+    /// Returns the candidates for the next call, the most promising last. After an unknown call,
+    /// these are the call that it is to help, and other unknown calls that may help it, too.
     fn choices(&mut self, helped: Option<usize>) -> Vec<Choice> {
         let limit = self.limit();
         let mut known: Vec<usize> = match helped {
@@ -226,8 +226,8 @@ impl<'a> Search<'a> {
                 .collect(),
         };
         let known_choice = |call: usize| Choice { call, helped: None };
-        // A read that fits disturbs nobody here, so that it need not be tried later.
-        if let Some(read) = known.iter().find(|at| self.is_fitting_read(**at)) {
+        // A read that matches affects no other call, so that it need not be tried later.
+        if let Some(read) = known.iter().find(|at| self.is_matching_read(**at)) {
             return vec![known_choice(*read)];
         }
         known.sort_by_key(|at| std::cmp::Reverse(self.calls[*at].answered));
@@ -248,24 +248,25 @@ impl<'a> Search<'a> {
         !known.overwrites() && (!self.plain || unknown.may_help(known))
     }
 
-    fn is_fitting_read(&mut self, call: usize) -> bool {
+    fn is_matching_read(&mut self, call: usize) -> bool {
         let mut undo = Undo::new();
-        let fits =
+        let matches =
             self.calls[call].is_read() && answers(&mut self.value, &self.calls[call], &mut undo);
         self.value.take_back(undo);
-        fits
+        matches
     }
 
-    /// Does a call next, if that gives its answers, is new, and makes sense.
+    /// Executes a call next, if it gives its answers, leads to a new configuration, and makes
+    /// sense.
     fn take(&mut self, choice: Choice, after_unknown: bool) -> Option<Undo> {
         let Choice { call, helped } = choice;
-        // The unknown one before it may as well not have happened.
+        // The unknown call before it could as well be left out.
         if after_unknown && self.calls[call].overwrites() {
             return None;
         }
         let mut undo = Undo::new();
-        let fits = answers(&mut self.value, &self.calls[call], &mut undo);
-        if !fits || (helped.is_some() && undo.is_empty()) {
+        let matches = answers(&mut self.value, &self.calls[call], &mut undo);
+        if !matches || (helped.is_some() && undo.is_empty()) {
             self.value.take_back(undo);
             return None;
         }
@@ -295,7 +296,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is done: how far all known ones are, and the others beyond.
+    /// Returns the set of done calls: the number of leading known ones, and the others.
     fn all_done(&self) -> Vec<usize> {
         let limit = self.limit();
         let near = (self.first..self.known).take_while(|at| self.calls[*at].invoked <= limit);
@@ -304,10 +305,10 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Executes a call. Whether it answers what its client was told.
+/// Executes a call. Returns whether it gives the recorded answers.
 fn answers(value: &mut Value, call: &Call<'_>, undo: &mut Undo) -> bool {
     call.operations.iter().all(|operation| {
         let answer = value.execute(&operation.op, undo);
-        operation.answer.as_ref().is_none_or(|told| *told == answer)
+        operation.answer.as_ref().is_none_or(|recorded| *recorded == answer)
     })
 }

@@ -1,13 +1,13 @@
-//! The declarative meaning of a key, given the transactions that are visible.
+//! The declarative meaning of a key, given the visible transactions.
 //!
-//! Nothing is merged or folded: every write is a fact, and a fact lives unless a visible removal
+//! Nothing is merged or folded: every write is a fact, and a fact is live unless a visible removal
 //! observed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Answer, Op, Origin};
 
-/// Which part of a key a fact or a removal concerns.
+/// The part of a key that a fact or a removal concerns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Part {
     Text,
@@ -22,8 +22,8 @@ enum Content {
     Present,
 }
 
-/// A live write: its part and content, its commit time and origin, and its number in the
-/// evaluation.
+/// A live write: its part, its content, its commit time and origin, and the number of its writer in
+/// the evaluation.
 #[derive(Clone, Debug)]
 struct Fact {
     part: Part,
@@ -32,15 +32,15 @@ struct Fact {
     writer: usize,
 }
 
-/// The facts that live at a key, for one set of visible transactions.
+/// The live facts of a key, for one set of visible transactions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Key {
     facts: Vec<Fact>,
 }
 
 impl Key {
-    /// The effect of an operation that [`has_effect`]. `observed` tells which earlier writers its
-    /// transaction observed (itself included).
+    /// Applies an operation that [`has_effect`]. `observed` returns whether its transaction
+    /// observed an earlier writer; it includes itself.
     pub(crate) fn apply(
         &mut self,
         op: &Op,
@@ -82,7 +82,7 @@ impl Key {
         }
     }
 
-    /// What an operation answers in this state.
+    /// Returns the answer of an operation in this state.
     pub(crate) fn answer(&self, op: &Op) -> Answer {
         let members = self.members();
         let pairs = self.pairs();
@@ -160,7 +160,7 @@ impl Key {
     }
 }
 
-/// What a register with a counter on top shows.
+/// The visible value of a register with a counter on top.
 #[derive(Default)]
 struct Shown<'a> {
     assigned: Option<((u64, Origin), &'a String)>,
@@ -193,7 +193,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Whether an operation that answered so has an effect. A removal has one, on what it saw.
+/// Whether an operation with this answer has an effect. A removal has one on what it observed.
 pub(crate) fn has_effect(op: &Op, answer: &Answer) -> bool {
     let exists_already = matches!(op, Op::SetNew(_)) && *answer == Answer::Int(0);
     *answer != Answer::Error && !exists_already
@@ -203,7 +203,7 @@ fn count(things: impl Iterator) -> Answer {
     Answer::Int(things.count() as i64)
 }
 
-/// What adding to a number answers, or to nothing.
+/// Returns the answer of adding to a number; a missing number counts as zero.
 pub(crate) fn sum(shown: Option<String>, by: i64) -> Answer {
     let base = match shown {
         None => Some(0),

@@ -4,17 +4,17 @@
 //! the list at the key, so that a value is the history of its key. The other sites apply updates in
 //! the home's order, and every site answers reads from its own copy.
 //!
-//! Eight promises are judged: all sites end alike; lists hold only what was written; surviving
-//! sites show prefixes of the final list; each life of a site only goes forward; sessions read
-//! their own updates; attaching brings a session's past along; updates are lost only with sites;
-//! and order follows real time.
+//! Checks eight guarantees: all sites end alike; lists hold only what was written; surviving sites
+//! return prefixes of the final list; a list only grows within one life of a site; sessions read
+//! their own updates; ATTACH makes a session's past visible; updates are lost only with sites; and
+//! the order follows real time.
 //!
 //! All times are readings of one clock. Of two equal times, neither is before the other: a recorder
-//! whose clock stands still between two events hides their order from this judge. An answer counts
-//! as heard when the client gets it; the recorder drops answers that arrive from a site after its
+//! whose clock does not advance between two events hides their order from this checker. An answer
+//! counts when the client receives it; the recorder drops answers that arrive from a site after its
 //! loss.
 //!
-//! A key without a final list is judged only by what its reads say about one another.
+//! A key without a final list is checked only by comparing its reads with one another.
 //!
 //! ```
 //! use solera_checker::primary::{History, Read, check};
@@ -38,16 +38,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A run of the protocol, as its clients saw it.
+/// A run of the protocol, as its clients observed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// All updates that clients invoked, whether or not they heard of them again.
+    /// All updates that clients invoked, answered or not.
     pub updates: Vec<Update>,
-    /// Reads that were answered.
+    /// Answered reads.
     pub reads: Vec<Read>,
-    /// ATTACH commands that were answered.
+    /// Answered ATTACH commands.
     pub attached: Vec<Attached>,
-    /// What the surviving sites show at the end.
+    /// Lists at the surviving sites at the end.
     pub finals: Vec<Final>,
     /// Lives of sites that ended for good.
     pub losses: Vec<Loss>,
@@ -66,16 +66,16 @@ pub struct Update {
     pub id: u64,
     /// Time at which the client invoked it.
     pub invoked: u64,
-    /// Time at which the client heard that the home has ordered it, durably. May be absent although
-    /// `applied` is present.
+    /// Time at which the client received the answer that the home has durably ordered it. May be
+    /// absent although `applied` is present.
     pub accepted: Option<u64>,
-    /// Time at which the client heard that its own site shows it.
+    /// Time at which the client received the answer that its own site shows it.
     pub applied: Option<u64>,
-    /// Time at which the client heard that f + 1 sites store it.
+    /// Time at which the client received the answer that f + 1 sites store it.
     pub barrier: Option<u64>,
 }
 
-/// A read that was answered.
+/// An answered read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// Session that invoked it.
@@ -88,14 +88,14 @@ pub struct Read {
     pub key: String,
     /// Time at which the client invoked it.
     pub invoked: u64,
-    /// Time at which the client heard the answer.
+    /// Time at which the client received the answer.
     pub ended: u64,
     /// Answer.
     pub list: Vec<u64>,
 }
 
-/// Answer to ATTACH: the site shows all that the session had read, and had heard applied, before it
-/// invoked the command.
+/// Answer to ATTACH: the site shows all that the session had read, and all of its updates that had
+/// been reported as applied, before it invoked the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Session that attached.
@@ -104,7 +104,7 @@ pub struct Attached {
     pub site: usize,
     /// Time at which the client invoked ATTACH.
     pub invoked: u64,
-    /// Time at which the client heard the answer.
+    /// Time at which the client received the answer.
     pub at: u64,
 }
 
@@ -130,7 +130,7 @@ pub struct Loss {
     pub at: u64,
 }
 
-/// Something that the protocol never does if it keeps its promises.
+/// A violation of the protocol's guarantees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// Two surviving sites show different lists of a key at the end.
@@ -168,14 +168,14 @@ pub enum Violation {
         /// Final list.
         last: Final,
     },
-    /// One life of a site showed two lists of a key, and neither is a prefix of the other.
+    /// One life of a site returned two lists of a key, and neither is a prefix of the other.
     Forked {
         /// Read of the shorter list.
         one: Read,
         /// Read of the longer list, or of one as long.
         other: Read,
     },
-    /// One life of a site showed a list of a key, and later one that does not continue it.
+    /// One life of a site returned a list of a key, and later one that does not extend it.
     WentBack {
         /// Read that ended first.
         earlier: Read,
@@ -236,10 +236,10 @@ pub enum Shown {
     Final(Final),
 }
 
-/// Returns all violations in a history, in the order of the promises.
+/// Returns all violations in a history, in the order of the guarantees.
 ///
-/// If a read misses several updates, one is named. If an update is wrongly before several others,
-/// the one of them is named that was heard of first.
+/// If a read misses several updates, one is reported. If an update is wrongly before several
+/// others, the one of them whose answer came first is reported.
 pub fn check(history: &History) -> Vec<Violation> {
     let judge = Judge::new(history);
     let violations = [
@@ -261,7 +261,7 @@ struct Judge<'a> {
     updates: BTreeMap<(&'a str, u64), &'a Update>,
     updates_of: BTreeMap<usize, Vec<&'a Update>>,
     reads_of: BTreeMap<usize, Vec<&'a Read>>,
-    /// The first final list of each key. If the sites diverge, it stands for the others too.
+    /// The first final list of each key. If the sites diverge, it also serves for the others.
     finals: BTreeMap<&'a str, &'a Final>,
     /// The numbers in these lists.
     kept: BTreeSet<(&'a str, u64)>,
@@ -320,7 +320,7 @@ impl<'a> Judge<'a> {
         !self.history.losses.iter().any(ended_between)
     }
 
-    /// All sites that survive end alike.
+    /// Checks that all surviving sites end alike.
     fn convergence(&self) -> Vec<Violation> {
         let finals = self.history.finals.iter();
         finals
@@ -332,7 +332,7 @@ impl<'a> Judge<'a> {
             .collect()
     }
 
-    /// Lists hold each number at most once, and only what was written before.
+    /// Checks that lists hold each number at most once, and only numbers written before.
     fn contents(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for read in &self.history.reads {
@@ -365,8 +365,9 @@ impl<'a> Judge<'a> {
         violations
     }
 
-    /// What a life showed that was never lost is a prefix of what remains. A lost life may have
-    /// shown updates that were lost with it, or that were submitted and ordered again since.
+    /// Checks that lists at lives that were not lost are prefixes of the final ones. A lost life
+    /// may have shown updates that were lost with it, or that were submitted and ordered again
+    /// since.
     fn prefixes(&self) -> Vec<Violation> {
         let losses = self.history.losses.iter();
         let lost: BTreeSet<_> = losses.map(|loss| (loss.site, loss.life)).collect();
@@ -381,7 +382,7 @@ impl<'a> Judge<'a> {
             .collect()
     }
 
-    /// Within one life of a site, the list of a key only grows at its end.
+    /// Checks that, within one life of a site, the list of a key only grows at its end.
     fn lives(&self) -> Vec<Violation> {
         let mut lives: BTreeMap<(usize, u32, &str), Vec<&Read>> = BTreeMap::new();
         for read in &self.history.reads {
@@ -390,7 +391,7 @@ impl<'a> Judge<'a> {
         lives.into_values().flat_map(|reads| [forks(&reads), steps_back(&reads)].concat()).collect()
     }
 
-    /// Sessions read what their own site had reported as applied.
+    /// Checks that sessions read what their own site had reported as applied.
     fn own_updates(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for read in &self.history.reads {
@@ -412,7 +413,7 @@ impl<'a> Judge<'a> {
         violations
     }
 
-    /// Reads after ATTACH show the past that the session brought along.
+    /// Checks that reads after ATTACH show the session's past.
     fn attachments(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for attached in &self.history.attached {
@@ -437,11 +438,11 @@ impl<'a> Judge<'a> {
         violations
     }
 
-    /// What a session had read and heard applied before it invoked ATTACH, by key.
+    /// Returns by key what a session had read, and what had been reported to it as applied, before
+    /// it invoked ATTACH.
     ///
-    /// Losses may have taken part of that. Of reads, what they have in common with the final list
-    /// counts: beyond that, updates were lost, and come back at any time if they are submitted
-    /// again.
+    /// Losses may have taken part of that. Of a read, only the common prefix with the final list
+    /// counts: later updates were lost, and may reappear at any time if they are submitted again.
     fn past(&self, attached: &Attached) -> BTreeMap<&'a str, BTreeSet<u64>> {
         let mut past: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
         for read in self.reads_of(attached.session) {
@@ -460,8 +461,8 @@ impl<'a> Judge<'a> {
         past
     }
 
-    /// What clients heard of remains, unless a loss may have taken it; what f + 1 sites store
-    /// always remains.
+    /// Checks that acknowledged updates remain, unless a loss may have taken them, and that updates
+    /// at f + 1 sites always remain.
     fn durability(&self) -> Vec<Violation> {
         let updates = self.history.updates.iter();
         let missing = updates.filter(|update| {
@@ -479,15 +480,15 @@ impl<'a> Judge<'a> {
             .collect()
     }
 
-    /// The final order agrees with real time.
+    /// Checks that the final order agrees with real time.
     ///
     /// A loss may take an update that was accepted but not stored at f + 1 sites. If it is
-    /// submitted again, it comes after updates that were invoked later. Losses before it was
-    /// invoked cannot do that.
+    /// submitted again, it follows updates that were invoked later. Losses before it was invoked
+    /// cannot do that.
     fn real_time(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (key, last) in &self.finals {
-            // Of the updates further back in the list, the one that was heard of first.
+            // Of the updates further back in the list, the one whose answer came first.
             let mut behind = Earliest(None);
             let mut stored_behind = Earliest(None);
             let updates = last.list.iter().rev().filter_map(|id| self.updates.get(&(*key, *id)));
@@ -527,21 +528,21 @@ impl<'a> Earliest<'a> {
     }
 }
 
-/// Time at which the client first heard that the home has ordered the update.
+/// Returns the time of the first answer that the home has ordered the update.
 fn heard(update: &Update) -> Option<u64> {
     [update.accepted, update.applied].into_iter().flatten().min()
 }
 
-/// How many numbers two lists have in common at their beginning.
+/// Returns the length of the common prefix of two lists.
 fn common(one: &[u64], other: &[u64]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Reads of a key at one life of a site of which neither continues the other.
+/// Reports reads of a key at one life of a site of which neither extends the other.
 fn forks(reads: &[&Read]) -> Vec<Violation> {
     let mut by_length = reads.to_vec();
     by_length.sort_by_key(|read| read.list.len());
-    // If each list continues the next shorter one, it continues all shorter ones.
+    // If each list extends the next shorter one, it extends all shorter ones.
     let neighbours = by_length.windows(2).filter_map(|pair| match pair {
         [one, other] if !other.list.starts_with(&one.list) => Some((*one, *other)),
         _ => None,
@@ -551,7 +552,8 @@ fn forks(reads: &[&Read]) -> Vec<Violation> {
         .collect()
 }
 
-/// Reads of a key at one life of a site that do not continue one that was over before.
+/// Reports reads of a key at one life of a site that do not extend one that ended before they
+/// began.
 fn steps_back(reads: &[&Read]) -> Vec<Violation> {
     let mut by_start = reads.to_vec();
     by_start.sort_by_key(|read| read.invoked);
@@ -562,7 +564,7 @@ fn steps_back(reads: &[&Read]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for later in by_start {
         while let Some(over) = by_end.next_if(|read| read.ended < later.invoked) {
-            // The longest list continues the others, or there is a fork, which is found apart.
+            // The longest list extends the others, or else there is a fork, which `forks` reports.
             if longest.is_none_or(|longest| longest.list.len() < over.list.len()) {
                 longest = Some(over);
             }
@@ -582,7 +584,7 @@ impl fmt::Display for Violation {
         match self {
             Violation::Diverged { one, other } => {
                 write!(f, "divergence: {one}, and {other}: ")?;
-                tell_difference(f, &one.list, &other.list)
+                write_difference(f, &one.list, &other.list)
             }
             Violation::Repeated { by, id } => write!(f, "repeated: {by} shows {id} again"),
             Violation::NeverWritten { by, id } => write!(f, "never written: {by} shows {id}"),
@@ -591,15 +593,15 @@ impl fmt::Display for Violation {
             }
             Violation::NotAPrefix { read, last } => {
                 write!(f, "not a prefix: {read}, and {last}: ")?;
-                tell_difference(f, &read.list, &last.list)
+                write_difference(f, &read.list, &last.list)
             }
             Violation::Forked { one, other } => {
                 write!(f, "forked: {one}, and {other}: ")?;
-                tell_difference(f, &one.list, &other.list)
+                write_difference(f, &one.list, &other.list)
             }
             Violation::WentBack { earlier, later } => {
                 write!(f, "went back: {earlier}, and later {later}: ")?;
-                tell_difference(f, &earlier.list, &later.list)
+                write_difference(f, &earlier.list, &later.list)
             }
             Violation::MissesOwn { read, update } => {
                 write!(f, "misses its own: {read} does not show {update}")
@@ -630,7 +632,7 @@ impl fmt::Display for Violation {
     }
 }
 
-fn tell_difference(f: &mut fmt::Formatter<'_>, one: &[u64], other: &[u64]) -> fmt::Result {
+fn write_difference(f: &mut fmt::Formatter<'_>, one: &[u64], other: &[u64]) -> fmt::Result {
     let place = common(one, other);
     write!(f, "they agree on {place} updates, then the first ")?;
     match one.get(place) {
@@ -716,7 +718,7 @@ mod tests {
     }
 
     impl History {
-        /// Adds updates 1, 2, …, of which nothing was heard, to the list that all sites end with.
+        /// Adds unanswered updates 1, 2, …; all sites end with the list `last`.
         fn ending(last: &[u64]) -> Self {
             let updates = (1..=9).map(|id| update(9, 9, id, 0)).collect();
             let finals = [0, 1].map(|site| ends(site, last)).to_vec();
@@ -744,7 +746,7 @@ mod tests {
             self
         }
 
-        fn told(&self) -> Vec<String> {
+        fn reported(&self) -> Vec<String> {
             check(self).iter().map(Violation::to_string).collect()
         }
     }
@@ -784,8 +786,8 @@ mod tests {
             .read(read(1, 1, (25, 26), &[1, 2, 5, 4]))
             .read(read(0, 0, (25, 27), &[]).life(1))
             .read(read(0, 0, (28, 29), &[1, 2, 5]).life(1));
-        assert_eq!(history.told(), NONE);
-        // The others among the updates 1 to 9 were invoked, and nothing was heard of them.
+        assert_eq!(history.reported(), NONE);
+        // The other updates, of 1 to 9, were invoked and not answered.
         assert_eq!(history.updates.len(), 9);
     }
 
@@ -793,22 +795,22 @@ mod tests {
     fn surviving_sites_end_alike() {
         let mut history = History::ending(&[1, 2]);
         history.finals.push(Final { key: "other".to_owned(), ..ends(0, &[]) });
-        assert_eq!(history.told(), NONE);
+        assert_eq!(history.reported(), NONE);
         history.finals.push(ends(2, &[1, 3]));
-        let told = "divergence: the final list of 'k' at site 0, and the final list of 'k' at site \
+        let expected = "divergence: the final list of 'k' at site 0, and the final list of 'k' at site \
                     2: they agree on 1 updates, then the first shows 2 and the second shows 3";
-        assert_eq!(history.told(), [told]);
+        assert_eq!(history.reported(), [expected]);
     }
 
     #[test]
     fn a_list_holds_an_update_once() {
         let history = History::ending(&[1, 2]).lost(0, 0, 9).read(read(1, 0, (3, 4), &[1, 2, 1]));
-        let told =
+        let expected =
             "repeated: the read of 'k' by session 1 at site 0 (life 0, times 3 to 4) shows 1 again";
-        assert_eq!(history.told(), [told]);
-        let told = [0, 1]
+        assert_eq!(history.reported(), [expected]);
+        let expected = [0, 1]
             .map(|site| format!("repeated: the final list of 'k' at site {site} shows 2 again"));
-        assert_eq!(History::ending(&[2, 2]).told(), told);
+        assert_eq!(History::ending(&[2, 2]).reported(), expected);
     }
 
     #[test]
@@ -816,37 +818,37 @@ mod tests {
         let elsewhere = Update { key: "other".to_owned(), ..update(1, 0, 3, 0) };
         let history = History::ending(&[1]).update(elsewhere.clone()).lost(0, 0, 9);
         let history = history.read(read(1, 0, (3, 4), &[1, 3]));
-        let told =
+        let expected =
             "never written: the read of 'k' by session 1 at site 0 (life 0, times 3 to 4) shows 3";
-        assert_eq!(history.told(), [told]);
-        let told = [0, 1]
+        assert_eq!(history.reported(), [expected]);
+        let expected = [0, 1]
             .map(|site| format!("never written: the final list of 'k' at site {site} shows 3"));
-        assert_eq!(History::ending(&[3]).update(elsewhere).told(), told);
+        assert_eq!(History::ending(&[3]).update(elsewhere).reported(), expected);
     }
 
     #[test]
     fn a_read_does_not_show_what_is_invoked_later() {
         let history = History::ending(&[1]).update(update(2, 1, 1, 4));
-        assert_eq!(history.clone().read(read(1, 0, (3, 4), &[1])).told(), NONE);
-        let told = "from the future: the read of 'k' by session 1 at site 0 (life 0, times 2 to 3) \
+        assert_eq!(history.clone().read(read(1, 0, (3, 4), &[1])).reported(), NONE);
+        let expected = "from the future: the read of 'k' by session 1 at site 0 (life 0, times 2 to 3) \
                     shows update 1 of 'k' by session 2 at site 1 (invoked at 4)";
-        assert_eq!(history.read(read(1, 0, (2, 3), &[1])).told(), [told]);
+        assert_eq!(history.read(read(1, 0, (2, 3), &[1])).reported(), [expected]);
     }
 
     #[test]
     fn a_surviving_life_shows_prefixes_of_the_final_list() {
         let history = History::ending(&[1, 2]).read(read(1, 0, (3, 4), &[1, 3]));
-        let told = "not a prefix: the read of 'k' by session 1 at site 0 (life 0, times 3 to 4), \
+        let expected = "not a prefix: the read of 'k' by session 1 at site 0 (life 0, times 3 to 4), \
                     and the final list of 'k' at site 0: they agree on 1 updates, then the first \
                     shows 3 and the second shows 2";
-        assert_eq!(history.told(), [told]);
-        // Too long is wrong, too.
+        assert_eq!(history.reported(), [expected]);
+        // A list that is too long is wrong, too.
         let longer = History::ending(&[1]).read(read(1, 0, (3, 4), &[1, 2]));
-        assert!(longer.told()[0].ends_with("then the first shows 2 and the second ends"));
+        assert!(longer.reported()[0].ends_with("then the first shows 2 and the second ends"));
         // Only the life that was lost is excused, before and after the loss.
-        assert_eq!(history.clone().lost(1, 0, 1).told(), [told]);
-        assert_eq!(history.clone().lost(0, 1, 1).told(), [told]);
-        assert_eq!(history.lost(0, 0, 9).told(), NONE);
+        assert_eq!(history.clone().lost(1, 0, 1).reported(), [expected]);
+        assert_eq!(history.clone().lost(0, 1, 1).reported(), [expected]);
+        assert_eq!(history.lost(0, 0, 9).reported(), NONE);
     }
 
     #[test]
@@ -858,12 +860,12 @@ mod tests {
         let other_key = Read { key: "other".to_owned(), ..read(2, 0, (3, 6), &[5]) };
         let history =
             history.update(elsewhere).read(read(2, 0, (13, 16), &[1, 3]).life(1)).read(other_key);
-        assert_eq!(history.told(), NONE);
+        assert_eq!(history.reported(), NONE);
         let history = history.read(read(2, 0, (4, 7), &[1, 3, 4]));
-        let told = "forked: the read of 'k' by session 1 at site 0 (life 0, times 3 to 6), and the \
+        let expected = "forked: the read of 'k' by session 1 at site 0 (life 0, times 3 to 6), and the \
                     read of 'k' by session 2 at site 0 (life 0, times 4 to 7): they agree on 1 \
                     updates, then the first shows 2 and the second shows 3";
-        assert_eq!(history.told(), [told]);
+        assert_eq!(history.reported(), [expected]);
     }
 
     #[test]
@@ -872,41 +874,41 @@ mod tests {
         // A read that overlaps it, and reads at another site and another life.
         let history = history.read(read(2, 0, (6, 7), &[1])).read(read(2, 1, (8, 9), &[1]));
         let history = history.read(read(2, 0, (8, 9), &[]).life(1));
-        assert_eq!(history.told(), NONE);
+        assert_eq!(history.reported(), NONE);
         // The one that ended last before it is not the longest.
         let mut history = history.read(read(3, 0, (8, 9), &[1]));
-        let told = "went back: the read of 'k' by session 1 at site 0 (life 0, times 3 to 6), and \
+        let expected = "went back: the read of 'k' by session 1 at site 0 (life 0, times 3 to 6), and \
                     later the read of 'k' by session 3 at site 0 (life 0, times 8 to 9): they \
                     agree on 1 updates, then the first shows 2 and the second ends";
-        assert_eq!(history.told(), [told]);
+        assert_eq!(history.reported(), [expected]);
         // Whatever the order in which reads were recorded.
         history.reads.reverse();
-        assert_eq!(history.told(), [told]);
+        assert_eq!(history.reported(), [expected]);
     }
 
     #[test]
     fn a_session_reads_its_own_updates() {
         let applied = History::ending(&[1, 2]).update(update(1, 0, 2, 3).applied(5));
-        let told = "misses its own: the read of 'k' by session 1 at site 0 (life 0, times 6 to 8) \
+        let expected = "misses its own: the read of 'k' by session 1 at site 0 (life 0, times 6 to 8) \
                     does not show update 2 of 'k' by session 1 at site 0 (invoked at 3, heard \
                     applied at 5)";
         let history = applied.clone().read(read(1, 0, (6, 8), &[1]));
-        assert_eq!(history.told(), [told]);
-        // Losses of other sites, and before and after, excuse nothing.
+        assert_eq!(history.reported(), [expected]);
+        // Losses of other sites, and earlier or later ones, excuse nothing.
         let others = history.lost(1, 0, 6).lost(0, 7, 4).lost(0, 0, 7);
-        assert_eq!(others.told(), [told]);
+        assert_eq!(others.reported(), [expected]);
 
         let too_early = applied.clone().read(read(1, 0, (5, 8), &[1]));
-        assert_eq!(too_early.told(), NONE);
+        assert_eq!(too_early.reported(), NONE);
         let others = applied.clone().read(read(2, 0, (6, 8), &[1])).read(read(1, 1, (6, 8), &[1]));
         let other_key = Read { key: "other".to_owned(), ..read(1, 0, (6, 8), &[]) };
-        assert_eq!(others.read(other_key).told(), NONE);
+        assert_eq!(others.read(other_key).reported(), NONE);
         let accepted = History::ending(&[1, 2]).update(update(1, 0, 2, 3).accepted(4));
-        assert_eq!(accepted.read(read(1, 0, (6, 8), &[1])).told(), NONE);
+        assert_eq!(accepted.read(read(1, 0, (6, 8), &[1])).reported(), NONE);
         // The site was lost in between, or during the read.
         for (at, life) in [(6, 0), (8, 1)] {
             let reread = applied.clone().read(read(1, 0, (6, 8), &[1]).life(life));
-            assert_eq!(reread.lost(0, 0, at).told(), NONE);
+            assert_eq!(reread.lost(0, 0, at).reported(), NONE);
         }
     }
 
@@ -917,24 +919,24 @@ mod tests {
             history.read(read(1, 0, (3, 4), &[1, 2])).read(read(1, 0, (3, 5), &[1, 2, 3]));
         let read_then = history.attached(1, 1, 5, 9);
         let history = read_then.clone().read(read(1, 1, (10, 12), &[1]));
-        let told = "misses its past: the read of 'k' by session 1 at site 1 (life 0, times 10 to \
+        let expected = "misses its past: the read of 'k' by session 1 at site 1 (life 0, times 10 to \
                     12) does not show 2, which was in the past with which the session attached at \
                     site 1 (times 5 to 9)";
-        assert_eq!(history.told(), [told]);
-        assert_eq!(history.lost(1, 3, 8).lost(0, 0, 10).lost(1, 0, 11).told(), [told]);
+        assert_eq!(history.reported(), [expected]);
+        assert_eq!(history.lost(1, 3, 8).lost(0, 0, 10).lost(1, 0, 11).reported(), [expected]);
 
         // The read that overlaps ATTACH is not part of the past.
         let enough = read_then.clone().read(read(1, 1, (10, 12), &[1, 2]));
-        assert_eq!(enough.told(), NONE);
+        assert_eq!(enough.reported(), NONE);
         // Reads during ATTACH, by another session, at another site, and of another key.
         let other_key = Read { key: "other".to_owned(), ..read(1, 1, (10, 12), &[]) };
         let others = read_then.clone().read(read(1, 1, (9, 12), &[])).read(other_key);
         let others = others.read(read(2, 1, (10, 12), &[])).read(read(1, 2, (10, 12), &[]));
-        assert_eq!(others.told(), NONE);
+        assert_eq!(others.reported(), NONE);
         // The site was lost in between, or during the read.
         for (at, life) in [(10, 0), (12, 1)] {
             let reread = read_then.clone().read(read(1, 1, (10, 12), &[1]).life(life));
-            assert_eq!(reread.lost(1, 0, at).told(), NONE);
+            assert_eq!(reread.lost(1, 0, at).reported(), NONE);
         }
     }
 
@@ -942,16 +944,16 @@ mod tests {
     fn attaching_brings_along_what_the_session_had_heard_applied() {
         let applied = |at| History::ending(&[1]).update(update(1, 0, 1, 3).accepted(4).applied(at));
         let history = applied(5).attached(1, 1, 6, 9).read(read(1, 1, (10, 12), &[]));
-        let told = "misses its past: the read of 'k' by session 1 at site 1 (life 0, times 10 to \
+        let expected = "misses its past: the read of 'k' by session 1 at site 1 (life 0, times 10 to \
                     12) does not show 1, which was in the past with which the session attached at \
                     site 1 (times 6 to 9)";
-        assert_eq!(history.told(), [told]);
+        assert_eq!(history.reported(), [expected]);
         let history = applied(6).attached(1, 1, 6, 9).read(read(1, 1, (10, 12), &[]));
-        assert_eq!(history.told(), NONE);
-        // What another session had heard and read.
+        assert_eq!(history.reported(), NONE);
+        // Answers to another session do not count.
         let history = applied(5).read(read(1, 0, (3, 5), &[1]));
         let history = history.attached(2, 1, 6, 9).read(read(2, 1, (10, 12), &[]));
-        assert_eq!(history.told(), NONE);
+        assert_eq!(history.reported(), NONE);
     }
 
     #[test]
@@ -962,38 +964,38 @@ mod tests {
             .read(read(1, 0, (3, 4), &[1, 2, 3]))
             .lost(0, 0, 5)
             .attached(1, 1, 6, 9);
-        assert_eq!(history.clone().read(read(1, 1, (10, 12), &[1])).told(), NONE);
-        let told = history.read(read(1, 1, (10, 12), &[])).told();
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("does not show 1, which was in the past"), "{told:?}");
+        assert_eq!(history.clone().read(read(1, 1, (10, 12), &[1])).reported(), NONE);
+        let reported = history.read(read(1, 1, (10, 12), &[])).reported();
+        assert_eq!(reported.len(), 1);
+        assert!(reported[0].contains("does not show 1, which was in the past"), "{reported:?}");
     }
 
     #[test]
     fn what_was_accepted_or_applied_remains() {
         let missing = History::ending(&[1]).update(update(1, 0, 2, 3).accepted(5));
-        let told = "lost: update 2 of 'k' by session 1 at site 0 (invoked at 3, heard accepted at \
+        let expected = "lost: update 2 of 'k' by session 1 at site 0 (invoked at 3, heard accepted at \
                     5) is not in the final list, and no site was lost after it was invoked";
-        assert_eq!(missing.told(), [told]);
-        assert_eq!(missing.clone().lost(1, 0, 2).told(), [told]);
-        assert_eq!(missing.lost(1, 0, 3).told(), NONE);
+        assert_eq!(missing.reported(), [expected]);
+        assert_eq!(missing.clone().lost(1, 0, 2).reported(), [expected]);
+        assert_eq!(missing.lost(1, 0, 3).reported(), NONE);
         let missing = History::ending(&[1]).update(update(1, 0, 2, 3).applied(5));
-        assert_eq!(missing.told(), [told.replace("accepted", "applied")]);
+        assert_eq!(missing.reported(), [expected.replace("accepted", "applied")]);
         // The number does not count at another key, and a key without a final list is not judged.
         let mut elsewhere = missing;
         elsewhere.finals.push(Final { key: "other".to_owned(), ..ends(0, &[2]) });
         elsewhere.updates.push(Update { key: "other".to_owned(), ..update(9, 9, 2, 0) });
-        assert_eq!(elsewhere.told(), [told.replace("accepted", "applied")]);
+        assert_eq!(elsewhere.reported(), [expected.replace("accepted", "applied")]);
         elsewhere.finals.clear();
-        assert_eq!(elsewhere.told(), NONE);
+        assert_eq!(elsewhere.reported(), NONE);
     }
 
     #[test]
     fn what_is_stored_remains_whatever_is_lost() {
         let missing = History::ending(&[1]).lost(0, 0, 6);
         let missing = missing.update(update(1, 0, 2, 3).accepted(4).stored(5));
-        let told = "stored, then lost: update 2 of 'k' by session 1 at site 0 (invoked at 3, heard \
+        let expected = "stored, then lost: update 2 of 'k' by session 1 at site 0 (invoked at 3, heard \
                     accepted at 4, heard stored at f + 1 sites at 5) is not in the final list";
-        assert_eq!(missing.told(), [told]);
+        assert_eq!(missing.reported(), [expected]);
     }
 
     #[test]
@@ -1002,24 +1004,24 @@ mod tests {
         let history =
             |first: Update| History::ending(&[2, 3, 1]).update(first).update(second.clone());
         let accepted = history(update(1, 0, 1, 3).accepted(4));
-        let told = "real time violated: update 2 of 'k' by session 2 at site 1 (invoked at 5) is \
+        let expected = "real time violated: update 2 of 'k' by session 2 at site 1 (invoked at 5) is \
                     before update 1 of 'k' by session 1 at site 0 (invoked at 3, heard accepted at \
                     4) in the final list";
-        assert_eq!(accepted.told(), [told]);
-        // A loss before changes nothing, while one since may have moved the first one back.
-        assert_eq!(accepted.clone().lost(1, 0, 2).told(), [told]);
+        assert_eq!(accepted.reported(), [expected]);
+        // An earlier loss changes nothing; a later one may have moved the first update back.
+        assert_eq!(accepted.clone().lost(1, 0, 2).reported(), [expected]);
         for at in [3, 4, 5, 9] {
-            assert_eq!(accepted.clone().lost(1, 0, at).told(), NONE);
+            assert_eq!(accepted.clone().lost(1, 0, at).reported(), NONE);
         }
         let applied = history(update(1, 0, 1, 3).accepted(9).applied(4));
-        assert_eq!(applied.told().len(), 1);
+        assert_eq!(applied.reported().len(), 1);
         // They overlap.
-        assert_eq!(history(update(1, 0, 1, 3).accepted(5)).told(), NONE);
+        assert_eq!(history(update(1, 0, 1, 3).accepted(5)).reported(), NONE);
         let right = History::ending(&[1, 3, 2]).update(update(1, 0, 1, 3).accepted(4));
-        assert_eq!(right.update(second.clone()).told(), NONE);
-        // Of several, the one that was heard of first.
+        assert_eq!(right.update(second.clone()).reported(), NONE);
+        // Of several, the one whose answer came first is reported.
         let several = accepted.update(update(1, 0, 3, 1).accepted(3));
-        assert!(several.told()[0].contains("before update 3 of"));
+        assert!(several.reported()[0].contains("before update 3 of"));
     }
 
     #[test]
@@ -1028,11 +1030,11 @@ mod tests {
             let history = History::ending(&[2, 1]).update(update(2, 1, 2, 5)).lost(1, 0, 6);
             history.update(update(1, 0, 1, 1).accepted(2).stored(stored))
         };
-        let told = "real time of stored updates violated: update 2 of 'k' by session 2 at site 1 \
+        let expected = "real time of stored updates violated: update 2 of 'k' by session 2 at site 1 \
                     (invoked at 5) is before update 1 of 'k' by session 1 at site 0 (invoked at 1, \
                     heard accepted at 2, heard stored at f + 1 sites at 4) in the final list";
-        assert_eq!(history(4).told(), [told]);
-        assert_eq!(history(5).told(), NONE);
+        assert_eq!(history(4).reported(), [expected]);
+        assert_eq!(history(5).reported(), NONE);
     }
 
     #[test]

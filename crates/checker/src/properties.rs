@@ -1,12 +1,12 @@
-//! UniStore's Properties 1–7 as running assertions on plain data. Strong transactions are those of
-//! one more origin, [`Origin::Strong`].
+//! UniStore's Properties 1–7 as assertions during a run, on plain data. Strong transactions have an
+//! origin of their own, [`Origin::Strong`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::history::{Origin, Witness};
 
-/// The vectors of all replicas at one moment. What is not given counts as zero.
+/// The vectors of all replicas at one moment. Missing entries count as zero.
 #[derive(Clone, Debug, Default)]
 pub struct Vectors {
     /// `known_vec[site][partition]`.
@@ -21,16 +21,17 @@ pub struct Vectors {
     pub stable_strong: Vec<Vec<u64>>,
 }
 
-/// An operation of a strong transaction, as far as it can conflict with others.
+/// An operation of a strong transaction that may conflict with others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The key.
     pub key: String,
-    /// Whether it changes the key, so that later ones must have seen it.
+    /// Whether it changes the key, so that later operations must have observed it.
     pub update: bool,
     /// The kind of operation, below 64.
     pub kind: u8,
-    /// The kinds it conflicts with, one bit each. It is enough that one of two says so.
+    /// The kinds it conflicts with, one bit each. It is enough that one of two operations declares
+    /// the conflict.
     pub conflicts: u64,
 }
 
@@ -41,21 +42,21 @@ impl Access {
     }
 }
 
-/// A broken property.
+/// A violation of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Property 1, or 6 of strong transactions: a replica claims to know a prefix of which it
-    /// misses a transaction.
+    /// Property 1, or 6 for strong transactions: a replica claims to know a prefix and lacks a
+    /// transaction of it.
     Known {
         /// The replica's site and partition.
         replica: (usize, usize),
         /// The missing transaction's origin and time.
         origin: Origin,
-        /// See `origin`.
+        /// Time of the missing transaction.
         time: u64,
     },
-    /// Property 2, or 7 of strong transactions: a site claims to store what one of its replicas
-    /// does not.
+    /// Property 2, or 7 for strong transactions: a site claims to store what one of its replicas
+    /// lacks.
     Stable {
         /// The site.
         site: usize,
@@ -64,7 +65,7 @@ pub enum Broken {
         /// The origin of the entry.
         origin: Origin,
     },
-    /// Property 3: an entry of `uniform_vec` is not backed by `f + 1` sites.
+    /// Property 3: fewer than `f + 1` sites store what an entry of `uniform_vec` claims.
     Uniform {
         /// The site.
         site: usize,
@@ -73,11 +74,11 @@ pub enum Broken {
     },
     /// Property 4: a transaction within `uniform_vec` is not stored at `f + 1` sites.
     NotUniform {
-        /// The site whose vector it is.
+        /// The site of the vector.
         site: usize,
-        /// The transaction's site and time.
+        /// The transaction's site.
         origin: usize,
-        /// See `origin`.
+        /// The transaction's time.
         time: u64,
     },
     /// Property 5: of two conflicting strong transactions, the one with the greater timestamp does
@@ -85,9 +86,9 @@ pub enum Broken {
     Conflict {
         /// The smaller strong timestamp.
         first: u64,
-        /// The greater one.
+        /// The greater strong timestamp.
         second: u64,
-        /// Where they conflict.
+        /// The key on which they conflict.
         key: String,
     },
     /// Property 5: two strong transactions have the same timestamp.
@@ -150,24 +151,24 @@ struct Committed {
     missing: BTreeSet<(usize, usize)>,
 }
 
-/// Who committed what, and who stores it.
+/// Committed transactions and the replicas that store them.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     sites: usize,
     f: usize,
-    /// Committed transactions that some replica misses, by `(origin, time)`.
+    /// Committed transactions that some replica lacks, by `(origin, time)`.
     committed: BTreeMap<(Origin, u64), Committed>,
-    /// Times that a replica misses, per `(site, partition, origin)`.
+    /// Times that a replica lacks, per `(site, partition, origin)`.
     missing: BTreeMap<(usize, usize, Origin), BTreeSet<u64>>,
-    /// Stored before the commit was reported.
+    /// Transactions that a replica stored before their commit was reported.
     early: BTreeSet<(usize, usize, Origin, u64)>,
-    /// Certified transactions by strong timestamp, and what they did by key.
+    /// Certified transactions by strong timestamp; their accesses are in `accesses`, by key.
     certified: BTreeMap<u64, Witness>,
     accesses: BTreeMap<String, Vec<(u64, Access)>>,
 }
 
 impl Ledger {
-    /// An empty ledger for a cluster of `sites` sites of which `f` may fail.
+    /// Creates an empty ledger for a cluster of `sites` sites of which `f` may fail.
     pub fn new(sites: usize, f: usize) -> Self {
         Ledger {
             sites,
@@ -180,8 +181,8 @@ impl Ledger {
         }
     }
 
-    /// A transaction of `origin` committed at `time` with this commit vector, and writes
-    /// partitions. The vector has no strong entry.
+    /// Records that a transaction of `origin` committed at `time` with this commit vector and
+    /// writes to these partitions. The vector has no strong entry.
     pub fn committed(
         &mut self,
         origin: impl Into<Origin>,
@@ -202,10 +203,10 @@ impl Ledger {
         self.committed.insert((origin, time), Committed { vector, missing });
     }
 
-    /// A strong transaction was certified, and did this.
+    /// Records that a strong transaction with these accesses was certified.
     ///
     /// # Errors
-    /// Property 5 does not hold, between it and one that was certified before.
+    /// A violation of Property 5 by this transaction and an earlier one.
     pub fn certified(&mut self, witness: Witness, accesses: Vec<Access>) -> Result<(), Broken> {
         let Some((time, Origin::Strong)) = witness.dot else { return Ok(()) };
         if self.certified.contains_key(&time) {
@@ -225,7 +226,7 @@ impl Ledger {
         for (other, theirs) in others.filter(|(_, theirs)| theirs.conflicts_with(access)) {
             let that = &self.certified[other];
             let (first, second) = if *other < time { (*other, time) } else { (time, *other) };
-            // Nothing of a read could be observed.
+            // A read leaves nothing to observe.
             let in_order = if *other < time {
                 !theirs.update || witness.observes(that)
             } else {
@@ -238,7 +239,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A commit was undone by a crash before anybody was told of it.
+    /// Records that a crash undid a commit before it was reported to any client.
     pub fn undone(&mut self, origin: impl Into<Origin>, time: u64) {
         let origin = origin.into();
         self.committed.remove(&(origin, time));
@@ -253,8 +254,8 @@ impl Ledger {
         }
     }
 
-    /// Nothing that the site `origin` has committed after `cut` will be seen any more: it was given
-    /// up.
+    /// Records that transactions that the site `origin` committed after `cut` were given up, and
+    /// will not become visible any more.
     pub fn closed(&mut self, origin: usize, cut: u64) {
         let origin = Origin::Site(origin);
         let gone: Vec<u64> = self
@@ -267,15 +268,16 @@ impl Ledger {
         }
     }
 
-    /// A replica was given all that another one stores of a partition, up to `known_vec`.
+    /// Records that a replica received all that another one stores of a partition, up to
+    /// `known_vec`.
     pub fn filled(&mut self, site: usize, partition: usize, known_vec: &[u64]) {
         for (origin, known) in known_vec.iter().enumerate() {
             self.filled_of(site, partition, Origin::Site(origin), *known);
         }
     }
 
-    /// A replica was given all strong transactions that another one stores of a partition, up to
-    /// the strong entry of its `known_vec`.
+    /// Records that a replica received all strong transactions that another one stores of a
+    /// partition, up to the strong entry of its `known_vec`.
     pub fn filled_strong(&mut self, site: usize, partition: usize, known_strong: u64) {
         self.filled_of(site, partition, Origin::Strong, known_strong);
     }
@@ -288,7 +290,7 @@ impl Ledger {
         }
     }
 
-    /// A replica stored a transaction's writes to its partition.
+    /// Records that a replica stored a transaction's writes to its partition.
     pub fn stored(&mut self, site: usize, partition: usize, origin: impl Into<Origin>, time: u64) {
         let origin = origin.into();
         let Some(committed) = self.committed.get_mut(&(origin, time)) else {
@@ -360,7 +362,7 @@ impl Ledger {
             for origin in 0..self.sites {
                 let highest =
                     workers.iter().map(|uniform| entry(uniform, origin)).max().unwrap_or(0);
-                // A site of which nothing is given backs no claim.
+                // A site without vectors supports no claim.
                 let backs = |other: &usize| {
                     let replicas = replicas(vectors, *other);
                     let known = |known: &Vec<u64>| entry(known, origin) >= highest;
@@ -376,7 +378,7 @@ impl Ledger {
 
     fn check_uniform_transactions(&self, vectors: &Vectors) -> Result<(), Broken> {
         for ((origin, time), committed) in &self.committed {
-            // Certification makes strong transactions durable, which `uniform_vec` says nothing of.
+            // Certification makes strong transactions durable; `uniform_vec` does not cover them.
             let Origin::Site(origin) = origin else { continue };
             let lacking: BTreeSet<usize> =
                 committed.missing.iter().map(|(site, _)| *site).collect();
@@ -397,7 +399,7 @@ impl Ledger {
     }
 }
 
-/// How far a replica claims to know an origin.
+/// Returns how far a replica claims to know an origin.
 fn known(vectors: &Vectors, site: usize, partition: usize, origin: Origin) -> u64 {
     match origin {
         Origin::Site(origin) => {
@@ -410,7 +412,7 @@ fn known(vectors: &Vectors, site: usize, partition: usize, origin: Origin) -> u6
     }
 }
 
-/// An entry of a vector; a vector that was not given claims nothing.
+/// Returns an entry of a vector; a missing entry claims nothing.
 fn entry(vector: &[u64], origin: usize) -> u64 {
     vector.get(origin).copied().unwrap_or(0)
 }

@@ -1,6 +1,6 @@
 //! A key of a store with a single copy, which executes one operation after the other.
 //!
-//! Steps can be taken back, for a search among orders.
+//! Operations can be undone, for a search among orders.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,23 +8,23 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::history::{Answer, Op};
 use crate::model::{Part, sum};
 
-/// What the key holds, by parts of one type.
+/// Contents of the key, by parts of one type.
 #[derive(Debug, Default)]
 pub(crate) struct Value {
     parts: BTreeMap<Part, String>,
     fingerprint: u64,
 }
 
-/// What steps replaced, last to be taken back first.
+/// Replaced contents, to be restored from the last to the first.
 pub(crate) type Undo = Vec<(Part, Option<String>)>;
 
 impl Value {
-    /// Equal for equal contents, and hardly ever for others.
+    /// Returns a hash of the contents.
     pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 
-    /// Executes an operation and answers it; notes what it replaces.
+    /// Executes an operation and returns its answer. Adds what it replaces to `undo`.
     pub(crate) fn execute(&mut self, op: &Op, undo: &mut Undo) -> Answer {
         if self.refuses(op) {
             return Answer::Error;
@@ -78,14 +78,14 @@ impl Value {
         }
     }
 
-    /// Takes steps back.
+    /// Undoes operations.
     pub(crate) fn take_back(&mut self, undo: Undo) {
         for (part, content) in undo.into_iter().rev() {
             self.put(part, content, &mut Undo::new());
         }
     }
 
-    /// Whether the key holds another type than the operation is for.
+    /// Whether the key holds another type than the operation needs.
     fn refuses(&self, op: &Op) -> bool {
         let Some(part) = self.parts.keys().next() else { return false };
         match op {
@@ -102,7 +102,7 @@ impl Value {
         }
     }
 
-    /// Puts a part or takes it away. Whether that changed anything.
+    /// Sets or removes a part. Returns whether that changed anything.
     fn put(&mut self, part: Part, content: Option<String>, undo: &mut Undo) -> bool {
         if self.parts.get(&part) == content.as_ref() {
             return false;
@@ -138,7 +138,7 @@ impl Value {
         answer
     }
 
-    /// How many of these were changed.
+    /// Returns how many of the names were changed.
     fn count(
         &mut self,
         names: &[String],
@@ -157,7 +157,7 @@ impl Value {
     }
 }
 
-/// What a part adds to the fingerprint.
+/// Returns a part's contribution to the fingerprint.
 fn mark(part: &Part, content: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (part, content).hash(&mut hasher);
@@ -203,7 +203,8 @@ mod tests {
     }
 
     proptest! {
-        /// The declarative model, when everything observes all before it, is the same store.
+        /// The declarative model, when every operation observes all before it, gives the same
+        /// answers.
         #[test]
         fn it_answers_as_the_declared_meaning(ops in prop::collection::vec(op(), 0..30)) {
             let (mut value, mut key) = (Value::default(), Key::default());
@@ -217,7 +218,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_back_leaves_no_trace(
+        fn undone_operations_leave_no_trace(
             before in prop::collection::vec(op(), 0..10),
             after in prop::collection::vec(op(), 0..10),
         ) {

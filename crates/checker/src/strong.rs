@@ -1,11 +1,11 @@
-//! What strong transactions add to causal consistency, where they exhibit their strong timestamps.
+//! Guarantees of strong transactions beyond causal consistency, judged by their strong timestamps.
 //!
 //! Conflict Ordering (UniStore §3) with Property 5: of two strong transactions that conflict, the
-//! one with the later strong timestamp observes the other. A conflicting operation without effect,
-//! such as a read, comes before by its timestamp alone: nothing of it could be observed. At
-//! linearizable keys real time counts as well.
+//! one with the greater strong timestamp observes the other. A conflicting operation without
+//! effect, such as a read, is ordered by its timestamp alone, because it leaves nothing to observe.
+//! Linearizable keys also follow real time.
 //!
-//! [`crate::witness`] judges everything else about strong transactions as it does of causal ones.
+//! [`crate::witness`] judges all else about strong transactions as for causal ones.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// Changes by strong operations in transactions that claim the time of a site.
+/// Reports changes by strong operations in transactions whose commit time is a site's.
 fn not_certified(history: &History) -> Vec<Violation> {
     let transactions = history.transactions.iter().enumerate();
     let causal = transactions.filter(|(_, t)| t.took_effect() && t.strong_time().is_none());
@@ -35,8 +35,8 @@ fn not_certified(history: &History) -> Vec<Violation> {
         .collect()
 }
 
-/// For each key with strong operations, the transactions that have one there, in the history's
-/// order.
+/// For each key with strong operations, returns the transactions that have one there, in the order
+/// of the history.
 fn by_key(history: &History) -> BTreeMap<&str, Vec<usize>> {
     let mut by_key: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (t, transaction) in history.transactions.iter().enumerate() {
@@ -50,7 +50,7 @@ fn by_key(history: &History) -> BTreeMap<&str, Vec<usize>> {
     by_key
 }
 
-/// For each certified transaction, one that it should observe and does not.
+/// For each certified transaction, reports one that it should observe and does not.
 fn conflicts_without_order(history: &History, key: &str, all: &[usize]) -> Vec<Violation> {
     let transactions = &history.transactions;
     let effective = all.iter().copied().filter(|t| transactions[*t].took_effect());
@@ -85,14 +85,14 @@ fn must_be_observed(
         .any(|operation| on_key(second, key).any(|other| history.conflict(operation, other)))
 }
 
-/// Whether an operation's answer, or what it does, tells that it had an effect: without an answer,
+/// Whether an operation certainly had an effect, by its answer or by its kind: without an answer,
 /// it may have found nothing to change.
 fn is_certain(operation: &Operation) -> bool {
     operation.answer.is_some() || matches!(operation.op, Op::Set(_))
 }
 
-/// For each transaction at a linearizable key, one that it should observe by real time and does
-/// not.
+/// For each transaction at a linearizable key, reports one that it should observe by real time and
+/// does not.
 fn late(history: &History, key: &str, all: &[usize]) -> Vec<Violation> {
     let transactions = &history.transactions;
     let is_judged = |t: &&usize| {

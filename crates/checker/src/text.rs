@@ -1,7 +1,7 @@
 //! Histories as text, one transaction per line: `docs/formats/history.md` defines the format.
 //!
-//! Written by [`History`](crate::History)'s `Display`, read by its `FromStr`; reading what was
-//! written gives the same history again. Reading checks the shape, not the consistency: every
+//! [`History`](crate::History)'s `Display` writes the format and its `FromStr` reads it; reading a
+//! written history returns an equal one. Reading checks the form, not the consistency: every
 //! snapshot has an entry per site, and every site exists.
 
 mod read;
@@ -12,34 +12,34 @@ use std::fmt;
 
 pub use words::BadWord;
 
-/// Text that is not a history: the line, counted from 1, and what is wrong with it.
+/// Error of parsing a history: the line and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// Why a line cannot be read.
+/// Reason why a line cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It cannot be split into words.
+    /// The line cannot be split into words.
     Words(BadWord),
-    /// Something else was expected; `found` is empty at the end of a line.
+    /// An unexpected word; `found` is empty at the end of a line.
     Expected {
         /// What was expected.
         what: &'static str,
-        /// What stands there.
+        /// The word found instead.
         found: String,
     },
-    /// The first line does not name a format that is known here.
+    /// The first line does not name a known format.
     UnknownFormat,
-    /// The line that says how many sites there are is missing before this one, or comes twice.
+    /// The line with the number of sites is missing before this one, or is repeated.
     Sites,
-    /// A site that the history does not have.
+    /// The history has no such site.
     NoSuchSite(usize),
-    /// A snapshot that has not one entry per site.
+    /// The snapshot does not have one entry per site; its length.
     SnapshotLength(usize),
 }
 

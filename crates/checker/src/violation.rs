@@ -1,10 +1,10 @@
-//! What the judges find.
+//! Violations that the checkers report.
 
 use std::fmt;
 
 use crate::history::{Answer, Op};
 
-/// Something that no store does that keeps its promises. Transactions are named by their index.
+/// A violation of a guarantee. Transactions are named by their index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// An answer that does not follow from what the transaction observed.
@@ -13,11 +13,11 @@ pub enum Violation {
         transaction: usize,
         /// The key.
         key: String,
-        /// What was done.
+        /// The operation.
         op: Op,
-        /// What should have been answered.
+        /// The answer that follows.
         expected: Answer,
-        /// What was answered.
+        /// The recorded answer.
         got: Answer,
     },
     /// A transaction does not observe an earlier one of its session.
@@ -27,46 +27,46 @@ pub enum Violation {
         /// The later one.
         later: usize,
     },
-    /// A transaction no longer observes what an earlier read of its session had returned.
+    /// A transaction does not observe a write that an earlier read of its session returned.
     NonMonotonicRead {
         /// The earlier transaction.
         earlier: usize,
         /// The later one.
         later: usize,
-        /// The write that vanished.
+        /// The write that is missing.
         write: usize,
         /// Its key.
         key: String,
     },
-    /// A transaction observes another, but not what that one observed.
+    /// A transaction observes another, but not what the other observed.
     Intransitive {
-        /// Observed by `second`.
+        /// The transaction that `second` observes.
         first: usize,
-        /// Observed by `third`.
+        /// The transaction that `third` observes.
         second: usize,
-        /// Does not observe `first`.
+        /// The transaction that does not observe `first`.
         third: usize,
     },
-    /// A committed transaction changed something, and has no place among the others.
+    /// A committed transaction changed something, and has no position in the causal order.
     NoPlace {
         /// The transaction.
         transaction: usize,
     },
-    /// Two transactions claim the same place.
+    /// Two transactions claim the same dot.
     SameDot {
-        /// One.
+        /// One transaction.
         first: usize,
         /// The other.
         second: usize,
     },
-    /// A transaction's time is not after that of one it observed.
+    /// A transaction's time is not after that of a transaction it observed.
     TimeAgainstCausality {
-        /// The observed one.
+        /// The observed transaction.
         first: usize,
-        /// The observing one.
+        /// The observing transaction.
         second: usize,
     },
-    /// A read returned an element that nobody wrote, or whose writer had no effect.
+    /// A read returned an element that no transaction wrote, or whose writer had no effect.
     ThinAir {
         /// The reader.
         transaction: usize,
@@ -75,7 +75,7 @@ pub enum Violation {
         /// The element.
         element: String,
     },
-    /// A read returned a value that its writer itself had replaced before it committed.
+    /// A read returned a value that its writer itself replaced before it committed.
     IntermediateRead {
         /// The reader.
         reader: usize,
@@ -86,10 +86,10 @@ pub enum Violation {
     },
     /// Reads-from and session order form a cycle through this transaction.
     CyclicCausality {
-        /// On the cycle.
+        /// A transaction on the cycle.
         transaction: usize,
     },
-    /// A read misses a write that causally precedes it, or was made earlier by the reader itself.
+    /// A read misses a write that causally precedes it, or one of the reader's own.
     StaleRead {
         /// The reader.
         reader: usize,
@@ -98,7 +98,7 @@ pub enum Violation {
         /// The key.
         key: String,
     },
-    /// A transaction saw one write of another and missed a second.
+    /// A transaction observed one write of another and missed a second.
     FracturedRead {
         /// The reader.
         reader: usize,
@@ -107,12 +107,12 @@ pub enum Violation {
         /// The key on which the write is missing.
         key: String,
     },
-    /// A transaction of a surviving site is missing in the end.
+    /// A transaction of a surviving site is missing at the end.
     Lost {
         /// The transaction.
         transaction: usize,
     },
-    /// A strong transaction committed and is missing in the end.
+    /// A strong transaction committed and is missing at the end.
     StrongLost {
         /// The transaction.
         transaction: usize,
@@ -124,21 +124,21 @@ pub enum Violation {
         /// The operation's key.
         key: String,
     },
-    /// Conflict Ordering: of two strong transactions that conflict, the later one in strong
-    /// timestamps does not observe the other.
+    /// Conflict Ordering is violated: of two strong transactions that conflict, the one with the
+    /// greater strong timestamp does not observe the other.
     ConflictOrder {
-        /// The one with the smaller strong timestamp.
+        /// The transaction with the smaller strong timestamp.
         first: usize,
-        /// The one that should observe it.
+        /// The transaction that should observe it.
         second: usize,
-        /// Where they conflict.
+        /// The key on which they conflict.
         key: String,
     },
-    /// A transaction at a linearizable key does not observe one that was over before it began.
+    /// A transaction at a linearizable key does not observe one that ended before it began.
     RealTime {
-        /// The one that was over.
+        /// The transaction that ended.
         earlier: usize,
-        /// The one that began after that.
+        /// The transaction that began after that.
         later: usize,
         /// A key that the earlier one wrote.
         key: String,
@@ -148,15 +148,15 @@ pub enum Violation {
     NotLinearizable {
         /// The key.
         key: String,
-        /// The first transaction, by the time it was answered, that no order reaches.
+        /// The first transaction, by the time of its answer, that no order reaches.
         transaction: usize,
     },
-    /// Transactions that would each have to come before the next, and the last before the first.
+    /// A cycle of transactions, each of which must precede the next.
     NoOrder {
-        /// Each transaction, and why it comes before the next.
+        /// Each transaction, and why it must precede the next.
         cycle: Vec<(usize, Before)>,
     },
-    /// A read at a surviving site saw a change that is missing in the end.
+    /// A read at a surviving site observed a change that is missing at the end.
     SeenThenLost {
         /// The reader.
         reader: usize,
@@ -171,37 +171,37 @@ pub enum Violation {
         key: String,
         /// One site and its answers.
         one: (usize, [Answer; 3]),
-        /// Another.
+        /// Another site and its answers.
         other: (usize, [Answer; 3]),
     },
-    /// The final state is not what the surviving transactions make.
+    /// The final state does not follow from the surviving transactions.
     WrongFinalState {
         /// The key.
         key: String,
-        /// What it should be.
+        /// The state that follows.
         expected: [Answer; 3],
-        /// What the sites answer.
+        /// The answers of the sites.
         got: [Answer; 3],
     },
 }
 
-/// Why one transaction must come before another.
+/// Reason why one transaction must precede another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// The other read what it wrote to this key.
+    /// The other transaction read what the first wrote to this key.
     Read(String),
-    /// The other replaced what it wrote to this key.
+    /// The other transaction replaced what the first wrote to this key.
     Replaced(String),
-    /// It does not see what the other wrote to this key.
+    /// The first transaction does not observe what the other wrote to this key.
     Misses(String),
-    /// They are of one session.
+    /// Both belong to one session.
     Session,
-    /// It was over before the other began.
+    /// The first transaction ended before the other began.
     RealTime,
 }
 
 impl Before {
-    fn tell(&self, f: &mut fmt::Formatter<'_>, one: usize, other: usize) -> fmt::Result {
+    fn write(&self, f: &mut fmt::Formatter<'_>, one: usize, other: usize) -> fmt::Result {
         match self {
             Before::Read(key) => write!(f, "{other} read what {one} wrote to '{key}'"),
             Before::Replaced(key) => write!(f, "{other} replaced what {one} wrote to '{key}'"),
@@ -213,7 +213,7 @@ impl Before {
 }
 
 impl Violation {
-    /// The key it is about.
+    /// Returns the key concerned.
     pub fn key(&self) -> Option<&str> {
         match self {
             Violation::WrongAnswer { key, .. }
@@ -233,7 +233,7 @@ impl Violation {
         }
     }
 
-    /// The transactions it is about.
+    /// Returns the transactions concerned.
     pub fn transactions(&self) -> Vec<usize> {
         match self {
             Violation::WrongAnswer { transaction, .. }
@@ -347,7 +347,7 @@ impl fmt::Display for Violation {
                 for (at, (one, before)) in cycle.iter().enumerate() {
                     let (other, _) = &cycle[(at + 1) % cycle.len()];
                     write!(f, "{} ", if at == 0 { "" } else { "," })?;
-                    before.tell(f, *one, *other)?;
+                    before.write(f, *one, *other)?;
                 }
                 Ok(())
             }

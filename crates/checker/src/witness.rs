@@ -1,4 +1,4 @@
-//! Verifies the causal order that the system under test exhibits.
+//! Verifies the causal order that the system under test claims.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use crate::history::{Answer, History, Op, Origin, Status, Transaction, Witness};
 use crate::model::{Key, has_effect};
 use crate::violation::Violation;
 
-/// Of the reading transaction's own writes, which come after all that it observes.
+/// Dot of the reading transaction's own writes, which follow all that it observes.
 const LAST: (u64, Origin) = (u64::MAX, Origin::Strong);
 
-/// Checks that the witnesses order the transactions as transactional causal consistency demands,
+/// Checks that the witnesses order the transactions as transactional causal consistency requires,
 /// and that every answer follows from that order.
 pub fn check(history: &History) -> Vec<Violation> {
     let order = Order::new(history);
@@ -21,18 +21,18 @@ pub fn check(history: &History) -> Vec<Violation> {
     violations
 }
 
-/// The transactions with a place, and who observes whom.
+/// The transactions with a witness, and which of them observe which.
 struct Order<'a> {
     transactions: &'a [Transaction],
-    /// Those that took effect, by commit vector; an extension of the claimed order.
+    /// Transactions that took effect, by commit vector; an extension of the claimed order.
     writers: Vec<usize>,
-    /// Where each transaction stands in `writers`, if it does.
+    /// Position of each transaction in `writers`, if it took effect.
     positions: Vec<Option<usize>>,
-    /// `observed[t]`, as a bit set over positions in `writers`.
+    /// Observed transactions: `observed[t]` is a bit set over positions in `writers`.
     observed: Vec<Vec<u64>>,
-    /// The positions of those that write a key.
+    /// Positions of the transactions that write a key.
     writers_of: BTreeMap<&'a str, Vec<usize>>,
-    /// For each position, which of its operations were refused and had no effect.
+    /// For each position, which of its operations were rejected and had no effect.
     refused: Vec<Vec<bool>>,
 }
 
@@ -69,9 +69,9 @@ impl<'a> Order<'a> {
         order
     }
 
-    /// An answer tells whether an operation had no effect; where the client never learned it, what
-    /// its transaction observed tells. In the claimed order, since that needs the refusals before
-    /// it.
+    /// Determines which operations were rejected. The answer shows it; without an answer, it
+    /// follows from what the transaction observed. Proceeds in the claimed order, because the
+    /// result depends on earlier rejections.
     fn find_refused(&mut self) {
         for position in 0..self.writers.len() {
             let t = self.writers[position];
@@ -89,7 +89,7 @@ impl<'a> Order<'a> {
         let t = self.writers[position];
         let operations = &self.transactions[t].operations;
         let key = &operations[at].key;
-        // A claimed order with cycles is reported, and must not be followed here.
+        // Another checker reports a claimed order with cycles; this one must not follow them.
         let before = self.writing(key).partition_point(|writer| *writer < position);
         let mut state = self.state(key, &self.writing(key)[..before], Some(t));
         for operation in operations[..at].iter().filter(|operation| operation.key == *key) {
@@ -100,7 +100,7 @@ impl<'a> Order<'a> {
         !has_effect(&operations[at].op, &state.answer(&operations[at].op))
     }
 
-    /// The positions of the transactions that write a key.
+    /// Returns the positions of the transactions that write a key.
     fn writing(&self, key: &str) -> &[usize] {
         self.writers_of.get(key).map_or(&[], Vec::as_slice)
     }
@@ -126,7 +126,8 @@ impl<'a> Order<'a> {
         same.map(|pair| Violation::SameDot { first: pair[0], second: pair[1] }).collect()
     }
 
-    /// `first ≺ second ≺ third` implies `first ≺ third`, and dots follow the order.
+    /// Checks that `first ≺ second ≺ third` implies `first ≺ third`, and that dots follow the
+    /// order.
     fn transitivity(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (at, second) in self.writers.iter().enumerate() {
@@ -150,8 +151,8 @@ impl<'a> Order<'a> {
         violations
     }
 
-    /// Whether the commit times of `first` and `second` allow that `second` observed `first`.
-    /// Strong timestamps are compared with one another only: other clocks give them.
+    /// Whether `second`, by its commit time, may have observed `first`. Strong timestamps are
+    /// compared with one another only, because they come from other clocks.
     fn are_in_time(&self, first: usize, second: usize) -> bool {
         match (self.transactions[first].dot(), self.transactions[second].dot()) {
             (Some((_, Origin::Site(_))), Some((_, Origin::Strong)))
@@ -160,7 +161,7 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// Where others have a place, who changed something must have one.
+    /// Checks that, if any transaction has a witness, those that changed something have one.
     fn places(&self) -> Vec<Violation> {
         if self.transactions.iter().all(|transaction| transaction.witness.is_none()) {
             return Vec::new();
@@ -173,7 +174,8 @@ impl<'a> Order<'a> {
         placeless.map(|(transaction, _)| Violation::NoPlace { transaction }).collect()
     }
 
-    /// Each transaction observes the earlier writes of its session, and what its session has read.
+    /// Checks that each transaction observes the earlier writes of its session, and the writes that
+    /// its session has read.
     fn sessions(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         let changers = self.changers();
@@ -199,7 +201,7 @@ impl<'a> Order<'a> {
                         past.read.iter_mut().zip(seen).for_each(|(r, (c, o))| *r |= c & o);
                     }
                 }
-                // Who certified only reads has left nothing to observe.
+                // A transaction that certified only reads leaves nothing to observe.
                 if let Some(at) = self.positions[later]
                     && transaction.operations.iter().any(|operation| operation.op.is_update())
                 {
@@ -210,7 +212,7 @@ impl<'a> Order<'a> {
         violations
     }
 
-    /// For each key, those that changed it, as bit sets over positions.
+    /// For each key, returns the transactions that changed it, as bit sets over positions.
     fn changers(&self) -> BTreeMap<&'a str, Vec<u64>> {
         let words = self.writers.len().div_ceil(64);
         let sets = self.writers_of.iter().map(|(key, positions)| {
@@ -225,7 +227,8 @@ impl<'a> Order<'a> {
         sets.collect()
     }
 
-    /// The write at position `at` was seen by a read of one of `earlier`, and `later` misses it.
+    /// Returns the violation if a read of one of `earlier` observed the write at position `at`,
+    /// which `later` misses.
     fn forgotten(&self, earlier: &[usize], at: usize, later: usize) -> Option<Violation> {
         let write = self.writers[at];
         let readers = earlier.iter().copied().filter(|earlier| self.observes(*earlier, at));
@@ -264,7 +267,8 @@ impl<'a> Order<'a> {
         violations
     }
 
-    /// The state of a key made by its writers: all of them, or those that `reader` observes.
+    /// Returns the state of a key that its writers make: all of them, or those that `reader`
+    /// observes.
     fn state(&self, key: &str, positions: &[usize], reader: Option<usize>) -> Key {
         let mut state = Key::default();
         for position in positions.iter().copied() {
@@ -284,17 +288,17 @@ impl<'a> Order<'a> {
     }
 }
 
-/// What a session has done so far, as far as later transactions must observe it.
+/// A session's past that its later transactions must observe.
 struct Past {
     /// Its committed transactions.
     earlier: Vec<usize>,
-    /// The positions it wrote at.
+    /// Positions of the session's writes.
     written: Vec<u64>,
-    /// The positions of changes that its reads saw.
+    /// Positions of changes that its reads observed.
     read: Vec<u64>,
 }
 
-/// The first position that `owed` has and `observed` has not.
+/// Returns the first position that is in `owed` and not in `observed`.
 fn first_missing(owed: &[u64], observed: &[u64]) -> Option<usize> {
     let word = owed.iter().zip(observed).position(|(owed, observed)| owed & !observed != 0)?;
     Some(word * 64 + (owed[word] & !observed[word]).trailing_zeros() as usize)
@@ -322,7 +326,7 @@ fn writers_of<'a>(
     writers_of
 }
 
-/// What a key holds in the end when the transactions that `visible` names are all there.
+/// Returns the final contents of each key if exactly the transactions in `visible` survive.
 pub(crate) fn final_answers(
     history: &History,
     visible: impl Fn(usize) -> bool,

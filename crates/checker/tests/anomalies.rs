@@ -1,4 +1,4 @@
-//! Small histories, good and bad: each anomaly is caught under its own name.
+//! Small histories, valid and invalid: the checkers report each anomaly under its own name.
 //!
 //! `T(session, site).on([..]).commits(time)` with operations written as they are read.
 
@@ -62,7 +62,7 @@ fn history(transactions: impl IntoIterator<Item = T>) -> History {
     History { sites: 2, transactions, ..History::default() }
 }
 
-/// The violations of a history, which must be of one kind.
+/// Returns the violations of a history, which must be of one kind.
 fn caught(transactions: impl IntoIterator<Item = T>, kind: impl Fn(&Violation) -> bool) {
     let violations = check(&history(transactions));
     assert!(violations.iter().any(kind), "{violations:?}");
@@ -143,7 +143,8 @@ fn a_dependency_left_behind_is_caught() {
         t(1, 1).on([1, 0]).commits(2).reads("a", &["x"]).adds("b", "y"),
         t(2, 0).on([0, 2]).reads("b", &[]),
     ];
-    // The claimed snapshot has the second without the first: then it is not within it at all.
+    // The claimed snapshot has the second transaction without the first: then it does not cover the
+    // second one at all.
     assert_eq!(check(&history(left)), []);
     let read = [
         t(0, 0).on([0, 0]).commits(1).adds("a", "x"),
@@ -258,7 +259,7 @@ mod properties {
 
     #[test]
     fn a_uniform_transaction_that_too_few_sites_store_is_noticed() {
-        // It wrote a partition whose vectors are not given, so that Properties 1–3 cannot notice.
+        // It wrote a partition whose vectors are not given, so that Properties 1–3 do not apply.
         let mut ledger = Ledger::new(2, 1);
         ledger.committed(0, 5, vec![5, 0], &[1]);
         ledger.stored(0, 1, 0, 5);
@@ -286,7 +287,7 @@ mod properties {
             ..Vectors::default()
         };
         let mut ledger = Ledger::new(2, 1);
-        // Some hear of what is stored before they hear of the commit.
+        // Some replicas report that they store a transaction before its commit is reported.
         ledger.stored(0, 0, Origin::Strong, 5);
         ledger.committed(Origin::Strong, 5, vec![0, 0], &[0, 1]);
         assert_eq!(ledger.check(&claims([[5, 4], [4, 4]], [[4], [4]])), Ok(()));
@@ -316,18 +317,18 @@ mod properties {
         let withdraw = || access("k", true, 1, 1 << 1);
         assert_eq!(ledger.certified(certified([3, 0], 0, 5), withdraw()), Ok(()));
         assert_eq!(ledger.certified(certified([3, 0], 5, 6), withdraw()), Ok(()));
-        // It sees the timestamps, but not what the first depends on.
+        // Its strong entry covers the timestamps, but its snapshot lacks what the first depends on.
         assert_eq!(ledger.certified(certified([0, 0], 6, 7), withdraw()), broken(5, 7));
-        // Reports come in any order.
+        // Reports may come in any order.
         assert_eq!(ledger.certified(certified([9, 9], 0, 2), withdraw()), broken(2, 5));
         assert_eq!(
             ledger.certified(certified([9, 9], 5, 6), withdraw()),
             Err(Broken::SameTime { time: 6 })
         );
-        // Others do not conflict, by key or kind.
+        // Other transactions do not conflict, by key or by kind.
         assert_eq!(ledger.certified(certified([0, 0], 0, 8), access("j", true, 1, 2)), Ok(()));
         assert_eq!(ledger.certified(certified([0, 0], 0, 9), access("k", true, 0, 1)), Ok(()));
-        // It is enough that one of them says so.
+        // It is enough that one of them declares the conflict.
         assert_eq!(
             ledger.certified(certified([0, 0], 0, 10), access("k", true, 2, 1)),
             broken(9, 10)

@@ -1,4 +1,5 @@
-//! Random histories of a store with a single copy pass; a changed answer in one is caught.
+//! Random histories of a store with a single copy pass; the checkers report a changed answer in
+//! one.
 
 mod single_copy;
 
@@ -40,7 +41,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What one transaction does: session, site, and operations on numbered keys.
+/// Plan of one transaction: session, site, and operations on numbered keys.
 type Plan = (usize, usize, Vec<(u8, Op)>);
 
 fn plans(op: impl Strategy<Value = Op>) -> impl Strategy<Value = Vec<Plan>> {
@@ -48,7 +49,7 @@ fn plans(op: impl Strategy<Value = Op>) -> impl Strategy<Value = Vec<Plan>> {
     prop::collection::vec((0..4usize, 0..SITES, operations), 1..40)
 }
 
-/// Runs the plans one after the other, at whatever site, on one copy.
+/// Runs the plans one after the other on one copy, whatever their sites.
 fn run(plans: &[Plan]) -> History {
     let mut store = Store::new();
     let mut snapshot = vec![0; SITES];
@@ -90,7 +91,7 @@ fn run(plans: &[Plan]) -> History {
     history
 }
 
-/// Another answer of the same shape where there is one.
+/// Returns another answer of the same shape, if there is one.
 fn other(answer: &Answer) -> Answer {
     match answer {
         Answer::Ok => Answer::Error,
@@ -113,7 +114,7 @@ fn without_places(mut history: History) -> History {
     history
 }
 
-/// Plans in which elements and values are unique, so that the black box can judge.
+/// Returns plans with unique elements and values, which the black box can judge.
 fn unique_plans() -> impl Strategy<Value = Vec<Plan>> {
     plans(prop::sample::select(vec![0, 1]).prop_map(|kind| match kind {
         0 => Op::SetAdd(Vec::new()),
@@ -166,7 +167,7 @@ proptest! {
         prop_assert!(violations.iter().any(caught), "{:?}", violations);
     }
 
-    /// In one session everything is causally before the next, so nothing may be missing.
+    /// In one session every transaction causally precedes the next, so nothing may be missing.
     #[test]
     fn the_black_box_catches_a_missing_element(
         mut plans in unique_plans(),
@@ -187,7 +188,7 @@ proptest! {
         let element = pick.index(full[at].len());
         full[at].remove(element);
         let violations = blackbox::check(&history);
-        // Of a transaction that added several, another of them may still be there.
+        // Of a transaction that added several elements, another one may still be there.
         let caught = |violation: &Violation| {
             matches!(violation, Violation::StaleRead { .. } | Violation::FracturedRead { .. })
         };

@@ -1,5 +1,5 @@
-//! Random histories with strong transactions: of a store that certifies them all pass, and what one
-//! lets through that does not is caught.
+//! Random histories with strong transactions: those of a store that certifies them pass, and the
+//! checkers report the conflicts that a store without certification lets through.
 
 mod single_copy;
 
@@ -11,17 +11,17 @@ use solera_checker::{
 
 const SITES: usize = 3;
 
-/// What happens next in a store.
+/// An event in a store.
 #[derive(Clone, Debug)]
-enum Happening {
-    /// A site gets all that another one has.
+enum StoreEvent {
+    /// A site receives all that another one has.
     Pulls(usize, usize),
-    /// A session runs a transaction: operations on numbered keys, as [`KEYS`] says, `true` to
+    /// A session runs a transaction: operations on numbered keys of [`KEYS`], with `true` for an
     /// update.
     Runs { session: usize, operations: Vec<(usize, bool)>, before: u64, after: u64 },
 }
 
-/// Counters and registers, and how each is promised. The last is causal.
+/// Counters and registers, with their levels. The last is causal.
 const KEYS: [(&str, bool); 6] = [
     ("withdraw", true),
     ("deposit", true),
@@ -45,12 +45,12 @@ fn name(key: usize) -> String {
     if key < 2 { "balance".into() } else { KEYS[key].0.into() }
 }
 
-fn happenings(widest: u64) -> impl Strategy<Value = Vec<Happening>> {
+fn happenings(widest: u64) -> impl Strategy<Value = Vec<StoreEvent>> {
     let site = 0..SITES;
-    let pulls = (site.clone(), site).prop_map(|(one, other)| Happening::Pulls(one, other));
+    let pulls = (site.clone(), site).prop_map(|(one, other)| StoreEvent::Pulls(one, other));
     let operations = prop::collection::vec((0..KEYS.len(), any::<bool>()), 1..4);
     let runs = (0..5usize, operations, 0..=widest, 0..=widest).prop_map(
-        |(session, operations, before, after)| Happening::Runs {
+        |(session, operations, before, after)| StoreEvent::Runs {
             session,
             operations,
             before,
@@ -60,21 +60,21 @@ fn happenings(widest: u64) -> impl Strategy<Value = Vec<Happening>> {
     prop::collection::vec(prop_oneof![pulls, runs.clone(), runs], 1..60)
 }
 
-/// A store that replicates without merging anything: what is visible is what the witnesses observe.
+/// A store that replicates without merging: a transaction sees what its witness observes.
 struct Replicated {
     history: History,
-    /// What each site has, with the strong entry last.
+    /// Transactions of each site, with the strong entry last.
     sites: Vec<Vec<u64>>,
-    /// Whether conflicting transactions are refused.
+    /// Whether the store rejects conflicting transactions.
     certifies: bool,
-    /// Transactions that should have been refused.
+    /// Transactions that it should have rejected.
     wrong: Vec<usize>,
-    /// The steps so far.
+    /// Number of steps so far.
     now: u64,
 }
 
 impl Replicated {
-    fn run(certifies: bool, happenings: &[Happening]) -> Replicated {
+    fn run(certifies: bool, happenings: &[StoreEvent]) -> Replicated {
         let conflicts = vec![("withdraw".into(), "withdraw".into())];
         let history = History { sites: SITES, conflicts, ..History::default() };
         let sites = vec![vec![0; SITES + 1]; SITES];
@@ -83,15 +83,15 @@ impl Replicated {
         store
     }
 
-    fn step(&mut self, happening: &Happening) {
+    fn step(&mut self, happening: &StoreEvent) {
         self.now += 1;
         match happening {
-            Happening::Pulls(one, other) => {
+            StoreEvent::Pulls(one, other) => {
                 let theirs = self.sites[*other].clone();
                 let mine = self.sites[*one].iter_mut().zip(theirs);
                 mine.for_each(|(mine, theirs)| *mine = theirs.max(*mine));
             }
-            Happening::Runs { session, operations, before, after } => {
+            StoreEvent::Runs { session, operations, before, after } => {
                 let interval = Interval {
                     invoked: (self.now * 10).saturating_sub(*before),
                     answered: Some(self.now * 10 + 1 + after),
@@ -134,7 +134,7 @@ impl Replicated {
         self.history.transactions.push(transaction);
     }
 
-    /// Executes on what the transaction observes, and did itself.
+    /// Executes on what the transaction observes and on its own writes.
     fn operation(&self, transaction: &Transaction, key: usize, update: bool) -> Operation {
         let counts = KEYS[key].1;
         let key_name = name(key);
@@ -158,7 +158,7 @@ impl Replicated {
         Operation { key: key_name, op, answer, level: level(key) }
     }
 
-    /// Whether it misses what conflicts with it.
+    /// Whether the transaction misses one that conflicts with it.
     fn conflicts(&self, transaction: &Transaction) -> bool {
         let witness = transaction.witness.as_ref().unwrap();
         self.history.transactions.iter().any(|other| {
@@ -178,7 +178,7 @@ fn without_places(mut history: History) -> History {
     history
 }
 
-/// Whether a transaction asks for the linearizable counter and does not observe all that counted
+/// Whether a transaction reads the linearizable counter and does not observe all that counted
 /// before.
 fn misses_a_count(history: &History, t: usize) -> bool {
     let transaction = &history.transactions[t];
@@ -211,7 +211,8 @@ proptest! {
         }
     }
 
-    /// One after the other in real time, so that whoever misses something at a counter shows it.
+    /// Transactions run one after the other in real time, so that one that misses a change at a
+    /// counter returns a wrong answer.
     #[test]
     fn a_store_that_does_not_certify_is_caught_by_its_answers(happenings in happenings(0)) {
         let Replicated { history, wrong, .. } = Replicated::run(false, &happenings);

@@ -1,4 +1,4 @@
-//! Small histories in the text notation, one anomaly each: the judges catch it under its name.
+//! Small histories in the text notation, one anomaly each: the checkers report it under its name.
 
 use solera_checker::{History, Violation, blackbox, check};
 
@@ -12,7 +12,7 @@ fn good(lines: &str) {
     assert_eq!(check(&history(lines)), []);
 }
 
-/// The judges find this, among other things that follow from it.
+/// Checks that the checkers report this violation, among others that follow from it.
 #[track_caller]
 fn bad(lines: &str, expected: Violation) {
     let violations = check(&history(lines));
@@ -92,7 +92,7 @@ fn an_unknown_answer_may_have_been_a_refusal() {
 
 #[test]
 fn many_unknown_answers_are_judged_quickly() {
-    // Each asks what all before it did; done naively, that takes 2^200 steps.
+    // Each call reads what all before it did; a naive search takes 2^200 steps.
     let unknown =
         (0..200).map(|i| format!("t {i}@0 unknown [{i} 0] {}@0 | n INCRBY 1 = ?\n", i + 1));
     good(&(unknown.collect::<String>() + "t 200@0 committed [200 0] | n GET = (200)"));
@@ -149,7 +149,7 @@ fn only_a_destroyed_site_may_lose_a_register() {
                  t 1@1 committed [1 0] 2@1      | r GET = (x) | a SADD y = 1
                  final 1 r = (nil) {} <>";
     bad(lines, Violation::Lost { transaction: 0 });
-    // The second survives and depends on the first, so it must not be lost with it.
+    // The second transaction survives and depends on the first, so the first must not be lost.
     bad(&format!("destroyed 0\n{lines}"), Violation::Lost { transaction: 1 });
 }
 
@@ -161,7 +161,7 @@ fn what_a_surviving_site_showed_must_not_be_lost() {
                  t 1@1 committed [1 0]          | r GET = (x)
                  final 1 r = (nil) {} <>";
     assert_eq!(check(&history(lines)), [seen]);
-    // Its own site may show it, and vanish with it; so may one that did not look.
+    // Its own site may show it and lose it; so may a transaction that did not read the key.
     good(
         "destroyed 0
          t 0@0 committed [0 0] 1@0 lost | r SET x = ok
@@ -228,7 +228,7 @@ mod black_box {
              t 2@0 committed | r GET = (one)",
             &[stale(3, 1, "r")],
         );
-        // Without a read, the second may be concurrent with the first, and lose against it.
+        // Without a read, the second write may be concurrent with the first, and lose against it.
         found(
             "t 0@0 committed | r SET one = ok
              t 1@1 committed | r SET two = ok

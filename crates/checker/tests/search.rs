@@ -1,4 +1,4 @@
-//! The search for an order of a single key: it agrees with trying all of them, and judges long
+//! The search for an order of a single key agrees with trying all orders, and judges long
 //! histories.
 
 mod single_copy;
@@ -8,7 +8,7 @@ use single_copy::{Store, execute};
 use solera_checker::linearizability::{STEPS, Verdict, verdicts};
 use solera_checker::{Answer, History, Interval, Level, Op, Operation, Status, Transaction};
 
-/// One operation on the only key, the point at which it was executed if it was, and its interval.
+/// One operation on the only key, the time at which it was executed, if it was, and its interval.
 #[derive(Clone, Debug)]
 struct Called {
     op: Op,
@@ -65,7 +65,7 @@ fn calls() -> impl Strategy<Value = Vec<Called>> {
     prop::collection::vec(called, 1..7)
 }
 
-/// What the calls answered when they were executed at their points.
+/// Returns the answers of the calls when they are executed at their times.
 fn answered(calls: &[Called]) -> Vec<(Called, Option<Answer>)> {
     let mut store = Store::new();
     let mut calls = calls.to_vec();
@@ -97,7 +97,7 @@ fn recorded(calls: &[(Called, Option<Answer>)]) -> History {
     History { sites: 1, transactions, ..History::default() }
 }
 
-/// Whether some order of the calls that are left explains their answers.
+/// Whether some order of the remaining calls explains their answers.
 fn has_order(store: &Store, left: &[&(Called, Option<Answer>)]) -> bool {
     let is_known = |call: &&&(Called, Option<Answer>)| call.0.outcome == Outcome::Known;
     if left.iter().filter(is_known).count() == 0 {
@@ -117,8 +117,9 @@ fn has_order(store: &Store, left: &[&(Called, Option<Answer>)]) -> bool {
     })
 }
 
-/// A long history of one key: clients run one operation after the other, each at some point while
-/// it waits. Now and then an outcome stays unknown, and the client goes on under another name.
+/// A long history of one key: clients run one operation after the other, each of which is executed
+/// at some time while the client waits. Some outcomes stay unknown, and the client continues as a
+/// new session.
 fn long(seed: u64, count: u64, clients: u64, some: impl Fn(u64, u64) -> Op) -> History {
     let mut state = seed;
     let mut below = |n: u64| {
@@ -139,7 +140,7 @@ fn long(seed: u64, count: u64, clients: u64, some: impl Fn(u64, u64) -> Op) -> H
             let op = some(below(4), client * count + number);
             let invoked = now + wait;
             let answered = invoked + point + after;
-            // Points are apart, so that there is one order.
+            // Execution times differ, so that there is one order.
             let point = (invoked + point) * clients + client;
             calls.push(Called { op, point, invoked, answered, outcome });
             now = answered;
@@ -207,7 +208,7 @@ proptest! {
         match verdicts(&history, STEPS).get("k") {
             Some(Verdict::Violated(_)) => prop_assert!(!has_order(&Store::new(), &all)),
             Some(Verdict::Undecided) => prop_assert!(false, "so few calls"),
-            // Unknown reads alone say nothing.
+            // Unknown reads alone show nothing.
             Some(Verdict::Linearizable) | None => prop_assert!(has_order(&Store::new(), &all)),
         }
     }

@@ -1,5 +1,5 @@
-//! Small histories with strong transactions in the text notation: good ones, and one bad one per
-//! anomaly.
+//! Small histories with strong transactions in the text notation: valid ones, and an invalid one
+//! per anomaly.
 
 use solera_checker::{Before, History, Violation, check};
 
@@ -13,14 +13,14 @@ fn good(lines: &str) {
     assert_eq!(check(&history(lines)), []);
 }
 
-/// The judges find this, among other things that follow from it.
+/// Checks that the checkers report this violation, among others that follow from it.
 #[track_caller]
 fn bad(lines: &str, expected: Violation) {
     let violations = check(&history(lines));
     assert!(violations.contains(&expected), "{violations:#?}");
 }
 
-/// The judges find this alone.
+/// Checks that the checkers report this violation only.
 #[track_caller]
 fn only(lines: &str, expected: Violation) {
     assert_eq!(check(&history(lines)), [expected]);
@@ -125,8 +125,8 @@ mod partial_order_restrictions {
              t 2@1 committed [0 0 !5] 7@strong | !a SADD z = 1",
             conflict_order(1, 2, "a"),
         );
-        // Its strong entry is high enough, but something causal is missing, on which the first
-        // depends.
+        // Its strong entry is high enough, but its snapshot lacks a causal transaction on which the
+        // first depends.
         only(
             "t 0@0 committed [0 0]    1@0      | b SADD x = 1
              t 0@0 committed [1 0]    5@strong | !a SADD x = 1
@@ -142,7 +142,7 @@ mod partial_order_restrictions {
              t 1@1 committed [0 0] 5@strong | !b SADD x = 1",
             Violation::SameDot { first: 0, second: 1 },
         );
-        // A site's time may be the same.
+        // The commit time of a site may be the same.
         good(
             "t 0@0 committed [0 0] 5@strong | !a SADD x = 1
              t 1@1 committed [0 0] 5@1      | b SADD x = 1",
@@ -195,17 +195,18 @@ mod partial_order_restrictions {
             &format!("destroyed 0\nt 0@0 committed [0 0] 5@strong lost | !a SADD x = 1\n{seen}"),
             lost.clone(),
         );
-        // Nobody says so, but it is not there.
+        // No transaction is reported lost, but its effect is missing.
         bad(
             &format!("destroyed 0\nt 0@0 committed [0 0] 5@strong | !a SADD x = 1\n{seen}"),
             lost.clone(),
         );
         only(&format!("destroyed 0\nt 0@0 committed | !a SADD x = 1\n{seen}"), lost);
-        // Causal, it may be.
+        // A causal transaction may be lost.
         good(&format!("destroyed 0\nt 0@0 committed | a SADD x = 1\n{seen}"));
     }
 
-    /// UniStore Figure 2: what a strong transaction depends on must be uniform before it commits.
+    /// UniStore Figure 2: the dependencies of a strong transaction must be uniform before it
+    /// commits.
     #[test]
     fn a_strong_transaction_is_not_lost_with_what_it_depends_on() {
         only(
@@ -244,7 +245,7 @@ mod partial_order_restrictions {
              t 2@0 committed | a GET = (nil) | !a SET three = ok",
             Violation::NoOrder { cycle: vec![misses(0), misses(1)] },
         );
-        // Causal transactions may do that, and those that commit one after the other.
+        // Causal transactions may do that, and transactions that commit one after the other.
         good(
             "t 1@1 committed | a GET = (nil) | a SET two = ok
              t 2@0 committed | a GET = (nil) | a SET three = ok",
@@ -287,7 +288,7 @@ mod linearizable {
              t 1@1 11..20 committed [0 0] 4@strong | !!r GET = (nil)",
             real_time,
         );
-        // Nothing is promised of the others.
+        // The other operations have no such guarantee.
         good(
             "t 0@0  0..10 committed [0 0] 5@strong | !r SET one = ok
              t 1@1 11..20 committed [0 0] 4@strong | !r GET = (nil)",
@@ -404,7 +405,7 @@ mod linearizable {
                      t 2@1  0..30 committed | !!a GET = (nil) | !!b GET = (y)";
         only(lines, Violation::NoOrder { cycle: cycle.clone() });
         good(&lines.replace("11..20", "10..20"));
-        // With timestamps, too, which do not say which came first for keys apart.
+        // Timestamps do not order transactions on different keys either.
         bad(
             "t 0@0  0..10 committed [0 0]    9@strong | !!a SET x = ok
              t 1@1 11..20 committed [0 0]    5@strong | !!b SET y = ok
@@ -426,21 +427,21 @@ mod linearizable {
 }
 
 #[test]
-fn violations_are_told_in_words() {
-    let told = |violation: Violation| violation.to_string();
+fn violations_are_described_in_words() {
+    let text = |violation: Violation| violation.to_string();
     let cycle = vec![(3, Before::RealTime), (5, Before::Read("a".into())), (8, Before::Session)];
     assert_eq!(
-        told(Violation::NoOrder { cycle }),
+        text(Violation::NoOrder { cycle }),
         "no order: 3 was answered before 5 began, 8 read what 5 wrote to 'a', 3 came after 8 in their \
          session"
     );
     assert_eq!(
-        told(conflict_order(1, 2, "a")),
+        text(conflict_order(1, 2, "a")),
         "conflict order: 1 and 2 conflict on 'a', and 2, which has the later strong timestamp, does not \
          observe 1"
     );
     assert_eq!(
-        told(not_linearizable("a", 4)),
+        text(not_linearizable("a", 4)),
         "not linearizable: no order of what clients did on 'a' explains all answers up to that of 4"
     );
 }

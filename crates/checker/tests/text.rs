@@ -1,9 +1,9 @@
-//! The text format: every form once, and what is refused.
+//! The text format: every form once, and what the parser rejects.
 
 use solera_checker::History;
 use solera_checker::text::{BadWord, ParseError, Reason};
 
-/// Every form that `docs/formats/history.md` names, as it is written.
+/// Every form in `docs/formats/history.md`, in canonical notation.
 const ALL: &str = r#"solera-history 1
 sites 2
 destroyed 1

@@ -1,4 +1,4 @@
-//! What clients ask for, and what they are answered.
+//! Clients' commands and their replies.
 
 use std::fmt;
 
@@ -23,11 +23,11 @@ pub enum Update {
     Delete,
 }
 
-/// A command of a client. It goes to the worker that owns the key, or the past's partitions, at the
-/// client's site.
+/// A command of a client. It goes to the worker of the client's site that owns the key, or the
+/// past's partitions.
 ///
-/// Nodes of a site pass commands and responses to one another: variants stay in their order, new
-/// ones come last.
+/// The nodes of a site send commands and responses to one another: variants keep their order, and
+/// new ones come last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Reads the local replica.
@@ -44,23 +44,23 @@ pub enum Command {
     },
     /// Waits until this worker has applied all that the session has seen.
     Attach {
-        /// What the session has seen, of partitions of this worker.
+        /// Positions that the session has seen, in partitions of this worker.
         past: Past,
     },
     /// Waits until f + 1 sites store all that the session has seen.
     Barrier {
-        /// What the session has seen, of partitions of this worker.
+        /// Positions that the session has seen, in partitions of this worker.
         past: Past,
     },
 }
 
-/// An update that is in its partition's history.
+/// Result of an update that is in its partition's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// Its place.
+    /// The position of the update.
     pub position: Position,
-    /// The sum after [`Update::IncrBy`], the length after [`Update::Append`], how many keys
-    /// [`Update::Delete`] removed. `None` after [`Update::Set`], or if only the update's place is
+    /// The sum after [`Update::IncrBy`], the length after [`Update::Append`], the number of keys
+    /// that [`Update::Delete`] removed. `None` after [`Update::Set`], or if only the position is
     /// known.
     pub number: Option<i64>,
 }
@@ -68,14 +68,14 @@ pub struct Done {
 /// A reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Response {
-    /// The value that the local replica has.
+    /// The value at the local replica.
     Value {
-        /// `None` if the key has none.
+        /// The value; `None` if the key has none.
         value: Option<Value>,
-        /// How much of the partition's history the replica has applied.
+        /// End of the history that the replica has applied.
         position: Position,
     },
-    /// The home has ordered the update and keeps it. [`Response::Applied`] or [`Response::Failed`]
+    /// The home has ordered and stored the update. [`Response::Applied`] or [`Response::Failed`]
     /// follows.
     Accepted(Done),
     /// This site has applied the update. The last reply.
@@ -88,10 +88,10 @@ pub enum Response {
     Failed(Failure),
 }
 
-/// Why a command has failed.
+/// Reason why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
-    /// Nothing came in time. An update may have been carried out, and may still be.
+    /// No answer came in time. An update may have been executed, and may still be.
     TimedOut,
     /// The session has seen updates that only lost sites had.
     Lost,
@@ -99,9 +99,9 @@ pub enum Failure {
     NotANumber,
     /// The value would be longer than [`MAX_VALUE`]. Nothing was changed.
     TooLarge,
-    /// Another worker of the site owns the partition. Nothing was done.
+    /// Another worker of the site owns the partition. Nothing was executed.
     OtherWorker,
-    /// Too many updates wait at this worker. Nothing was done.
+    /// Too many updates wait at this worker. Nothing was executed.
     Busy,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl Update {
-    /// Returns the value after the update. The same at each replica.
+    /// Returns the value after the update. All replicas compute the same value.
     ///
     /// # Errors
     /// [`Failure::NotANumber`] and [`Failure::TooLarge`].
@@ -144,7 +144,7 @@ impl Update {
         }
     }
 
-    /// Returns the [`Done::number`] of the update that has made `after` of `before`.
+    /// Returns the [`Done::number`] of the update that has turned `before` into `after`.
     pub(crate) fn number(&self, before: Option<&Value>, after: Option<&Value>) -> Option<i64> {
         match self {
             Update::Set(_) => None,

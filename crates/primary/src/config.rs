@@ -1,18 +1,18 @@
-//! What a worker is told at its start.
+//! Configuration of a worker.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use solera_machine::{Address, Topology, Without};
 
-/// How often a worker does what it repeats, and how long it waits.
+/// Intervals and timeouts of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Between two looks at what waits, while something waits.
+    /// Interval of ticks while something waits.
     pub tick: Duration,
-    /// After so long without an answer a message is sent again.
+    /// Time without an answer after which a message is sent again.
     pub retry: Duration,
-    /// After so long a command fails.
+    /// Time after which a command fails.
     pub timeout: Duration,
 }
 
@@ -26,48 +26,48 @@ impl Default for Timing {
     }
 }
 
-/// A rule that tests of the judges take out.
+/// A rule that a test takes out, to prove that the checks detect its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// A new home takes the longest history of all sites before it orders updates.
     Gather,
-    /// What a session waits for is stored by f + 1 sites.
+    /// A barrier waits until f + 1 sites store what the session has seen.
     Quorum,
-    /// An update that comes again is ordered once.
+    /// An update that arrives again is not ordered twice.
     Once,
     /// A replica applies no entries that leave a gap.
     InOrder,
 }
 
-/// What a worker is told at its start.
+/// Configuration of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The worker.
     pub address: Address,
     /// The cluster's shape; the same everywhere.
     pub topology: Arc<Topology>,
-    /// How many sites may fail.
+    /// Number of sites that may fail.
     pub f: usize,
-    /// Which life of its site the worker belongs to. In any but the first it gets its data from
+    /// Life of its site that the worker belongs to. In any but the first, it gets its data from
     /// others.
     pub life: u32,
     /// Whether to emit records.
     pub journal: bool,
-    /// Updates of the life are numbered from here (48 bits count), if the journal knows of no
-    /// greater number.
+    /// First number of the life's updates (48 bits count), unless the journal has a greater one.
     pub first_number: u64,
-    /// Intervals and time-outs.
+    /// Intervals and timeouts.
     pub timing: Timing,
-    /// How many of its last updates a partition keeps for replicas that lack them.
+    /// Number of its last updates that a partition keeps for replicas that lack them.
     pub log_entries: usize,
-    /// About how many bytes of values are in one piece.
+    /// Approximate number of bytes of values in one piece.
     pub piece_bytes: usize,
-    /// A rule to leave out.
+    /// Rules to leave out.
     pub without: Without<Rule>,
 }
 
 impl Config {
-    /// The usual configuration of the worker at `address`: f is the largest minority of sites.
+    /// Returns the usual configuration of the worker at `address`: f is the largest minority of
+    /// sites.
     pub fn new(address: Address, topology: Arc<Topology>) -> Config {
         let f = (topology.sites() - 1) / 2;
         Config {

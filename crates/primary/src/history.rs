@@ -1,4 +1,4 @@
-//! One partition: its values and its history, without any communication.
+//! One partition: its values and its history, without communication.
 
 mod store;
 
@@ -13,24 +13,24 @@ use self::store::Store;
 use crate::command::{Failure, Update};
 use crate::position::Position;
 
-/// Epochs that a partition remembers. Positions before the first of them count as kept.
+/// Number of epochs that a partition remembers. Positions before the first of them count as kept.
 const EPOCHS: usize = 16;
 
 /// The updates that one home has ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Epoch {
-    /// Grows with each home: with those, too, of whose epochs nobody else has heard.
+    /// Grows with each home, including homes whose epoch no other site has received.
     pub number: u64,
-    /// It begins after this index.
+    /// The epoch begins after this index.
     pub after: u64,
 }
 
 /// An update in a partition's history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The worker whose client asked for it.
+    /// The worker whose client sent it.
     pub origin: Address,
-    /// Identifies it among those of its origin.
+    /// Number of the update, unique at its origin.
     pub number: u64,
     /// The smallest number of an update for which the origin still waits.
     pub oldest: u64,
@@ -40,21 +40,21 @@ pub struct Entry {
     pub update: Update,
 }
 
-/// The updates of one origin in a partition's history for which the origin may still ask again.
+/// The updates of one origin in a partition's history that the origin may send again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// Smaller numbers are over.
+    /// Smaller numbers are finished.
     pub oldest: u64,
-    /// Of numbers from `oldest` on, those in the history, and their index.
+    /// Numbers from `oldest` on that are in the history, with their index.
     pub numbers: BTreeMap<u64, u64>,
 }
 
-/// Whether a replica has what is at a position.
+/// Whether a replica has the update at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Has {
     Yes,
     NotYet,
-    /// Another update is there, and ever will be.
+    /// Another update is at this position, for ever.
     Lost,
 }
 
@@ -64,10 +64,10 @@ pub(crate) struct History {
     pub(crate) id: PartitionId,
     /// The values, and the last updates up to `applied`.
     pub(crate) store: Store,
-    /// How many updates have been applied.
+    /// Number of updates that have been applied.
     pub(crate) applied: u64,
     pub(crate) seen: BTreeMap<Address, Seen>,
-    /// The last epochs; never empty, in order.
+    /// The last epochs, in order; never empty.
     pub(crate) epochs: Vec<Epoch>,
     log_limit: usize,
 }
@@ -92,13 +92,13 @@ impl History {
         Position { epoch: self.epoch_at(self.applied), index: self.applied }
     }
 
-    /// Returns where an update of an origin is in the history, if it is known.
+    /// Returns the position of an origin's update in the history, if it is known.
     pub(crate) fn find(&self, origin: Address, number: u64) -> Option<Position> {
         let index = *self.seen.get(&origin)?.numbers.get(&number)?;
         Some(Position { epoch: self.epoch_at(index), index })
     }
 
-    /// Returns whether the origin no longer waits for an update.
+    /// Whether the origin no longer waits for an update.
     pub(crate) fn is_over(&self, origin: Address, number: u64) -> bool {
         self.seen.get(&origin).is_some_and(|seen| number < seen.oldest)
     }
@@ -108,7 +108,7 @@ impl History {
         update.apply(self.store.values().get(key).map(|held| &held.value))
     }
 
-    /// Appends an entry. The home has found that it can be applied. Returns the update's
+    /// Appends an entry, which the home has checked. Returns the update's
     /// [`Done::number`](crate::Done::number).
     pub(crate) fn apply(&mut self, entry: Entry) -> Option<i64> {
         self.applied += 1;
@@ -123,7 +123,7 @@ impl History {
         number
     }
 
-    /// Applies the entry at `index` to its key, unless the value has it already. Returns the
+    /// Applies the entry at `index` to its key, unless the value includes it already. Returns the
     /// update's number.
     pub(crate) fn change_value(&mut self, index: u64, entry: &Entry) -> Option<i64> {
         let held = self.store.values().get(&entry.key);
@@ -142,7 +142,7 @@ impl History {
         number
     }
 
-    /// Returns at most `count` entries after an index; `None` if they are no longer in the log.
+    /// Returns at most `count` entries after an index, or `None` if the log no longer has them.
     pub(crate) fn since(&self, after: u64, count: usize) -> Option<Vec<Entry>> {
         let log = self.store.log();
         let first = self.applied - log.len() as u64;
@@ -150,7 +150,7 @@ impl History {
         Some(log.iter().skip(skip as usize).take(count).cloned().collect())
     }
 
-    /// Returns whether the update at a position is in this history.
+    /// Returns whether the update at a position is in this history, will be, or is lost.
     pub(crate) fn has(&self, position: Position) -> Has {
         let replaced = self
             .epochs
@@ -158,7 +158,7 @@ impl History {
             .any(|epoch| epoch.number > position.epoch && epoch.after < position.index);
         match replaced {
             true => Has::Lost,
-            // Of a later epoch nothing is here before its beginning is known.
+            // Nothing of a later epoch is here before its beginning is known.
             false if position.epoch > self.last_epoch() => Has::NotYet,
             false if position.index <= self.applied => Has::Yes,
             false => Has::NotYet,
@@ -171,7 +171,7 @@ impl History {
         self.learn_epochs(&[Epoch { number, after: self.applied }]);
     }
 
-    /// Takes epochs that another replica knows.
+    /// Adds the epochs that another replica knows.
     pub(crate) fn learn_epochs(&mut self, epochs: &[Epoch]) {
         for epoch in epochs {
             if epoch.number > self.last_epoch() {
@@ -191,7 +191,7 @@ impl History {
         began.or(self.epochs.first()).map_or(0, |epoch| epoch.number)
     }
 
-    /// Returns the keys whose last update comes after an index. Keys without a value are among them
+    /// Returns the keys whose last update comes after an index. They include keys without a value
     /// as long as the log has their removal.
     pub(crate) fn changed_since(&self, index: u64) -> BTreeSet<&Key> {
         let (values, log) = (self.store.values(), self.store.log());

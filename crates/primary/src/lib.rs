@@ -1,5 +1,5 @@
-//! `primary`: a worked example of a protocol. Each key has a home site, which orders its updates;
-//! every site has a copy and reads it locally.
+//! `primary`: a worked example of a protocol. Each key has a home site, which orders its updates.
+//! Every site has a copy, from which it answers reads.
 //!
 //! A client's update goes from its own site to the home of the key's partition. The home appends it
 //! to the partition's history, answers that it is *accepted*, and sends the history to all sites.
@@ -7,24 +7,24 @@
 //! Replicas apply a prefix of the history, so all read the same sequence of values.
 //!
 //! The home is a function of the list of sites ([`Members`](solera_membership::Members)) alone. All
-//! messages name the list of their sender, and a replica drops those of another list. When the home
-//! moves, the new one first asks every site that takes part or will how much of the history it has,
-//! takes the longest, and begins a new [`Epoch`]: what only lost sites had is gone, and a
-//! [`Position`] in it is known to be lost.
+//! messages carry the list of their sender, and a replica drops those with another list. When the
+//! home moves, the new one first asks every site that takes part or will how much of the history it
+//! has, takes the longest, and begins a new [`Epoch`]. Updates that only lost sites had are gone,
+//! and a [`Position`] among them is reported as lost.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `command` | what clients ask for, and what they are answered |
-//! | `position` | places in histories, and those that a session has seen |
+//! | `command` | clients' commands and their replies |
+//! | `position` | positions in histories, and the positions that a session has seen |
 //! | `list` | lists of sites, and the home of a partition |
 //! | `history` | one partition's history, without any communication; its child `store`: values and log, and the bytes that they take |
-//! | `config` | what a worker is told at its start |
+//! | `config` | a worker's configuration |
 //! | `machine` | the machine: dispatch, time, membership |
-//! | `machine::requests` | updates of clients that wait |
-//! | `machine::home` | what a home does: order, replicate, take over |
-//! | `machine::following` | what other replicas do: apply, report, be filled |
+//! | `machine::requests` | clients' updates that wait |
+//! | `machine::home` | a home: ordering, replication, takeover |
+//! | `machine::following` | other replicas: applying, reporting, being filled |
 //! | `machine::checkpoint` | parts of a checkpoint |
-//! | `message`, `record` | what is sent, and what is kept |
+//! | `message`, `record` | messages, and journal records |
 //! | `protocol` | the number and versions |
 //! | `recovery` | the machine rebuilt from a checkpoint and records |
 

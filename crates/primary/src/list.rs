@@ -5,7 +5,7 @@ use solera_machine::PartitionId;
 use solera_membership::Members;
 use solera_time::{MAX_SITES, SiteId};
 
-/// Stage of a site that was listed later than the others and never took part.
+/// Stage of a site that was listed later than the others and has never taken part.
 const NEW: u32 = 2;
 
 /// The stage of each site ([`Members::stage`]). Equal lists have the same members in the same
@@ -25,12 +25,12 @@ impl List {
         List(stages)
     }
 
-    /// Returns how many changes led to this list. A later list has more.
+    /// Returns the number of changes that led to this list. A later list has more.
     pub(crate) fn changes(&self) -> u64 {
         self.0.iter().map(|stage| u64::from(*stage)).sum()
     }
 
-    /// Returns whether some cluster can have this list.
+    /// Whether some cluster can have this list.
     pub(crate) fn is_well_formed(&self) -> bool {
         self.0.len() <= MAX_SITES
     }

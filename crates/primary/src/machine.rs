@@ -26,14 +26,14 @@ use crate::position::Past;
 use crate::rare;
 use crate::record::{Part, Record};
 
-/// The part of a replica in its partition.
+/// Role of a replica in its partition.
 #[derive(Debug)]
 pub(crate) enum Role {
     /// It orders updates.
     Home(Home),
-    /// It will, once it knows the longest history.
+    /// It will order updates, once it has the longest history.
     Gathering(Gathering),
-    /// It applies what the home sends.
+    /// It applies the updates that the home sends.
     Following,
 }
 
@@ -46,18 +46,18 @@ pub(crate) struct Replica {
     pub(crate) home_for: Option<List>,
     /// The greatest index that f + 1 sites are known to store.
     pub(crate) settled: u64,
-    /// Whether it has what it needs to serve.
+    /// Whether it has all data that it needs to serve.
     pub(crate) filled: bool,
     /// Pieces that have arrived.
     pub(crate) staging: Option<Staging>,
 }
 
-/// A command that waits for replicas to have what a session has seen.
+/// A command that waits until replicas have what a session has seen.
 #[derive(Debug)]
 struct Waiting {
     request: RequestId,
     past: Past,
-    /// Whether at f + 1 sites, and not only here.
+    /// Whether it waits for f + 1 sites, rather than for this one only.
     stored: bool,
     deadline: Monotonic,
 }
@@ -93,11 +93,11 @@ impl Replica {
 }
 
 impl Primary {
-    /// Creates the machine of a worker that stores nothing yet, and knows these sites.
+    /// Creates the machine of a worker that stores nothing yet and knows these sites.
     pub fn new(config: Config, members: &Members) -> Primary {
         let mut primary = Primary::empty(config, members);
         if primary.config.life == 0 {
-            // Nobody has updates yet, so there is nothing to gather.
+            // No site has updates yet, so there is nothing to gather.
             for replica in &mut primary.replicas {
                 replica.home_for = Some(primary.list.clone());
             }
@@ -125,7 +125,7 @@ impl Primary {
         }
     }
 
-    /// Decides what the worker is in each partition after a start.
+    /// Assigns the worker's role in each partition after a start.
     pub(crate) fn take_roles(&mut self) {
         for replica in &mut self.replicas {
             let is_home =
@@ -140,12 +140,12 @@ impl Primary {
         }
     }
 
-    /// Returns the list of sites that the worker goes by.
+    /// Returns the list of sites that the worker uses.
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// Returns how many updates are here that f + 1 sites are not known to store.
+    /// Returns the number of updates here that f + 1 sites are not known to store.
     pub fn unsettled(&self) -> u64 {
         let unsettled = |replica: &Replica| replica.history.applied.saturating_sub(replica.settled);
         self.replicas.iter().map(unsettled).sum()
@@ -170,19 +170,19 @@ impl Primary {
         })
     }
 
-    /// Returns how many keys have a value here.
+    /// Returns the number of keys that have a value here.
     pub fn keys(&self) -> usize {
         self.replicas.iter().map(|replica| replica.history.store.values().len()).sum()
     }
 
-    /// Returns about how many bytes the data here takes, and how many it took at most since the
-    /// last call.
+    /// Returns the approximate size of the data here in bytes, and the greatest size since the last
+    /// call.
     pub fn take_held(&mut self) -> (usize, usize) {
         let held = self.replicas.iter_mut().map(|replica| replica.history.store.take_held());
         held.fold((0, 0), |(now, most), held| (now + held.0, most + held.1))
     }
 
-    /// Returns how many updates of clients wait for their home.
+    /// Returns the number of clients' updates that wait for their home.
     pub fn pending(&self) -> usize {
         self.requests.len()
     }
@@ -224,7 +224,7 @@ impl Primary {
         }
     }
 
-    /// Asks for a tick.
+    /// Schedules a tick.
     fn arm(&mut self, now: Now) {
         if self.next_tick.is_none() {
             self.next_tick = Some(now.monotonic.after(self.config.timing.tick));
@@ -252,7 +252,7 @@ impl Primary {
         }
     }
 
-    /// Gives a message to the replica of a partition. Another worker's partition is ignored.
+    /// Passes a message to the replica of a partition. A partition of another worker is ignored.
     fn with_partition(&mut self, id: PartitionId, action: impl FnOnce(&mut Primary, usize)) {
         match self.index_of(id) {
             Some(index) => action(self, index),
@@ -260,8 +260,8 @@ impl Primary {
         }
     }
 
-    /// Returns how many messages were dropped since the start: of another list of sites or life, of
-    /// a site that the replica does not listen to, or about a partition of another worker.
+    /// Returns the number of messages dropped since the start: those with another list of sites or
+    /// life, of a site that the replica does not listen to, or about a partition of another worker.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }
@@ -278,7 +278,7 @@ impl Primary {
         }
     }
 
-    /// Reads the local replica: what a [`Command::Read`] is answered, as a direct call.
+    /// Reads the local replica. Returns the reply to a [`Command::Read`], as a direct call.
     pub fn read(&self, key: &Key) -> Response {
         let id = PartitionId::of(key, self.config.topology.partitions);
         let Some(index) = self.index_of(id) else { return Response::Failed(Failure::OtherWorker) };
@@ -296,7 +296,7 @@ impl Primary {
         self.answer_waiting(now);
     }
 
-    /// Answers those whose past is there, is lost, or who have waited too long.
+    /// Answers commands whose past is there or lost, or that have waited too long.
     fn answer_waiting(&mut self, now: Now) {
         let mut answers = Vec::new();
         let has = |waiting: &Waiting, id: PartitionId, position| {
@@ -329,7 +329,8 @@ impl Primary {
         }
     }
 
-    /// Asks homes for news, now and then, if somebody waits for it: what they sent may be lost.
+    /// Asks homes for news from time to time, if commands wait for it: earlier messages may be
+    /// lost.
     fn ask_for_news(&mut self, now: Now) {
         if self.waiting.is_empty() || self.next_question.is_some_and(|next| now.monotonic < next) {
             return;
@@ -346,7 +347,7 @@ impl Primary {
 }
 
 impl Participant for Primary {
-    /// Takes another list of sites. Messages of the former list are dropped from now on.
+    /// Takes another list of sites. Messages with the former list are dropped from now on.
     fn set_members(&mut self, now: Now, members: &Members) {
         let list = List::of(members);
         let before = std::mem::replace(&mut self.members, members.clone());
@@ -360,7 +361,7 @@ impl Participant for Primary {
         for index in 0..self.replicas.len() {
             let id = self.replicas[index].history.id;
             let (former, home) = (home_of(&before, id), home_of(members, id));
-            // What a site stored that has left no longer counts.
+            // Copies at a site that has left no longer count.
             self.replicas[index].settled = 0;
             if former != home && joins {
                 self.begin_anew(index);
@@ -378,7 +379,7 @@ impl Participant for Primary {
         }
     }
 
-    /// A partition whose home has left has another home again.
+    /// Whether each partition whose home has left has another home.
     fn has_settled(&self) -> bool {
         !self.replicas.iter().any(|replica| matches!(replica.role, Role::Gathering(_)))
     }

@@ -1,4 +1,4 @@
-//! Messages between replicas, and their bytes.
+//! Messages between replicas, and their encoding.
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Value};
@@ -9,7 +9,7 @@ use crate::history::{Entry, Epoch, Seen};
 use crate::list::List;
 use crate::protocol::PROTOCOL;
 
-/// Greatest index and number of an epoch that a message may name: there is room to count on.
+/// Greatest index and epoch number in a message, so that counters cannot overflow.
 const MAX_INDEX: u64 = 1 << 62;
 
 /// Input of a [`Primary`](crate::Primary).
@@ -17,19 +17,19 @@ pub type Input = solera_machine::Input<Message, Command>;
 /// Output of a [`Primary`](crate::Primary).
 pub type Output = solera_machine::Output<Message, Response, Event>;
 
-/// What judges and statistics are told.
+/// Events for checks and statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A rare path was taken.
     Rare(RarePath),
 }
 
-/// An update on its way to its home.
+/// An update under way to its home.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Identifies it among the updates of the sender.
+    /// Number of the update, unique at its sender.
     pub number: u64,
-    /// The smallest number for which the sender still waits.
+    /// Smallest number for which the sender still waits.
     pub oldest: u64,
     /// The key.
     pub key: Key,
@@ -42,24 +42,24 @@ pub struct Request {
 pub struct Answer {
     /// The request's number.
     pub number: u64,
-    /// The update in the partition's history, or why it was not ordered.
+    /// The update in the partition's history, or the reason why it was not ordered.
     pub result: Result<Done, Failure>,
 }
 
-/// A piece of a partition's values, as they are at one index.
+/// A piece of a partition's values, all at one index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     /// The index.
     pub applied: u64,
-    /// The place of the piece among the pieces, from 0.
+    /// Number of the piece, from 0.
     pub place: u32,
     /// Keys, values and the index of each key's last update.
     pub values: Vec<(Key, Value, u64)>,
-    /// What the last piece has besides.
+    /// Further data with the last piece.
     pub end: Option<End>,
 }
 
-/// What a replica needs besides a partition's values.
+/// Data of a partition that a replica needs in addition to the values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// Updates for which their origins may ask again.
@@ -68,23 +68,23 @@ pub struct End {
     pub epochs: Vec<Epoch>,
 }
 
-/// A message between workers. All are dropped by a receiver that has another list of sites.
+/// A message between workers. A receiver with another list of sites drops it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// The sender's list of sites.
     pub list: List,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
-/// What a [`Message`] says.
+/// Content of a [`Message`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
-    /// To a home: order these updates.
+    /// To a home: updates to order.
     Forward(Vec<Request>),
     /// From a home to the worker that sent a [`Body::Forward`].
     Answers(Vec<Answer>),
-    /// From a home to a replica, or to a new home that takes the end of the history.
+    /// From a home to a replica; or from the site with the longest history to a new home.
     Append {
         /// The partition.
         partition: PartitionId,
@@ -99,21 +99,21 @@ pub enum Body {
         /// The index of the sender's last update.
         last: u64,
     },
-    /// To a home: how much of the history the sender keeps.
+    /// To a home: how much of the history the sender has stored.
     Stored {
         /// The partition.
         partition: PartitionId,
         /// The index of its last update.
         applied: u64,
-        /// Whether the sender wants an [`Body::Append`] in return, because it lacks entries or
-        /// waits for news.
+        /// Whether the sender requests a [`Body::Append`], because it lacks entries or waits for
+        /// news.
         asks: bool,
     },
-    /// From a new home to all sites that take part or will: how much of the history do you have?
+    /// From a new home to all sites that take part or will: requests a [`Body::Stored`].
     Ask(PartitionId),
-    /// From a new home to the site with the longest history: send me what comes after this index.
+    /// From a new home to the site with the longest history: requests the entries after this index.
     Take(PartitionId, u64),
-    /// To a replica that is too far behind for [`Body::Append`].
+    /// To a replica that lacks more entries than [`Body::Append`] can provide.
     Piece(PartitionId, Piece),
 }
 
@@ -165,7 +165,7 @@ impl Body {
 }
 
 impl Message {
-    /// Returns the variant's name, as cost tables name steps.
+    /// Returns the variant's name, by which cost tables list steps.
     pub fn name(&self) -> &'static str {
         match self.body {
             Body::Forward(_) => "primary Forward",
@@ -194,7 +194,7 @@ impl OfProtocol for Message {
         changes.max(1) as u64
     }
 
-    /// All messages go from site to site; those about a partition between its owners.
+    /// All messages go from site to site. Those about a partition go between its owners.
     fn validate(&self, from: Address, to: Address, topology: &Topology) -> bool {
         let owns = |worker: Address, partition: PartitionId| {
             partition.0 < topology.partitions && topology.owner(worker.site, partition) == worker

@@ -1,4 +1,4 @@
-//! Places in histories, and those that a session has seen.
+//! Positions in histories, and the positions that a session has seen.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,22 @@ use solera_machine::{Address, PartitionId, Topology, codec};
 
 use crate::protocol::PROTOCOL;
 
-/// A place in a partition's history.
+/// A position in a partition's history.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Position {
-    /// The epoch of the update there.
+    /// Epoch of the update at this position.
     pub epoch: u64,
-    /// How many updates there are up to here.
+    /// Number of updates up to this position.
     pub index: u64,
 }
 
-/// What a session has seen: of each partition and epoch, the last index that it read at or heard
-/// applied.
+/// The positions that a session has seen: for each partition and epoch, the last index at which it
+/// read or at which its update was applied.
 ///
-/// A later epoch does not stand for an earlier one: what the session saw of that may be lost.
+/// A later epoch does not replace an earlier one: updates of the earlier one that the session saw
+/// may be lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past(BTreeMap<(PartitionId, u64), u64>);
 
@@ -37,7 +38,7 @@ impl Past {
         self.0.iter().map(|((id, epoch), index)| (*id, Position { epoch: *epoch, index: *index }))
     }
 
-    /// Returns what was seen of the partitions of one worker.
+    /// Returns the positions in the partitions of one worker.
     #[must_use]
     pub fn of_worker(&self, topology: &Topology, worker: Address) -> Past {
         let owned = |id: &PartitionId| topology.owner(worker.site, *id) == worker;
@@ -45,26 +46,26 @@ impl Past {
         Past(seen.map(|(place, index)| (*place, *index)).collect())
     }
 
-    /// Returns whether nothing was seen.
+    /// Whether the session has seen nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds all that another past has seen.
+    /// Adds the positions of another past.
     pub fn join(&mut self, other: &Past) {
         for (id, position) in other.positions() {
             self.note(id, position);
         }
     }
 
-    /// Appends the past as tokens carry it: protocol, version, positions.
+    /// Appends the past in the encoding of tokens: protocol, version, positions.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&PROTOCOL.past_header());
         codec::append(self, bytes);
     }
 
-    /// Reads what comes after the protocol and its version; `None` if this is no past in a cluster
-    /// of so many partitions.
+    /// Decodes the bytes after the protocol and its version. Returns `None` if they are no past in
+    /// a cluster with this number of partitions.
     pub fn decode(bytes: &[u8], partitions: u16) -> Option<Past> {
         let (past, rest): (Past, _) = codec::take(bytes)?;
         let exists = |(id, _): (PartitionId, Position)| id.0 < partitions;

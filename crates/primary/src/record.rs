@@ -1,4 +1,4 @@
-//! What a worker keeps in its journal and in checkpoints.
+//! Records of a worker's journal, and parts of its checkpoints.
 
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Value};
@@ -12,7 +12,7 @@ use crate::protocol::PROTOCOL;
 /// A step that must survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// Numbers below this one may have been given to updates.
+    /// Numbers below this one may have been used for updates.
     Numbers(u64),
     /// A replica has applied entries that come after an index.
     Applied {
@@ -25,13 +25,13 @@ pub enum Record {
         /// The epochs that the replica knows.
         epochs: Vec<Epoch>,
     },
-    /// The worker is the home of a partition as long as its list of sites is this one.
+    /// The worker is the home of a partition for as long as its list of sites is this one.
     Home {
         /// The partition.
         partition: PartitionId,
         /// The list.
         list: List,
-        /// The epochs, its own included.
+        /// The epochs, including its own.
         epochs: Vec<Epoch>,
     },
     /// A joining replica has all that the home had when it began to join.
@@ -45,22 +45,22 @@ pub enum Record {
 /// A part of a checkpoint. Parts of a partition follow one another: its keys, then the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// What belongs to no partition.
+    /// Data that belongs to no partition.
     Worker {
         /// See [`Record::Numbers`].
         numbers: u64,
     },
     /// Keys, values, and the index of each key's last update.
     Values(PartitionId, Vec<(Key, Value, u64)>),
-    /// What a partition has besides its values.
+    /// Data of a partition other than its values.
     Partition {
         /// The partition.
         partition: PartitionId,
-        /// How many updates it has applied.
+        /// Number of updates that it has applied.
         applied: u64,
-        /// The last of them.
+        /// The last updates.
         log: Vec<Entry>,
-        /// Updates for which their origins may ask again.
+        /// Updates that their origins may send again.
         seen: Vec<(Address, Seen)>,
         /// The epochs.
         epochs: Vec<Epoch>,
@@ -77,7 +77,7 @@ impl Record {
         PROTOCOL.append_record(self, bytes);
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
     /// See [`DecodeError`].
@@ -92,7 +92,7 @@ impl Part {
         PROTOCOL.append_record(self, bytes);
     }
 
-    /// Reads a part.
+    /// Decodes a part.
     ///
     /// # Errors
     /// See [`DecodeError`].

@@ -9,13 +9,13 @@ use crate::list::List;
 use crate::machine::{Primary, Replica};
 use crate::record::{Part, Record};
 
-/// Takes the parts of a checkpoint and the records since.
+/// Rebuilds a machine from the parts of a checkpoint and the records since.
 #[derive(Debug)]
 pub struct Recovery {
     primary: Primary,
 }
 
-/// The content of a [`Part::Partition`].
+/// Content of a [`Part::Partition`].
 struct Rest {
     applied: u64,
     log: Vec<Entry>,
@@ -26,8 +26,8 @@ struct Rest {
 }
 
 impl Recovery {
-    /// Creates a recovery that has taken nothing yet. `first` is the list of sites with which the
-    /// worker's life began.
+    /// Creates a recovery without any data. `first` is the list of sites with which the worker's
+    /// life began.
     pub fn new(config: Config, first: &Members) -> Recovery {
         let journal = config.journal;
         let mut primary = Primary::new(Config { journal: false, ..config }, first);
@@ -35,10 +35,10 @@ impl Recovery {
         Recovery { primary }
     }
 
-    /// Takes the bytes of a part.
+    /// Restores a part of a checkpoint.
     ///
     /// # Errors
-    /// Why these are not a part of this worker's checkpoints.
+    /// Why the bytes are no part of this worker's checkpoints.
     pub fn take_part(&mut self, part: &[u8]) -> Result<(), String> {
         match Part::decode(part).map_err(|error| error.to_string())? {
             Part::Worker { numbers } => self.primary.requests.skip_to(numbers),
@@ -56,16 +56,17 @@ impl Recovery {
         Ok(())
     }
 
-    /// Takes the bytes of a record.
+    /// Restores a record of the journal.
     ///
     /// # Errors
-    /// Why this is not a record of this worker.
+    /// Why the bytes are no record of this worker.
     pub fn take_record(&mut self, record: &[u8]) -> Result<(), String> {
         match Record::decode(record).map_err(|error| error.to_string())? {
             Record::Numbers(reserved) => self.primary.requests.skip_to(reserved),
             Record::Applied { partition, after, entries, epochs } => {
                 let history = &mut self.replica(partition)?.history;
-                // It comes again, and the partition was emptied since: that record follows.
+                // The record is replayed, and the partition was emptied after it: that record
+                // follows.
                 if after > history.applied {
                     return Ok(());
                 }
@@ -93,8 +94,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Returns the machine, which begins with these sites: those of the journal's last record of
-    /// them.
+    /// Returns the machine, which begins with the sites of the journal's last record of them.
     pub fn into_machine(mut self, members: &Members) -> Primary {
         self.primary.members = members.clone();
         self.primary.list = List::of(members);

@@ -1,5 +1,4 @@
-//! Messages that make no sense are refused before a machine is given them, and long ones can be
-//! cut.
+//! Ill-formed messages are rejected before a machine gets them, and long ones can be split.
 
 use solera_data::{Key, Value};
 use solera_machine::{Address, Machine, Now, PartitionId, Topology, Wire};
@@ -10,7 +9,7 @@ use solera_primary::{
 };
 use solera_time::{MAX_SITES, Monotonic, Physical, SiteId};
 
-/// The second site has two workers. The others have one.
+/// The second site has two workers, the others one each.
 fn topology() -> Topology {
     Topology { partitions: 8, workers: vec![1, 2, 1] }
 }
@@ -20,7 +19,7 @@ fn at(site: u8, worker: u8) -> Address {
 }
 
 const A: Address = Address { site: SiteId(0), worker: 0 };
-/// Has the odd partitions.
+/// The worker with the odd partitions.
 const ODD: Address = Address { site: SiteId(1), worker: 1 };
 const EVEN: Address = Address { site: SiteId(1), worker: 0 };
 const PARTITION: PartitionId = PartitionId(3);
@@ -67,7 +66,8 @@ fn piece(key: Key, at: u64, origin: Address) -> Body {
     Body::Piece(PARTITION, Piece { applied: 9, place: 0, values, end })
 }
 
-/// One of each variant that is fine between A and the worker of odd partitions, in both directions.
+/// One valid message of each variant between A and the worker of odd partitions, in both
+/// directions.
 fn good() -> Vec<Body> {
     let result = Ok(Done { position: Position::default(), number: Some(1) });
     vec![
@@ -87,7 +87,7 @@ fn about_a_partition() -> Vec<Body> {
 }
 
 #[test]
-fn what_makes_sense_fits() {
+fn valid_messages_fit() {
     for body in good() {
         assert!(fits(A, ODD, &body) && fits(ODD, A, &body), "{body:?}");
         assert!(fits(A, at(2, 0), &body), "{body:?}");
@@ -137,7 +137,7 @@ fn a_partition_that_the_sender_or_the_receiver_does_not_own_is_refused() {
 
 #[test]
 fn keys_of_another_partition_are_refused() {
-    // Of the same worker.
+    // Partitions of the same worker.
     let other = Entry { key: key(5), ..entry() };
     let epochs = vec![epoch(0, 0)];
     assert!(fits(A, ODD, &append(0, vec![entry()], epochs.clone())));
@@ -199,9 +199,9 @@ fn a_list_of_too_many_sites_is_refused() {
     }
 }
 
-// Cutting.
+// Splitting.
 
-/// Cuts a message until no piece of it can be cut, and returns the pieces in the order in which
+/// Splits a message until no piece of it can be split, and returns the pieces in the order in which
 /// they are sent.
 fn cut(mut message: Message) -> Vec<Message> {
     match message.split() {
@@ -210,7 +210,8 @@ fn cut(mut message: Message) -> Vec<Message> {
     }
 }
 
-/// A follower whose partition has a home at A, and that home's `Append` of so many updates.
+/// Returns a follower whose partition has its home at A, and that home's `Append` of `count`
+/// updates.
 fn follower_and_append(count: u64) -> (Primary, PartitionId, Message) {
     let topology = std::sync::Arc::new(Topology { partitions: 8, workers: vec![1, 1] });
     let machine = |site| Primary::new(Config::new(at(site, 0), topology.clone()), &Members::new(2));
@@ -261,7 +262,7 @@ fn the_pieces_of_a_long_append_are_the_whole_one_after_the_other() {
         for piece in pieces {
             answers.extend(give(&mut in_pieces, piece));
         }
-        // Each piece is followed by the next: nothing is asked for.
+        // Each piece is followed by the next, so that the follower requests nothing.
         assert!(!answers.iter().any(|it| matches!(it, Body::Stored { asks: true, .. })));
         assert_eq!(answers.last(), answer.last());
         let key = key(partition.0);

@@ -1,8 +1,8 @@
-//! The bytes of messages, records and parts stay what they are within a version.
+//! The encodings of messages, records and parts stay the same within a version.
 //!
-//! `tests/golden` holds a sample of each variant as bytes and with its meaning: bytes alone would
-//! not tell that two numbers have changed places. Whoever changes an encoding raises its version in
-//! `PROTOCOL`, or only adds variants behind the last ones, and accepts the new files:
+//! `tests/golden` holds a sample of each variant, as bytes and with its meaning: bytes alone would
+//! not reveal that two numbers have changed places. To change an encoding, raise its version in
+//! `PROTOCOL`, or only add variants after the last ones, and accept the new files:
 //! `REWRITE=1 cargo test -p solera-primary --test golden`.
 
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ use solera_time::SiteId;
 
 const PARTITION: PartitionId = PartitionId(300);
 
-/// What an enum's variant is called, and its place: as its place, bytes name it. A new variant has
-/// no arm here, and needs a sample.
+/// Returns the name of an enum's variant, and its index, which encodes it. A new variant has no arm
+/// here, and needs a sample.
 type Place = (u8, &'static str);
 const BODIES: u8 = 7;
 const RECORDS: u8 = 6;
@@ -80,7 +80,7 @@ fn failure_place(failure: Failure) -> u8 {
     }
 }
 
-// Numbers differ, and some need several bytes.
+// The numbers differ, and some need several bytes.
 
 fn worker(site: u8, worker: u8) -> Address {
     Address { site: SiteId(site), worker }
@@ -193,7 +193,7 @@ fn parts() -> Vec<Part> {
     ]
 }
 
-/// Compares samples with a file, and checks that each of so many variants has one.
+/// Compares samples with a file, and checks that each of the variants has one.
 fn judge<T: Debug>(
     (name, variants): (&str, u8),
     samples: &[T],
@@ -217,7 +217,7 @@ fn judge<T: Debug>(
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
     let differ = kept.lines().zip(found.lines()).find(|(kept, found)| kept != found);
     assert!(kept == found, "the encoding of {name} is another: raise its version\n{differ:#?}");
-    // What was written before means what it meant.
+    // Earlier bytes must decode to the same values.
     for lines in kept.lines().collect::<Vec<_>>().chunks(2) {
         let (_, hex) = lines[0].split_once(' ').unwrap();
         let bytes: Vec<u8> = (0..hex.len())
@@ -266,7 +266,7 @@ fn samples_have_each_update_and_each_failure() {
     assert!(failures().into_iter().map(failure_place).eq(0..FAILURES));
 }
 
-/// What comes after the last variant is refused: if a variant follows, it needs a sample.
+/// An index after the last variant is rejected: if there is such a variant, it needs a sample.
 #[test]
 fn there_are_no_other_variants() {
     let mut bytes = Vec::new();
@@ -275,7 +275,7 @@ fn there_are_no_other_variants() {
     assert_eq!(bytes[place], body_place(&Body::Ask(PartitionId(0))).0);
     let header = PROTOCOL.record_header();
     for content in [&[0_u8; 40][..], &[1; 40], &[0, 1, 0, 1]] {
-        // Too many bytes are refused, and so are too few: all lengths are tried.
+        // Too many bytes are rejected, and so are too few: all lengths are tried.
         for length in 0..content.len() {
             let message = [&bytes[..place], &[BODIES], &content[..length]].concat();
             let record = [&header[..], &[RECORDS], &content[..length]].concat();

@@ -1,4 +1,4 @@
-//! Homes that are lost, restarted or new, and sites that join: what is in their histories then.
+//! Histories of homes that are lost, restarted or new, and of sites that join.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod cluster;
@@ -52,7 +52,7 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
         let request = cluster.append(B, &key, "!");
         cluster.pass(RETRY_MS);
         assert_eq!((cluster.applied(B, &key), cluster.replies(request)), ((1, false), &[][..]));
-        // C does not listen before it has the same list.
+        // C ignores messages until it has the same list.
         cluster.deliver();
         cluster.pass(RETRY_MS);
         assert_eq!((cluster.applied(B, &key), cluster.replies(request)), ((1, false), &[][..]));
@@ -75,9 +75,9 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
 }
 
 #[test]
-fn what_only_the_lost_home_had_is_told_to_be_lost() {
+fn updates_that_only_the_lost_home_had_are_reported_as_lost() {
     let (mut cluster, key, fewer) = with_a_lost_home(|_| {});
-    // One waits already, and the others come later.
+    // One command waits already, and the others come later.
     let early = cluster.command(C, attach(&past(&key, at(0, 3))));
     let bystander = cluster.command(B, attach(&past(&key, at(0, 2))));
     assert_eq!((cluster.answer(early), cluster.answer(bystander)), (None, None));
@@ -107,7 +107,7 @@ fn what_only_the_lost_home_had_is_told_to_be_lost() {
     assert!(cluster.rare.contains(&"primary: a session had seen what is lost"));
 }
 
-/// The lost home was one of the sites that stored it.
+/// The lost home was one of the sites that stored the update.
 #[test]
 fn a_new_home_finds_out_anew_what_enough_sites_store() {
     let list = Members::new(3);
@@ -126,9 +126,9 @@ fn a_new_home_finds_out_anew_what_enough_sites_store() {
     assert_eq!((cluster.at(B).unsettled(), cluster.answer(request)), (0, Some(&Response::Stored)));
 }
 
-/// Nobody else has heard of the epoch that the second home began.
+/// No other site has received the epoch that the second home began.
 #[test]
-fn what_only_a_second_lost_home_had_is_told_to_be_lost() {
+fn updates_that_only_a_second_lost_home_had_are_reported_as_lost() {
     let list = Members::new(3);
     let (fewer, fewest) = (without(&list, A), without(&without(&list, A), B));
     let (mut cluster, key) = (cluster(), key_at([(&list, A), (&fewer, B), (&fewest, C)]));
@@ -153,8 +153,7 @@ fn what_only_a_second_lost_home_had_is_told_to_be_lost() {
 
 // A site that joins.
 
-/// C is let in again after A and B have ordered more updates of each partition than their logs
-/// hold.
+/// C joins again after A and B have ordered more updates of each partition than their logs hold.
 fn with_a_joining_site(updates: usize) -> (Cluster, Vec<Key>, Members) {
     let left = without(&Members::new(3), C);
     let mut cluster = Cluster::new(|config| config.log_entries = 2);
@@ -206,9 +205,9 @@ fn a_joining_site_is_filled_with_values_and_says_so_only_then() {
     assert_equal(&cluster, &[A, B, C], &keys);
 }
 
-/// It may lack what was ordered since the values were sent.
+/// It may lack updates that were ordered since the values were sent.
 #[test]
-fn a_joining_site_that_was_not_told_where_the_history_ends_is_not_filled() {
+fn a_joining_site_without_the_end_of_the_history_is_not_filled() {
     let (mut cluster, keys, list) = with_a_joining_site(3);
     cluster.set_members(A, &list);
     cluster.set_members(B, &list);
@@ -251,7 +250,7 @@ fn a_joining_site_that_has_the_beginning_of_a_history_is_not_filled() {
     }
     cluster.begin_life(C, &list);
     cluster.pass(RETRY_MS);
-    // Of all else it has everything before.
+    // Of all other partitions it has everything before.
     cluster.deliver_among(&[B, C]);
     let mut steps = 0;
     while !cluster.at(C).is_filled() {
@@ -280,7 +279,7 @@ fn a_joining_site_begins_anew_when_the_home_moves() {
     let moves = |key: &&Key| home_of(&list, PartitionId::of(key, PARTITIONS)) == A;
     let (moved, stays): (Vec<&Key>, Vec<&Key>) = keys.iter().partition(|key| moves(key));
     assert!(!moved.is_empty() && !stays.is_empty());
-    // C hears of an update that the new home will not have.
+    // C receives an update that the new home will not have.
     cluster.append(A, moved[0], "lost ");
     cluster.deliver_on(A, C);
     assert!(cluster.value(C, moved[0]).unwrap().ends_with("lost "));
@@ -293,7 +292,7 @@ fn a_joining_site_begins_anew_when_the_home_moves() {
     for key in &stays {
         assert!(cluster.value(C, key).is_some());
     }
-    // So it stays when it is started again.
+    // It stays so after a restart.
     cluster.restart(C, &fewer);
     assert!(!cluster.at(C).is_filled());
     assert_eq!(cluster.applied(C, moved[0]).0, 0);
@@ -305,7 +304,7 @@ fn a_joining_site_begins_anew_when_the_home_moves() {
     assert_equal(&cluster, &[B, C], &keys);
 }
 
-/// It keeps the list of sites, and is stopped before it keeps that it begins anew.
+/// It records the list of sites, and is stopped before it records that it begins anew.
 #[test]
 fn a_joining_site_that_is_stopped_when_the_home_moves_ends_like_the_new_home() {
     let (mut cluster, keys, list) = with_a_joining_site(2);
@@ -326,8 +325,8 @@ fn a_joining_site_that_is_stopped_when_the_home_moves_ends_like_the_new_home() {
     assert_equal(&cluster, &[B, C], &keys);
 }
 
-/// A removal and the end of a join cross: B has not heard that C has joined, and C not that A was
-/// removed.
+/// A removal and the end of a join cross: B does not know that C has joined, and C does not know
+/// that A was removed.
 #[test]
 fn a_site_that_joins_while_the_home_is_removed_ends_like_the_new_home() {
     let (mut cluster, keys, list) = with_a_joining_site(2);
@@ -344,7 +343,7 @@ fn a_site_that_joins_while_the_home_is_removed_ends_like_the_new_home() {
     }
     cluster.begin_life(C, &list);
     cluster.run();
-    // C takes part, and keeps an update that B does not.
+    // C takes part, and stores an update that B does not.
     cluster.set_members(C, &joined);
     cluster.set_members(A, &joined);
     cluster.deliver_among(&[A, C]);
@@ -353,7 +352,7 @@ fn a_site_that_joins_while_the_home_is_removed_ends_like_the_new_home() {
     cluster.deliver_among(&[A, C]);
     assert!(cluster.value(C, &key).unwrap().ends_with("first "));
     cluster.stop(A);
-    // B removes A and is given an update, before it hears of C.
+    // B removes A and receives an update, before it learns of C.
     cluster.set_members(B, &removed);
     cluster.pass(RETRY_MS);
     cluster.append(B, &key, "second ");
@@ -388,7 +387,7 @@ fn a_home_that_was_restarted_goes_on_if_the_list_is_the_same() {
     assert_equal(&cluster, &[A, B, C], &[key]);
 }
 
-/// The list became another while the worker was the home, and it is the home for that one since.
+/// The list changed while the worker was the home, and it has been the home for that list since.
 #[test]
 fn a_home_that_was_restarted_goes_on_with_the_list_that_it_came_to_know() {
     let fewer = without(&Members::new(3), C);
@@ -432,7 +431,7 @@ fn a_home_that_was_restarted_asks_all_members_if_the_list_is_another() {
     assert_equal(&cluster, &[A, B, C], &[key]);
 }
 
-// The rules that tests of the judges take out are what holds above.
+// The rules that tests of the checks take out hold in the tests above.
 
 #[test]
 fn without_its_rules_a_home_does_not_wait() {

@@ -1,4 +1,4 @@
-//! What the machine promises, step by step, with every message under the test's control.
+//! Guarantees of the machine, step by step, with every message under the test's control.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod cluster;
@@ -113,13 +113,13 @@ fn an_update_is_accepted_once_however_often_the_home_says_so() {
     assert_eq!(cluster.replies(request)[1..], [(applied_at(0, 1), true)]);
 }
 
-/// Loses all messages of a link but answers.
+/// Loses all messages of a link except answers.
 fn keep_answers(cluster: &mut Cluster, from: SiteId, to: SiteId) {
     cluster.keep(from, to, |body| matches!(body, Body::Answers(_)));
 }
 
 #[test]
-fn an_update_that_nobody_answers_fails_in_the_end() {
+fn an_unanswered_update_times_out() {
     let (mut cluster, key) = (cluster(), key());
     cluster.stop(A);
     let request = cluster.append(B, &key, "x");
@@ -148,7 +148,7 @@ fn a_cancelled_update_is_answered_no_more() {
     assert_eq!(cluster.replies(accepted).len(), 1);
     assert_eq!(cluster.at(B).pending(), 0);
     assert_eq!(cluster.value(B, &key), Some("xy".into()), "they were on their way");
-    // Nor does its time run out.
+    // It does not time out either.
     let silent = cluster.append(B, &key, "z");
     cluster.cut_off(B);
     cluster.cancel(B, silent);
@@ -209,7 +209,7 @@ fn an_update_whose_answer_was_lost_is_ordered_once() {
     assert_eq!(cluster.replies(request).last(), Some(&(applied_at(0, 1), true)));
 }
 
-/// A client that has heard that nothing was changed must not see the change later.
+/// A client that was answered that nothing changed must not see the change later.
 #[test]
 fn an_update_that_was_refused_stays_refused_when_it_comes_again() {
     let (mut cluster, key) = (cluster(), key());
@@ -238,7 +238,7 @@ fn an_update_that_was_lost_is_sent_again_when_its_time_has_come() {
     assert!(matches!(cluster.queued(B, A)[..], [Body::Forward(_)]));
 }
 
-/// The home must know it from the values that it was filled with, too.
+/// The home must know the update from the values that it was filled with, too.
 #[test]
 fn an_update_is_ordered_once_although_the_home_moved() {
     let (list, fewer) = (Members::new(3), without(&Members::new(3), A));
@@ -247,7 +247,7 @@ fn an_update_is_ordered_once_although_the_home_moved() {
         let key = key_at([(&list, A), (&fewer, B)]);
         let request = cluster.append(C, &key, "x");
         cluster.deliver_on(C, A);
-        // C hears nothing of it until B is the home.
+        // C learns nothing of it until B is the home.
         cluster.append(A, &key, "y");
         cluster.lose(A, C);
         cluster.deliver_among(&[A, B]);
@@ -273,7 +273,7 @@ fn a_barrier_waits_for_f_plus_one_sites_and_not_longer() {
     let (here, there) = (cluster.command(A, barrier(&past)), cluster.command(B, barrier(&past)));
     cluster.deliver_on(A, B);
     assert_eq!((cluster.answer(here), cluster.answer(there)), (None, None));
-    // B has it, and nobody knows that A knows.
+    // B has it, and A does not know that yet.
     assert_eq!((cluster.at(B).unsettled(), cluster.at(A).unsettled()), (1, 1));
     cluster.deliver_on(B, A);
     assert_eq!(cluster.answer(here), Some(&Response::Stored));
@@ -309,7 +309,7 @@ fn a_barrier_needs_all_members_if_these_are_fewer() {
 }
 
 #[test]
-fn a_barrier_that_nobody_helps_fails_in_the_end_and_an_attach_too() {
+fn a_barrier_and_an_attach_without_progress_time_out() {
     let (mut cluster, key) = (cluster(), key());
     cluster.append(A, &key, "x");
     cluster.stop(B);
@@ -389,7 +389,7 @@ fn entries_that_leave_a_gap_are_asked_for() {
     assert!(cluster.queued(B, A).iter().any(asks));
     cluster.deliver();
     assert_eq!(cluster.value(B, &key), Some("xy".into()));
-    // What it has already changes nothing.
+    // Updates that it has already change nothing.
     cluster.pass(RETRY_MS);
     cluster.deliver();
     assert_eq!(cluster.value(B, &key), Some("xy".into()));
@@ -397,7 +397,7 @@ fn entries_that_leave_a_gap_are_asked_for() {
 
 // Numbers of updates.
 
-/// The number of the last update that B has forwarded to A.
+/// Returns the number of the last update that B has forwarded to A.
 fn number_of_the_next(cluster: &mut Cluster, key: &Key) -> u64 {
     cluster.append(B, key, "x");
     let queued = cluster.queued(B, A);
@@ -412,7 +412,7 @@ fn numbers_of_updates_are_never_used_again() {
     let mut last = number_of_the_next(&mut cluster, &key);
     assert_eq!(last, 7);
     for round in 0..8 {
-        // More than one record reserves, now and then, and none.
+        // Sometimes more than one record reserves, and sometimes none.
         for _ in 0..[0, 1, 2_500][round % 3] {
             let number = number_of_the_next(&mut cluster, &key);
             assert!(number > last);
@@ -429,13 +429,13 @@ fn numbers_of_updates_are_never_used_again() {
         assert!(number > last, "round {round}: {number} comes after {last}");
         last = number;
         if round % 3 == 0 {
-            // Although it gave none that the journal has to know of.
+            // Although it used none that the journal must know of.
             cluster.restart(B, &list);
         }
     }
 }
 
-/// The home would take the next update for the last one.
+/// The home would treat the next update as the last one.
 #[test]
 fn an_update_after_a_restart_is_ordered() {
     let (list, key) = (Members::new(3), key());

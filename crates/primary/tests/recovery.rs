@@ -1,5 +1,4 @@
-//! A machine that was rebuilt is like the one that wrote the journal, wherever the checkpoint
-//! began.
+//! A rebuilt machine equals the one that wrote the journal, wherever the checkpoint began.
 
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod cluster;
@@ -15,7 +14,7 @@ use solera_primary::{
     Recovery, Request, Response, Update,
 };
 
-/// Xorshift: random enough, and the same each time.
+/// Xorshift: random enough, and reproducible.
 struct Random(u64);
 
 impl Random {
@@ -47,7 +46,7 @@ fn values(machine: &Primary, keys: &[Key]) -> Vec<Option<String>> {
     keys.iter().map(|key| machine.value(key).map(ToString::to_string)).collect()
 }
 
-/// What B asked A for last, of each partition: A knows these updates.
+/// B's last requests to A, for each partition: A knows these updates.
 #[derive(Default)]
 struct Asked(BTreeMap<PartitionId, Request>);
 
@@ -63,7 +62,7 @@ impl Asked {
     }
 }
 
-/// What a machine answers if B asks again, and how many records that makes.
+/// Returns the machine's answers if B asks again, and the number of records that it emits.
 fn ask_again(machine: &mut Primary, request: &Request, now: Now) -> (Vec<Answer>, usize) {
     let list = List::of(machine.members());
     let message = Message { list, body: Body::Forward(vec![request.clone()]) };
@@ -81,7 +80,7 @@ fn ask_again(machine: &mut Primary, request: &Request, now: Now) -> (Vec<Answer>
     (answers, kept)
 }
 
-/// Random updates at both sites, and a checkpoint of A that begins and goes on between them.
+/// Random updates at both sites, with a checkpoint of A that proceeds between them.
 fn run(seed: u64) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let log_entries = [0, 3, 1024][random.below(3) as usize];
@@ -96,7 +95,7 @@ fn run(seed: u64) {
         let request = cluster.update(site, &key, random.update());
         asked.note(&cluster);
         match random.below(10) {
-            // A message is lost, now and then, and A is filled with values if the log is short.
+            // Sometimes a message is lost, and A is filled with values if the log is short.
             0 => cluster.lose(B, A),
             1 => cluster.pass(RETRY_MS),
             _ => {}
@@ -114,8 +113,8 @@ fn run(seed: u64) {
             // Few keys each, so that it takes long.
             begun += usize::from(worker.take_part(going, 1 + random.below(2) as usize));
         }
-        // Before its first and last parts, the checkpoint cannot be used: the host keeps the one
-        // before.
+        // Before its first and last parts, the checkpoint cannot be used: the host keeps the
+        // previous one.
         let complete = checkpoint.as_ref().is_some_and(Primary::is_complete);
         if complete || checkpoint.is_none() && random.below(8) == 0 {
             let (live, rebuilt) = (cluster.at(A), cluster.workers[A.index()].rebuilt(&list));
@@ -134,8 +133,8 @@ fn run(seed: u64) {
     let mut known = 0;
     for request in asked.0.values() {
         let expected = ask_again(live, request, now);
-        // A home that is started again has forgotten what it refused; its links are new, so it does
-        // not come again.
+        // A restarted home has forgotten its rejections. Its links are new, so that the updates do
+        // not arrive again.
         if expected.0.iter().any(|answer| answer.result.is_err()) {
             continue;
         }
@@ -154,7 +153,7 @@ fn a_machine_is_rebuilt_from_parts_and_records_whenever_the_parts_were_taken() {
 }
 
 /// A follower whose log is too short is filled with values in more than one message. A checkpoint
-/// may begin between two.
+/// may begin between two of them.
 #[test]
 fn a_replica_that_was_filled_while_a_checkpoint_began_is_rebuilt() {
     let list = Members::new(3);
@@ -168,7 +167,7 @@ fn a_replica_that_was_filled_while_a_checkpoint_began_is_rebuilt() {
             cluster.deliver_among(&[A, C]);
             cluster.lose(A, B);
         }
-        // What B lacks is no longer in the log.
+        // The entries that B lacks are no longer in the log.
         cluster.pass(RETRY_MS);
         let queued = cluster.queued(A, B);
         let pieces = queued.iter().filter(|body| matches!(body, Body::Piece(..))).count();
@@ -213,7 +212,7 @@ fn a_replica_that_began_anew_during_a_checkpoint_is_rebuilt() {
         for _ in 0..before {
             worker.take_part(&mut checkpoint, 1);
         }
-        // Only C hears of these.
+        // Only C receives these.
         for key in &keys {
             cluster.append(A, key, "lost");
         }
@@ -240,7 +239,7 @@ fn a_replica_that_began_anew_during_a_checkpoint_is_rebuilt() {
 /// A home that was rebuilt from a checkpoint alone knows for which list it is the home, and the
 /// epochs.
 #[test]
-fn a_checkpoint_alone_says_who_the_home_is() {
+fn a_checkpoint_alone_names_the_home() {
     let fewer = without(&Members::new(3), C);
     let mut cluster = Cluster::new(|_| {});
     let key = key_at([(&Members::new(3), C), (&fewer, A)]);
@@ -260,9 +259,9 @@ fn a_checkpoint_alone_says_who_the_home_is() {
     assert_eq!((cluster.position(A, &key), position.epoch), (position, 1));
 }
 
-/// Nor does it forget the end of the history, and which updates are in that.
+/// It also remembers the end of the history, and which updates are in it.
 #[test]
-fn a_checkpoint_alone_knows_what_may_be_asked_for_again() {
+fn a_checkpoint_alone_has_the_updates_that_may_be_sent_again() {
     let list = Members::new(2);
     let mut cluster = Cluster::of(2, |_| {});
     let (key, mut asked) = (key_at([(&list, A)]), Asked::default());
@@ -307,7 +306,7 @@ fn a_part_holds_as_many_keys_as_it_may_or_one() {
     }
 }
 
-// Bytes that cannot be read.
+// Bytes that cannot be decoded.
 
 fn record() -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -321,7 +320,7 @@ fn part() -> Vec<u8> {
     bytes
 }
 
-/// Why bytes are refused that were made from the bytes of a record and of a part.
+/// Returns why bytes are rejected that were made from the bytes of a record and of a part.
 fn refusals(change: impl Fn(&mut Vec<u8>)) -> [String; 4] {
     let (mut record, mut part) = (record(), part());
     change(&mut record);

@@ -4,7 +4,7 @@ use std::ops::Index;
 
 use solera_machine::Address;
 
-/// What there is of some workers, in the order of their addresses.
+/// Values for some workers, in the order of their addresses.
 #[derive(Debug)]
 pub(crate) struct ByWorker<T> {
     /// By site, and within it by worker.

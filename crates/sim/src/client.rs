@@ -16,14 +16,14 @@ use crate::scenario::Scenario;
 use crate::spaces;
 use crate::world::{SiteState, World};
 
-/// What a client means to do with the transaction it runs.
+/// A client's plan for the transaction that it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Commit,
     Abort,
-    /// The client is gone before it commits.
+    /// The client disconnects before it commits.
     Vanish,
-    /// The client is gone before it learns the outcome.
+    /// The client disconnects before it receives the outcome.
     VanishCommitting,
 }
 
@@ -44,15 +44,15 @@ enum Doing {
 #[derive(Debug)]
 pub(crate) struct Client {
     index: usize,
-    /// Changes when the client gives its past up and starts anew.
+    /// Changes when the client gives up its past and begins a new session.
     session: usize,
     site: usize,
     pasts: Pasts,
-    /// Whether its site has confirmed to hold its past.
+    /// Whether its site has confirmed that it holds its past.
     attached: bool,
     left: usize,
     doing: Doing,
-    /// Of its last strong transaction, if that was aborted; the next one goes on with it.
+    /// Claim of its last strong transaction, if that was aborted; the next one uses it.
     claim: Option<Claim>,
     waiting_for: Option<(Address, RequestId)>,
 }
@@ -67,20 +67,20 @@ pub(crate) struct Clients {
     values: u64,
     keys_per_kind: usize,
     random: Random,
-    /// Decides who runs strong transactions, and how many.
+    /// Decides which clients run strong transactions, and how many.
     strong: Random,
     strong_share: u64,
-    /// What clients were told that asked for an outcome.
+    /// Answers to clients that asked for an outcome.
     pub(crate) outcomes: Vec<(TransactionId, Option<bool>)>,
-    /// Decides who asks for the name of a strong transaction before committing it.
+    /// Decides which clients ask for the name of a strong transaction before they commit it.
     naming: Random,
     /// Transactions whose names they asked for.
     asked_names: BTreeMap<RequestId, Cause>,
-    /// The names that they were told, of what, and in which step.
+    /// Names that they received, each with its transaction and the step.
     pub(crate) names: Vec<(TransactionId, Cause, u64)>,
     workers: Vec<u8>,
     pace: u64,
-    /// Clients that gave up a past that died with a site.
+    /// Number of clients that gave up a past that was lost with a site.
     pub(crate) lost_pasts: usize,
 }
 
@@ -126,12 +126,12 @@ impl Clients {
         }
     }
 
-    /// Whether every client has done what it meant to do.
+    /// Whether every client has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.clients.iter().all(|client| matches!(client.doing, Doing::Done))
     }
 
-    /// What the clients that are not done wait for.
+    /// Returns what the clients that are not finished wait for.
     pub(crate) fn stuck(&self) -> Vec<String> {
         self.clients
             .iter()
@@ -140,7 +140,7 @@ impl Clients {
             .collect()
     }
 
-    /// Every key the clients use.
+    /// Returns every key that the clients use.
     pub(crate) fn keys(&self) -> Vec<Key> {
         spaces::LETTERS
             .iter()
@@ -149,7 +149,7 @@ impl Clients {
             .collect()
     }
 
-    /// A client's time has come: it starts its next transaction.
+    /// Wakes a client, which starts its next transaction.
     pub(crate) fn wake(&mut self, world: &mut World, index: usize) {
         if !matches!(self.clients[index].doing, Doing::Nothing) {
             return;
@@ -179,7 +179,7 @@ impl Clients {
         }
     }
 
-    /// A reply has come for someone.
+    /// Handles a reply.
     #[expect(clippy::too_many_lines, reason = "one arm for each reply that may be waited for")]
     pub(crate) fn reply(
         &mut self,
@@ -205,7 +205,7 @@ impl Clients {
                 let cause = Cause::Transaction(from.site, tx);
                 recorded.cause = Some(cause);
                 if self.naming.chance(50) {
-                    // Nobody waits for the answer, which tells causal transactions that they have
+                    // No client waits for the answer; a causal transaction is answered that it has
                     // no name.
                     self.requests += 1;
                     let request = RequestId(self.requests);
@@ -240,11 +240,11 @@ impl Clients {
                         self.record(world, recorded, Status::Unknown);
                         self.ask_outcome(world, index, tid);
                     }
-                    // It has committed, and takes effect some time.
+                    // It has committed, and takes effect later.
                     CommandError::Unconfirmed { .. } => {
                         self.finish(world, index, recorded, Status::Unknown);
                     }
-                    // What may have changed nothing may yet have been certified.
+                    // A transaction without changes may have been certified nevertheless.
                     CommandError::Unavailable { tid: None } => {
                         self.finish(world, index, recorded, Status::Unknown);
                     }
@@ -281,7 +281,7 @@ impl Clients {
         }
     }
 
-    /// A site stopped; its clients lose their connections.
+    /// Cuts off the clients of a site that stopped.
     pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
         for index in 0..self.clients.len() {
             let client = &self.clients[index];
@@ -292,7 +292,7 @@ impl Clients {
         }
     }
 
-    /// A worker answers nobody who waits; they lose their connections.
+    /// Cuts off the clients that wait for a worker that answers no more.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         for index in 0..self.clients.len() {
             if self.clients[index].waiting_for.is_some_and(|(asked, _)| asked == worker) {
@@ -301,7 +301,7 @@ impl Clients {
         }
     }
 
-    /// No reply has come in time: the worker that holds the key may have died.
+    /// Handles that no reply has come in time: the worker that holds the key may have died.
     pub(crate) fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
         if let Some(index) = self.waiting(from, request) {
             if let Doing::Operate(_, _, tx) = self.clients[index].doing {
@@ -312,7 +312,7 @@ impl Clients {
         }
     }
 
-    /// A worker has not done what it was asked to do: it takes no writes, or nothing at all.
+    /// Handles that a worker rejected a command: it accepts no writes, or nothing at all.
     pub(crate) fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
         let Some(index) = self.waiting(from, request) else { return };
         self.clients[index].waiting_for = None;
@@ -324,7 +324,7 @@ impl Clients {
                 world.command(from, request, Command::Abort { tx });
                 self.finish(world, index, recorded, Status::Aborted);
             }
-            // The transaction is given up when it has been idle for long enough.
+            // The transaction is aborted when it has been idle for long enough.
             Doing::Commit(recorded) => self.finish(world, index, recorded, Status::Aborted),
             doing => {
                 self.clients[index].doing = doing;
@@ -379,7 +379,7 @@ impl Clients {
         self.begin(world, index, steps, false);
     }
 
-    /// A strong transaction, or a causal one at the same keys.
+    /// Starts a strong transaction, or a causal one at the same keys.
     fn start_strong(&mut self, world: &mut World, index: usize) {
         let choice = self.random.below(100);
         if choice < 40 {
@@ -411,7 +411,7 @@ impl Clients {
         world.command(worker, request, Command::Begin { past, strong });
     }
 
-    /// Half of the clients that were not told the outcome of a strong transaction ask for it.
+    /// Has half of the clients that did not receive the outcome of a strong transaction ask for it.
     fn ask_outcome(&mut self, world: &mut World, index: usize, tid: TransactionId) {
         if self.strong.chance(50) || !world.answers(tid.coordinator) {
             return self.rest(world, index);
@@ -476,7 +476,7 @@ impl Clients {
         world.command(worker, request, Command::Barrier { pasts, timeout });
     }
 
-    /// Moves to another site; half of the time behind a barrier, as the paper asks.
+    /// Moves to another site; half of the time after a barrier, as the paper requires.
     fn migrate(&mut self, world: &mut World, index: usize) {
         let to = self.random.below(self.workers.len());
         if world.state(to) != SiteState::Up || to == self.clients[index].site {
@@ -488,7 +488,7 @@ impl Clients {
         }
     }
 
-    /// The client's site is down: takes its past to another one.
+    /// Attaches to another site with the client's past, because its own is down.
     fn move_away(&mut self, world: &mut World, index: usize) {
         let up: Vec<_> =
             (0..self.workers.len()).filter(|site| world.state(*site) == SiteState::Up).collect();
@@ -561,7 +561,7 @@ impl Clients {
         }
     }
 
-    /// A worker of the client's site, one that answers if there is one.
+    /// Returns a worker of the client's site, one that answers if there is one.
     fn some_worker(&mut self, world: &World, index: usize) -> Address {
         let site = self.clients[index].site;
         let first = self.random.below(usize::from(self.workers[site]));
@@ -576,7 +576,8 @@ impl Clients {
         request
     }
 
-    /// An operation at a key of a space with strong operations; a strong one, or else a weak one.
+    /// Returns an operation at a key of a space with strong operations; a strong one, or else a
+    /// weak one.
     fn strong_step(&mut self, strong: bool) -> Step {
         let of_por = [(64, "p"), (36, "q")];
         let of_all = [(35, "p"), (20, "q"), (30, "l"), (15, "v")];

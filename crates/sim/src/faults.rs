@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Faults, and when they occur.
 
 pub(crate) mod ambush;
 pub(crate) mod disks;
@@ -11,51 +11,51 @@ use self::disks::DiskFault;
 use crate::queue::MS;
 use crate::random::Random;
 
-/// Something that happens to the world.
+/// A fault of the world.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// No message passes between two sites; what is under way is lost.
+    /// No message passes between two sites; messages under way are lost.
     Cut(usize, usize),
     /// The link works again.
-    Mend(usize, usize),
-    /// What is under way between two sites is lost, as when a connection breaks.
+    Restore(usize, usize),
+    /// Messages under way between two sites are lost, as when a connection breaks.
     Reset(usize, usize),
     /// The connections between two workers break.
     Break(Address, Address),
-    /// What one site replicates to another is lost; all else arrives.
+    /// Replication from one site to another is lost; all other messages arrive.
     Mute(usize, usize),
-    /// A site stops; its clients are cut off; it keeps its state.
+    /// A site stops and keeps its state; its clients lose their connections.
     Pause(usize),
-    /// A paused site goes on.
+    /// A paused site continues.
     Resume(usize),
     /// A site crashes: it loses its memory and what was not synced to its disks.
     Crash(usize),
     /// A crashed site starts again from its disks.
     Restart(usize),
-    /// A worker writes some more of a checkpoint.
+    /// A worker writes the next part of a checkpoint.
     Checkpoint(usize, usize),
-    /// A site is gone for good.
+    /// A site is lost for good.
     Destroy(usize),
-    /// An operator removes a site at another one, as soon as that can be done.
+    /// An operator removes a site at another one, as soon as that is possible.
     Remove(usize),
-    /// The operator makes sure that this life of it is removed.
+    /// The operator makes sure that this life of the site is removed.
     RemoveAgain(usize, u32),
     /// An operator adds a site that was removed, and starts it without any data.
     Add(usize),
-    /// From now on someone waits for a phase of certification.
+    /// From now on an ambush waits for a phase of certification.
     Ambush(Ambush),
-    /// All groups are to be led from a site.
+    /// An operator requests that all groups are led from a site.
     MoveLeaders(usize),
     /// A worker's wall clock jumps by this many microseconds.
     Jump(usize, usize, i64),
     /// Messages to and from a worker within its site take this many nanoseconds longer.
     Slow(usize, usize, u64),
-    /// Something happens to a worker with a journal, or to its disk.
+    /// A fault of a worker with a journal, or of its disk.
     Disk(usize, usize, DiskFault),
 }
 
 impl Fault {
-    /// Whether it may cost a site its data.
+    /// Whether the fault may cost a site its data.
     pub(crate) fn spoils(self) -> bool {
         let Fault::Disk(_, _, fault) = self else { return false };
         matches!(fault, DiskFault::Rot | DiskFault::Misdirect | DiskFault::Fail(..))
@@ -82,12 +82,12 @@ pub(crate) fn schedule(
         match random.below(7) {
             0 if sites > 1 => {
                 faults.push((at, Fault::Cut(site, other)));
-                faults.push((until, Fault::Mend(site, other)));
+                faults.push((until, Fault::Restore(site, other)));
             }
             1 if sites > 1 => {
                 for other in (0..sites).filter(|other| *other != site) {
                     faults.push((at, Fault::Cut(site, other)));
-                    faults.push((until, Fault::Mend(site, other)));
+                    faults.push((until, Fault::Restore(site, other)));
                 }
             }
             2 if sites > 1 => faults.push((at, Fault::Reset(site, other))),
@@ -137,7 +137,8 @@ pub(crate) fn crashes(random: &mut Random, workers: &[u8], end: u64) -> Vec<(u64
     faults
 }
 
-/// Draws what an operator does about destroyed sites, and about one that is only thought to be.
+/// Draws what an operator does about destroyed sites, and about one that is only thought to be
+/// destroyed.
 pub(crate) fn operate(
     random: &mut Random,
     faults: &[(u64, Fault)],

@@ -1,8 +1,9 @@
-//! Sessions whose transactions name guards, of which `trial` hands out units, and a judge of what
-//! came of them.
+//! Sessions whose transactions name guards, for which `trial` hands out units, and a check of the
+//! results.
 //!
-//! Each attempt adds its number to sets that nobody else writes. So what committed is read from the
-//! data, and compared with what clients were answered and with what guards have spent.
+//! Each attempt adds its number to sets that no other client writes. The data therefore shows which
+//! attempts committed; it is compared with the clients' answers and with the units that guards have
+//! spent.
 
 mod judge;
 
@@ -18,22 +19,22 @@ use solera_unistore::{Command, CommandError, ExecuteGuarded, Kind, Response, TxI
 use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;
-use crate::world::{Happening, SiteState, World};
+use crate::world::{SiteState, World, WorldEvent};
 use judge::Judge;
 
-/// Wakes of their own, beyond those of other clients.
+/// Wake-ups of these sessions, beyond those of other clients.
 const WAKES: usize = 1 << 43;
-/// Requests of their own.
+/// Requests of these sessions.
 const REQUESTS: u64 = 5 << 60;
 const SESSIONS: usize = 5;
-/// How often each session does something.
+/// Number of steps of each session.
 const STEPS: usize = 45;
-/// How many attempts of a site claim units of the same keys: more than there are units for.
+/// Number of attempts of a site that claim units of the same keys: more than there are units for.
 const ATTEMPTS_PER_KEY: u64 = 12;
-/// What a client knows of an attempt.
+/// A client's knowledge of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It was not committed, and nobody will.
+    /// It was not committed, and never will be.
     Never,
     Maybe,
     Committed,
@@ -45,9 +46,9 @@ struct Attempt {
     site: usize,
     life: u32,
     units: u32,
-    /// The guarded keys.
+    /// Keys that have a guard.
     guarded: BTreeSet<Key>,
-    /// The sets that it adds its number to.
+    /// Sets that the attempt adds its number to.
     sets: Vec<(Key, Level)>,
     fate: Fate,
 }
@@ -57,12 +58,12 @@ enum Doing {
     Nothing,
     Single,
     Begin,
-    /// So many sets were written.
+    /// Number of sets written.
     Operate(usize),
-    /// So many guards were named.
+    /// Number of guards named.
     Guard(usize),
     Commit,
-    /// Something that must be refused in words.
+    /// A command that must be rejected with an error.
     Wrong,
     Done,
 }
@@ -76,11 +77,11 @@ struct Session {
     attempt: usize,
     guards: Vec<Guard>,
     left: usize,
-    /// Cancels a single at that time.
+    /// When the session cancels a single command.
     impatient_at: Option<u64>,
 }
 
-/// The sessions, and what they saw.
+/// The sessions, and what they observed.
 #[derive(Debug)]
 pub(crate) struct GuardedSessions {
     workers: Vec<Address>,
@@ -88,7 +89,7 @@ pub(crate) struct GuardedSessions {
     random: Random,
     requests: u64,
     attempts: Vec<Attempt>,
-    /// Requests that were answered, or cancelled where replies cannot be on their way.
+    /// Requests that were answered, or cancelled where no reply can be under way.
     over: BTreeSet<(Address, RequestId)>,
     durable: bool,
     judge: Judge,
@@ -125,36 +126,42 @@ impl GuardedSessions {
         }
     }
 
-    /// Whether every session has done what it meant to do.
+    /// Whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| session.doing == Doing::Done)
     }
 
-    /// The sessions that are not done.
+    /// Returns the sessions that are not finished.
     pub(crate) fn stuck(&self) -> Vec<String> {
         let waiting = self.sessions.iter().filter(|session| session.doing != Doing::Done);
         waiting.map(|session| format!("guarded: {session:?}")).collect()
     }
 
-    /// Takes what happens, and gives it back if it is not for these sessions alone.
-    pub(crate) fn observe(&mut self, world: &mut World, happening: Happening) -> Option<Happening> {
-        match happening {
-            Happening::Wake(index) => {
-                return (!self.wake(world, index)).then_some(Happening::Wake(index));
+    /// Handles an event. Returns it if it is not for these sessions only.
+    pub(crate) fn observe(
+        &mut self,
+        world: &mut World,
+        world_event: WorldEvent,
+    ) -> Option<WorldEvent> {
+        match world_event {
+            WorldEvent::Wake(index) => {
+                return (!self.wake(world, index)).then_some(WorldEvent::Wake(index));
             }
-            Happening::Refused(from, request) if GuardedSessions::is_own(request) => {
+            WorldEvent::Refused(from, request) if GuardedSessions::is_own(request) => {
                 self.refused(world, from, request);
             }
-            Happening::Unanswered(from, request) if GuardedSessions::is_own(request) => {
+            WorldEvent::Unanswered(from, request) if GuardedSessions::is_own(request) => {
                 self.unanswered(world, from, request);
             }
-            Happening::Reply(from, request, response) if GuardedSessions::is_own(request) => {
+            WorldEvent::Reply(from, request, response) if GuardedSessions::is_own(request) => {
                 self.reply(world, (from, request), response);
             }
             other => {
                 match &other {
-                    Happening::SiteDown(site) => self.give_up(world, |it| it.site.index() == *site),
-                    Happening::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
+                    WorldEvent::SiteDown(site) => {
+                        self.give_up(world, |it| it.site.index() == *site)
+                    }
+                    WorldEvent::WorkerDown(worker) => self.give_up(world, |it| it == *worker),
                     _ => {}
                 }
                 return Some(other);
@@ -163,7 +170,7 @@ impl GuardedSessions {
         None
     }
 
-    /// A wake. Returns whether it was for a session.
+    /// Handles a wake-up. Returns whether it was for a session.
     fn wake(&mut self, world: &mut World, index: usize) -> bool {
         let Some(index) = index.checked_sub(WAKES) else { return false };
         let session = &mut self.sessions[index];
@@ -174,7 +181,7 @@ impl GuardedSessions {
                 let (worker, request) = (session.worker, session.request);
                 world.tally.count("guarded: singles cancelled");
                 world.cancel(worker, request);
-                // Elsewhere a reply may wait for the journal.
+                // With journals, a reply may still wait for the journal.
                 if !self.durable {
                     self.over.insert((worker, request));
                 }
@@ -217,7 +224,7 @@ impl GuardedSessions {
         let bucket = before as u64 / ATTEMPTS_PER_KEY;
         let key = |letter| Key::from(format!("{letter}-guard-{site}-{life}-{bucket}").as_str());
         let sets = vec![(key("s"), Level::Causal), (key("e"), Level::Eventual)];
-        // Of a causal, an eventual and a strong space.
+        // One key each of a causal, an eventual and a strong space.
         let keys = ["s", "e", "v"].map(key);
         let mut guarded: BTreeSet<Key> =
             keys.iter().filter(|_| self.random.chance(50)).cloned().collect();
@@ -252,7 +259,7 @@ impl GuardedSessions {
         Op::SetAdd(vec![Value::from(attempt.to_string().as_bytes().to_vec())])
     }
 
-    /// A command of one operation, on one of the sets.
+    /// Executes a command of one operation, on one of the sets.
     fn single(&mut self, world: &mut World, index: usize) {
         let Session { attempt, .. } = self.sessions[index];
         let place = self.random.below(2);
@@ -271,7 +278,7 @@ impl GuardedSessions {
         self.ask(world, index, Doing::Single, Command::ExecuteGuarded(Box::new(it)));
     }
 
-    /// A command whose guard no worker has.
+    /// Executes a command with a guard that no worker has.
     fn wrong_guard(&mut self, world: &mut World, index: usize) {
         let Session { attempt, .. } = self.sessions[index];
         let (key, level) = self.attempts[attempt].sets[0].clone();
@@ -299,12 +306,12 @@ impl GuardedSessions {
         world.wake(WAKES + index, self.random.within(MS, 50 * MS));
     }
 
-    /// Whether a request is of these sessions.
+    /// Whether a request belongs to these sessions.
     fn is_own(request: RequestId) -> bool {
         (REQUESTS..REQUESTS + (1 << 60)).contains(&request.0)
     }
 
-    /// A reply to a request of these sessions.
+    /// Handles a reply to a request of these sessions.
     fn reply(
         &mut self,
         world: &mut World,
@@ -353,7 +360,7 @@ impl GuardedSessions {
         }
     }
 
-    /// The next operation, or the guards.
+    /// Sends the next operation, or names the guards.
     fn go_on(&mut self, world: &mut World, index: usize, tx: TxId, done: usize) {
         let attempt = self.sessions[index].attempt;
         let Some((key, level)) = self.attempts[attempt].sets.get(done).cloned() else {
@@ -439,21 +446,21 @@ impl GuardedSessions {
         })
     }
 
-    /// A worker did not take a command.
+    /// Handles that a worker rejected a command.
     fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
         if let Some(index) = self.waiting(from, request) {
             self.end(world, index, Fate::Never, "guarded: not taken");
         }
     }
 
-    /// There was no answer in time to an operation: who executes it has died.
+    /// Handles that an operation was not answered in time, because its worker has died.
     fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
         if let Some(index) = self.waiting(from, request) {
             self.end(world, index, Fate::Never, "guarded: unanswered");
         }
     }
 
-    /// No reply of some workers will come.
+    /// Gives up waiting for workers that will not reply.
     fn give_up(&mut self, world: &mut World, is_down: impl Fn(Address) -> bool) {
         for index in 0..self.sessions.len() {
             let session = &self.sessions[index];
@@ -469,7 +476,7 @@ impl GuardedSessions {
         self.judge.read(world, &self.attempts, self.requests);
     }
 
-    /// Returns what went wrong.
+    /// Returns the problems found.
     pub(crate) fn judge(&mut self, world: &World) -> Vec<String> {
         self.judge.judge(world, &self.attempts)
     }

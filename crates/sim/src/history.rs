@@ -1,4 +1,4 @@
-//! From what clients recorded and the protocol traced to a history for the checker.
+//! Converts the clients' records and the protocol's trace to a history for the checker.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use solera_unistore::{Cause, Event};
 use crate::recorded::{Recorded, Status, Step};
 use crate::spaces::conflicts;
 
-/// The places that the protocol's trace claims for transactions.
+/// Positions of transactions in the causal order, as the protocol's trace claims them.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     places: BTreeMap<Cause, Witness>,
-    /// Which life of its site executed each.
+    /// The life of its site that executed each transaction.
     lives: BTreeMap<Cause, u32>,
 }
 
 impl Places {
-    /// Takes note of what that life of a site did.
+    /// Records an event of a life of a site.
     pub(crate) fn note(&mut self, life: u32, event: &Event) {
         if let Event::Snapshot { cause, .. } | Event::Committed { cause: Some(cause), .. } = event {
             self.lives.insert(*cause, life);
@@ -43,21 +43,21 @@ impl Places {
 }
 
 impl Places {
-    /// A commit was undone before anybody was told.
+    /// Records that a commit was undone before any client received it.
     pub(crate) fn undo(&mut self, event: &Event) {
         if let Event::Committed { cause: Some(cause), .. } = event {
             self.places.remove(cause);
         }
     }
 
-    /// A strong transaction has committed.
+    /// Records that a strong transaction has committed.
     pub(crate) fn certify(&mut self, cause: Cause, snap_vec: &Vector, ts: Timestamp) -> Witness {
         let witness = witness(snap_vec, Some((ts.0, Origin::Strong)));
         self.places.insert(cause, witness.clone());
         witness
     }
 
-    /// Everybody who knew that it has committed has forgotten it.
+    /// Records that every worker that knew of the commit has forgotten it.
     pub(crate) fn undo_strong(&mut self, cause: Cause, snap_vec: &Vector) {
         self.places.insert(cause, witness(snap_vec, None));
     }
@@ -67,12 +67,12 @@ fn witness(snap_vec: &Vector, dot: Option<(u64, Origin)>) -> Witness {
     Witness { snapshot: entries(snap_vec), strong: snap_vec.strong.0, dot }
 }
 
-/// The entries of a vector as plain numbers.
+/// Returns the entries of a vector as plain numbers.
 pub(crate) fn entries(vector: &Vector) -> Vec<u64> {
     vector.entries().iter().map(|ts| ts.0).collect()
 }
 
-/// The checker's origin, which shares no code with the protocol's.
+/// Converts an origin to the checker's type, which shares no code with the protocol's.
 pub(crate) fn origin(origin: solera_time::Origin) -> Origin {
     match origin {
         solera_time::Origin::Site(site) => Origin::Site(site.index()),
@@ -80,8 +80,9 @@ pub(crate) fn origin(origin: solera_time::Origin) -> Origin {
     }
 }
 
-/// The history of a run. A transaction that touched eventual keys is split: what it did there is
-/// judged for convergence only. `uniform` are the final uniform vectors of the surviving sites.
+/// Returns the history of a run. A transaction that accessed eventual keys is split: its operations
+/// there are judged for convergence only. `uniform` are the final uniform vectors of the surviving
+/// sites.
 pub(crate) fn history(
     recorded: &[Recorded],
     places: &Places,
@@ -121,17 +122,17 @@ pub(crate) fn history(
     History { sites: origins, destroyed, conflicts: conflicts(), transactions, finals: Vec::new() }
 }
 
-/// A transaction of a destroyed site that is within no surviving site's uniform snapshot.
+/// Whether a transaction of a destroyed site is within no surviving site's uniform snapshot.
 fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>]) -> bool {
     let Some((time, Origin::Site(site))) = transaction.dot() else { return false };
     destroyed.contains(&site)
         && uniform.iter().all(|uniform| uniform.get(site).is_none_or(|uniform| *uniform < time))
 }
 
-/// Gives what is gone with a life of a site an origin of its own, which only that life's own
-/// transactions observe: who knows that nothing more of the life will come has not observed it.
-/// Entries of the site itself stay as they are: sites learn at different times where the gap ends
-/// and the next life begins, and there is nothing left in the gap.
+/// Gives the lost transactions of a life of a site an origin of their own, which only that life's
+/// own transactions observe: a site that knows that nothing more of the life will come has not
+/// observed them. Entries of the site itself stay as they are: sites learn at different times where
+/// the gap ends and the next life begins, and there is nothing left in the gap.
 fn separate<'a>(
     of_life: impl Iterator<Item = &'a mut Transaction>,
     origin: usize,
@@ -210,7 +211,7 @@ fn op(op: &Op) -> Judged {
     }
 }
 
-/// An answer in the checker's terms.
+/// Converts an answer to the checker's type.
 pub(crate) fn answer(answer: &Result<Outcome, OpError>) -> Answer {
     match answer {
         Err(_) => Answer::Error,

@@ -1,6 +1,5 @@
-//! When all is well again, every site must be able to commit strong transactions on every group,
-//! and nobody may be in vain because others change the same key all the time: a liveness that
-//! finite runs can show.
+//! Liveness check after healing: every site must commit strong transactions on every group, and no
+//! site may fail for ever because others keep changing the same key. Finite runs can show both.
 
 use std::collections::BTreeMap;
 
@@ -14,38 +13,38 @@ use crate::recorded::{Recorded, Status};
 use crate::spaces;
 use crate::world::World;
 
-/// Sessions of their own, beyond those of clients.
+/// Sessions of the last round, beyond those of clients.
 const SESSIONS: usize = 1 << 32;
-/// Requests of their own; final reads count down from the greatest.
+/// Requests of the last round; final reads count down from the greatest.
 const REQUESTS: u64 = 1 << 62;
-/// How many strong transactions of each site must commit while all change one key.
+/// Number of strong transactions of each site that must commit while all sites change one key.
 const TURNS: usize = 2;
 
-/// A strong transaction on each group, from one site after the other; then many on one key, from
-/// all at once.
+/// The last round: a strong transaction on each group, from one site after the other; then many on
+/// one key, from all sites at once.
 #[derive(Debug, Default)]
 pub(crate) struct LastRound {
-    /// What is to be submitted: first, or again.
+    /// Transactions to be submitted, for the first time or again.
     due: Vec<Recorded>,
     waiting: BTreeMap<RequestId, Recorded>,
     requests: u64,
     sessions: usize,
     pub(crate) recorded: Vec<Recorded>,
-    /// Which sites change one key, and how often they have by now.
+    /// The sites that change one key, and how often each has done so.
     contest: BTreeMap<usize, usize>,
-    /// What was given up because others were in its way.
+    /// Transactions that were given up because others were in their way.
     pub(crate) starved: Vec<String>,
 }
 
 impl LastRound {
-    /// A site's turn.
+    /// Begins the turn of one site.
     pub(crate) fn begin(&mut self, topology: &Topology, site: usize) {
         for partition in 0..topology.partitions {
             self.push(site, key_of(PartitionId(partition), topology));
         }
     }
 
-    /// These sites change one key until each has succeeded some times.
+    /// Has these sites change one key until each has succeeded a few times.
     pub(crate) fn begin_contest(&mut self, topology: &Topology, sites: &[usize]) {
         for site in sites {
             self.contest.insert(*site, 0);
@@ -66,7 +65,7 @@ impl LastRound {
         });
     }
 
-    /// Submits what is due.
+    /// Submits the transactions that are due.
     pub(crate) fn submit(&mut self, world: &mut World) {
         for mut recorded in std::mem::take(&mut self.due) {
             self.requests += 1;
@@ -80,7 +79,7 @@ impl LastRound {
         }
     }
 
-    /// A reply, given back if it is for somebody else.
+    /// Handles a reply. Returns it if it belongs to another request.
     pub(crate) fn reply(
         &mut self,
         now: u64,
@@ -101,7 +100,7 @@ impl LastRound {
             }
             Response::Failed(CommandError::Aborted { .. }) if !self.contest.is_empty() => {
                 self.starved.push(format!("site {} of {:?}", recorded.site, self.contest));
-                // The others need not go on.
+                // The other sites need not continue.
                 self.contest.clear();
             }
             _ => self.due.push(recorded.clone()),
@@ -110,34 +109,34 @@ impl LastRound {
         None
     }
 
-    /// Whether sites change one key: then they do so without a pause.
+    /// Whether sites contend for one key. They do so without a pause.
     pub(crate) fn is_contest(&self) -> bool {
         !self.contest.is_empty()
     }
 
-    /// Whether all of this turn committed.
+    /// Whether all transactions of this turn committed.
     pub(crate) fn is_done(&self) -> bool {
         self.due.is_empty() && self.waiting.is_empty()
     }
 
-    /// What of this turn did not commit. What still waits may commit later, for all that the judges
-    /// know.
+    /// Returns the transactions of this turn that did not commit. Those that still wait may commit
+    /// later; the checkers treat them as unknown.
     pub(crate) fn take_missing(&mut self) -> Vec<String> {
         let waiting: Vec<_> = std::mem::take(&mut self.waiting).into_values().collect();
         self.recorded.extend(waiting.iter().cloned());
         let missing = waiting.into_iter().chain(std::mem::take(&mut self.due));
-        let told = |recorded: Recorded| {
+        let describe = |recorded: Recorded| {
             let (site, key) = (recorded.site, &recorded.steps[0].key);
             format!(
                 "site {site} cannot change '{key}' strongly, begun at {} ms",
                 recorded.invoked / MS
             )
         };
-        missing.map(told).collect()
+        missing.map(describe).collect()
     }
 }
 
-/// A linearizable key of a partition.
+/// Returns a linearizable key of a partition.
 fn key_of(partition: PartitionId, topology: &Topology) -> Key {
     let mut keys = (0..).map(|number| format!("l-last{number}"));
     let key = keys.find(|key| PartitionId::of(key.as_bytes(), topology.partitions) == partition);

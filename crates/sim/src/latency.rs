@@ -1,5 +1,5 @@
-//! What clients wait for, in virtual time: sites of several workers are as fast as sites of one,
-//! but for a question to the others, its answer, and a disk.
+//! Latencies of clients' commands, in virtual time: sites of several workers are as fast as sites
+//! of one, apart from a question to the other workers, its answer, and a disk.
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
@@ -10,16 +10,16 @@ use solera_unistore::{Command, Kind, Pasts, Response, Rule};
 use crate::queue::MS;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::world::{Happening, World};
+use crate::world::{World, WorldEvent};
 
-/// How often another site is asked whether it shows a write.
+/// Interval at which another site is asked whether it shows a write.
 const POLL: u64 = MS / 50;
 /// Messages that leave at the same time arrive one nanosecond after the other.
 const GRAIN: u64 = 1000;
-/// Nothing takes so long, even where what a worker wants to know comes with the promise of
-/// another's quiet ticks.
+/// No operation takes so long, even where a worker learns what it waits for only with another
+/// worker's idle tick.
 const LIMIT: u64 = 2000 * MS;
-/// Each kind of operation is measured so often, at different times since the last tick.
+/// Number of measurements of each kind of operation, at different times since the last tick.
 const ROUNDS: u64 = 7;
 
 /// A quiet cluster and its only client.
@@ -43,14 +43,14 @@ impl Quiet {
 
     fn pass(&mut self, time: u64) {
         let until = self.world.now + time;
-        while let Some(happenings) = self.world.step(until) {
-            self.take(happenings);
+        while let Some(events) = self.world.step(until) {
+            self.take(events);
         }
     }
 
-    fn take(&mut self, happenings: Vec<Happening>) {
-        for happening in happenings {
-            if let Happening::Reply(_, request, response) = happening {
+    fn take(&mut self, events: Vec<WorldEvent>) {
+        for world_event in events {
+            if let WorldEvent::Reply(_, request, response) = world_event {
                 self.replies.push((request, response));
             }
         }
@@ -60,8 +60,8 @@ impl Quiet {
         self.requests += 1;
         let request = RequestId(self.requests);
         self.world.command(to, request, command);
-        let happenings = self.world.take_happenings();
-        self.take(happenings);
+        let events = self.world.take_events();
+        self.take(events);
         request
     }
 
@@ -69,7 +69,7 @@ impl Quiet {
         self.replies.iter().find(|(of, _)| *of == request).map(|(_, response)| response)
     }
 
-    /// Sends a command and waits for its reply. Returns it, and how long it took.
+    /// Sends a command and waits for its reply. Returns it, and the time it took.
     fn ask(&mut self, to: Address, command: Command) -> (Response, u64) {
         self.replies.clear();
         let begin = self.world.now;
@@ -79,17 +79,17 @@ impl Quiet {
                 return (response.clone(), self.world.now - begin);
             }
             assert!(self.world.now < begin + LIMIT, "no reply to {request:?}");
-            let happenings = self.world.step(begin + LIMIT).unwrap_or_default();
-            self.take(happenings);
+            let events = self.world.step(begin + LIMIT).unwrap_or_default();
+            self.take(events);
         }
     }
 
-    /// The last worker of a site, which is not the root of its tree if there are several.
+    /// Returns the last worker of a site, which is not the root of its tree if there are several.
     fn last(&self, site: u8) -> Address {
         Address { site: SiteId(site), worker: self.workers - 1 }
     }
 
-    /// A new key of the last workers.
+    /// Returns a new key of the last workers.
     fn key(&self, round: u64) -> Key {
         let last = u16::from(self.workers - 1);
         let of = |key: &String| {
@@ -110,7 +110,7 @@ impl Quiet {
         }
     }
 
-    /// From the answer to a write until another site shows it.
+    /// Returns the time from the answer to a write until another site shows it.
     fn visible(&mut self, round: u64) -> u64 {
         let key = self.key(round);
         self.write(0, key.clone());
@@ -142,7 +142,7 @@ impl Quiet {
         took
     }
 
-    /// Writes of one key, one after the other.
+    /// Writes one key, once per call.
     fn strong(&mut self, site: u8) -> u64 {
         let (past, key) = (Vector::zero(3), self.key(0));
         let (op, kind) = (Op::Set(Value::from("v")), Kind::UPDATE);
@@ -152,8 +152,8 @@ impl Quiet {
         took
     }
 
-    /// The medians of each kind, when something has happened a moment before and when nothing has
-    /// for long.
+    /// Returns the medians of each kind of operation, shortly after other activity and after a long
+    /// pause.
     fn medians(&mut self) -> Vec<(&'static str, u64)> {
         type Operation = fn(&mut Quiet, u64) -> u64;
         let kinds: [(&'static str, Operation); 4] = [
@@ -190,8 +190,8 @@ fn several_workers_are_as_fast_as_one() {
         let one = medians(1, durable, None);
         for workers in [2, 4] {
             let several = medians(workers, durable, None);
-            // At the site of the write and at the one where it is waited for, a question to the
-            // others and their answer.
+            // At the site of the write and at the site where the client waits for it: a question to
+            // the other workers and their answer.
             let disk = if durable { steady.sync } else { 0 };
             let more = 4 * steady.hop + disk + GRAIN;
             for ((kind, one), (_, several)) in one.iter().zip(&several) {
@@ -204,7 +204,7 @@ fn several_workers_are_as_fast_as_one() {
     }
 }
 
-/// Without the question, idle workers are waited for.
+/// Without the question, clients wait for idle workers.
 #[test]
 fn several_workers_are_slow_unless_they_are_asked() {
     let (asked, not) = (medians(2, true, None), medians(2, true, Some(Rule::AskForProgress)));

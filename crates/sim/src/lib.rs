@@ -1,10 +1,10 @@
-//! Whole sites in virtual time, from one seed.
+//! Simulation of whole sites in virtual time, from one seed.
 //!
-//! A seed decides everything: the shape of the cluster, delays, clock skew, faults and load. The
-//! machines are those the server runs, and so are the journals, on simulated disks. While the world
-//! runs, UniStore's Properties 1–4 are checked as assertions; when it has healed and come to rest,
+//! A seed determines everything: the shape of the cluster, delays, clock skew, faults and load. The
+//! machines are those of the server, and so are the journals, on simulated disks. While the world
+//! runs, UniStore's Properties 1–4 are checked as assertions. When it has healed and settled,
 //! `solera-checker` judges the recorded history, and every client and every transaction must have
-//! come to an end. The same seed gives the same trace, byte for byte.
+//! finished. The same seed gives the same trace, byte for byte.
 
 mod by_worker;
 mod client;

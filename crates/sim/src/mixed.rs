@@ -1,16 +1,16 @@
 //! Mixed transactions over real replicas: clients of three hosts call transactions over a
 //! linearizable and two causal stores, which are keys of one cluster in virtual time, while sites
-//! are cut off, crash and start again, and rights change.
+//! are cut off, crash and restart, and rights change.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `desk` | what futures ask of replicas, and the answers |
-//! | `store` | replicas as stores, as `solera::mixed` has them |
+//! | `desk` | requests of futures to replicas, and their answers |
+//! | `store` | replicas as stores, as `solera::mixed` implements them |
 //! | `objects` | objects of programs as keys |
-//! | `users` | who may do what, and a judge of that |
+//! | `users` | users' rights, and a check that they are observed |
 //! | `cluster` | the world and its hosts, faults |
-//! | `life` | what clients and cleaners do |
-//! | `probe` | transactions that fail, and a judge of what they say |
+//! | `life` | clients and cleaners |
+//! | `probe` | transactions that fail, and a check of what they report |
 
 mod cluster;
 mod desk;
@@ -33,27 +33,26 @@ use self::life::{Host, OBJECTS, Shared, numbers};
 use self::store::{Rule, SITES};
 use crate::queue::MS;
 
-/// When faults end and everything heals, in milliseconds.
+/// When all faults end, in milliseconds.
 const FAULTS_END_MS: u64 = 9_000;
-/// How long what is left is completed and removed, before it is judged.
+/// Time for which remaining transactions are recovered and removed before the checks.
 const REST_MS: u64 = 25_000;
 
-/// What a run showed, or many together.
+/// Result of a run, or of several together.
 #[derive(Debug, Default)]
 struct Report {
     violations: Vec<String>,
     done: u32,
     incomplete: u32,
-    /// Transactions whose hosts have not lived on.
+    /// Transactions whose hosts stopped meanwhile.
     unknown: u32,
     reads: u32,
     refused: u32,
     denied: u32,
     recovered: u32,
-    /// How often a host has stopped.
+    /// Number of times that a host has stopped.
     stops: u32,
-    /// How often a call that fails was told for certain that a number is there, or missing, and how
-    /// often nothing.
+    /// Number of failed calls that reported a number as present, as missing, or without certainty.
     probes: [u32; 3],
 }
 
@@ -73,12 +72,12 @@ impl Report {
     }
 }
 
-/// A run of clients that call transactions.
+/// Runs clients that call transactions.
 fn live(seed: u64, without: Option<Rule>) -> Report {
     live_with(seed, without, false)
 }
 
-/// The same, with others that probe what is there.
+/// The same, with further clients that probe for numbers.
 fn live_probing(seed: u64, without: Option<Rule>) -> Report {
     live_with(seed, without, true)
 }
@@ -95,7 +94,7 @@ fn live_with(seed: u64, without: Option<Rule>, probing: bool) -> Report {
     let at = host.clone();
     cluster.replace(Box::new(move |index| at(index).work()));
     cluster.pass(FAULTS_END_MS);
-    // Whatever clients were about, nobody goes on with it but those who recover.
+    // Only recovery continues what clients had begun.
     cluster.world.heal();
     shared.users.grant_all();
     let at = host.clone();
@@ -150,7 +149,7 @@ fn look(cluster: &mut Cluster, host: &Host, object: usize, sets: bool) -> Result
     Err(format!("host {index} waits for ever"))
 }
 
-/// What must hold of an object when all has come to rest.
+/// Checks an object when the world has settled.
 fn judge(
     shared: &Shared,
     object: usize,
@@ -182,7 +181,7 @@ fn judge(
     violations
 }
 
-/// How many seeds are tried: `MIXED_SEEDS`, or a few.
+/// Returns the number of seeds: `MIXED_SEEDS`, or a few.
 fn seeds() -> u64 {
     std::env::var("MIXED_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(14)
 }
@@ -197,20 +196,20 @@ fn nothing_is_torn_lost_or_done_twice_over_replicas() {
     }
     println!("{all:?}");
     let rare = [all.incomplete, all.unknown, all.reads, all.refused, all.denied, all.recovered];
-    assert!(all.done > 100 && rare.iter().all(|count| *count > 10), "too few to tell: {all:?}");
-    assert!(all.stops > 5, "too few to tell: {all:?}");
+    assert!(all.done > 100 && rare.iter().all(|count| *count > 10), "too few events: {all:?}");
+    assert!(all.stops > 5, "too few events: {all:?}");
 }
 
 /// A leader was cut off after its vote, and came back when others had delivered the transaction and
-/// forgotten it. It forgot it, too, before it heard of the next leader, showed as complete what it
-/// lacked, and lost the update.
+/// forgotten it. It forgot the transaction, too, before it learned of the next leader, reported as
+/// complete what it lacked, and lost the update.
 #[test]
 fn a_deposed_leader_loses_no_update() {
     let report = live(58, None);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
 }
 
-/// Finds a seed, from one on, whose judges notice in the expected way that a rule is not kept.
+/// Finds a seed, from `from` on, for which the checks report a missing rule as expected.
 fn trap(without: Rule, from: u64, expected: &str) {
     let live = if without == Rule::Certify { live_probing } else { live };
     let is_caught = |seed: &u64| {
@@ -218,16 +217,16 @@ fn trap(without: Rule, from: u64, expected: &str) {
         found.iter().any(|what| what.contains(expected))
     };
     let seed = (from..from + 50).find(is_caught);
-    let seed = seed.unwrap_or_else(|| panic!("nobody notices that {without:?} is taken out"));
-    println!("{without:?} is noticed with seed {seed}");
+    let seed = seed.unwrap_or_else(|| panic!("no check detects that {without:?} is taken out"));
+    println!("{without:?} is detected with seed {seed}");
     let report = live(seed, None);
     assert!(report.violations.is_empty(), "seed {seed}: {:#?}", report.violations);
 }
 
-/// What was committed at a site that is cut off, or crashed, has not arrived where its transaction
-/// is taken over: it is done there again.
+/// A commit at a site that is cut off, or crashed, has not arrived at the site that takes over its
+/// transaction, which executes it there again.
 #[test]
-fn who_takes_over_sees_what_was_committed_before() {
+fn a_host_that_takes_over_sees_earlier_commits() {
     trap(Rule::Sees, 36, "were counted");
 }
 
@@ -242,7 +241,7 @@ fn hosts_act_in_the_names_of_users() {
 }
 
 #[test]
-fn what_a_call_is_told_that_fails_was_so() {
+fn reports_of_failed_calls_are_true() {
     let mut all = Report::default();
     for seed in 0..seeds() / 2 {
         let report = live_probing(seed, None);
@@ -254,13 +253,14 @@ fn what_a_call_is_told_that_fails_was_so() {
     assert!(all.done > 50 && all.probes[..2].iter().all(|count| *count > 10), "too few: {all:?}");
 }
 
-/// A call fails as a number is missing that was written before, of which its site has not heard.
+/// A call fails because a number is missing that was written before, and that its site has not
+/// received.
 #[test]
 fn what_fails_is_certified() {
-    trap(Rule::Certify, 0, "is told as missing");
+    trap(Rule::Certify, 0, "is reported as missing");
 }
 
-/// A call is answered that it has changed nothing, and it has.
+/// A call is answered that it has changed nothing, although it has.
 #[test]
 fn what_is_in_doubt_is_waited_for() {
     trap(Rule::Doubt, 0, "Failed(");

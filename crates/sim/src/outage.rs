@@ -1,5 +1,5 @@
-//! Outages that last: sites that are down, a part of one site, or a link to the leading one. While
-//! they last, all sites that are whole must commit.
+//! Long outages of whole sites, of a part of one site, or of a link to the leading site. While one
+//! lasts, all sites that are whole must commit.
 
 use std::fmt;
 
@@ -8,38 +8,38 @@ use crate::faults::disks::DiskFault;
 use crate::queue::MS;
 use crate::random::Random;
 
-/// When an outage begins: leaders are elected and clients are busy by then.
+/// When an outage begins: by then leaders are elected and clients are busy.
 const BEGIN: u64 = 2_000 * MS;
-/// How long an outage lasts.
+/// Length of an outage.
 const LENGTH: u64 = 60_000 * MS;
-/// How long after its beginning sites may need to elect leaders.
+/// Time after its beginning within which sites elect leaders.
 const FAIL_OVER: u64 = 10_000 * MS;
-/// The same where a site hears both ends of a link that is down: it takes over after seven seconds,
-/// or fifteen seconds after the last time that one did.
+/// The same, where a site hears both ends of a link that is down: it takes over after seven
+/// seconds, or fifteen seconds after the last takeover.
 const TAKE_OVER: u64 = 25_000 * MS;
-/// How long a site may need afterwards to commit strongly on all groups.
+/// Time within which a site must then commit strongly on all groups.
 pub(crate) const BOUND: u64 = 5_000 * MS;
-/// How often each site tries to.
+/// Number of times that each site tries to.
 pub(crate) const ROUNDS: u64 = 3;
 
-/// What is down for a while.
+/// The part of the cluster that is down for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
     /// Whole sites, at most `f`.
     Sites(Vec<usize>),
-    /// Some workers of one site: one of its nodes, or less.
+    /// Some workers of one site: one of its nodes, or a part of one.
     Workers {
         site: usize,
         workers: Vec<usize>,
         /// Whether the site leads all groups when the outage begins.
         leads: bool,
     },
-    /// The link between the leading site and another one, which both reach a third.
+    /// The link between the leading site and another one. Both of them reach a third site.
     Link(usize, usize),
 }
 
 impl Outage {
-    /// Draws what is down in a cluster whose groups are led from site `leader`.
+    /// Draws an outage of a cluster whose groups are led from site `leader`.
     pub(crate) fn draw(random: &mut Random, workers: &[u8], f: usize, leader: usize) -> Outage {
         let sites = workers.len();
         if random.chance(20) {
@@ -49,7 +49,7 @@ impl Outage {
         let divisible: Vec<usize> = (0..sites).filter(|site| workers[*site] > 1).collect();
         if divisible.is_empty() || random.chance(50) {
             let mut down: Vec<usize> = (0..sites).collect();
-            // The leading site is among them as a rule.
+            // The leading site is usually among them.
             let first = if random.chance(70) { leader } else { random.below(sites) };
             down.retain(|site| *site != first);
             while down.len() + 1 > f {
@@ -68,18 +68,18 @@ impl Outage {
         Outage::Workers { site, workers, leads: site == leader }
     }
 
-    /// When the outage begins and ends.
+    /// Returns when the outage begins and ends.
     pub(crate) fn span(&self) -> (u64, u64) {
         (BEGIN, BEGIN + LENGTH)
     }
 
-    /// From when on strong transactions must commit.
+    /// Returns the time from which strong transactions must commit.
     pub(crate) fn from(&self) -> u64 {
         let patience = if let Outage::Link(..) = self { TAKE_OVER } else { FAIL_OVER };
         BEGIN + patience
     }
 
-    /// What strikes the world.
+    /// Returns the outage as faults.
     pub(crate) fn faults(&self) -> Vec<(u64, Fault)> {
         let (begin, end) = self.span();
         let pairs: Vec<(Fault, Fault)> = match self {
@@ -92,12 +92,12 @@ impl Outage {
                 let pair = |worker| (strike(worker, crash), strike(worker, DiskFault::Start));
                 workers.iter().map(pair).collect()
             }
-            Outage::Link(a, b) => vec![(Fault::Cut(*a, *b), Fault::Mend(*a, *b))],
+            Outage::Link(a, b) => vec![(Fault::Cut(*a, *b), Fault::Restore(*a, *b))],
         };
         pairs.into_iter().flat_map(|(down, up)| [(begin, down), (end, up)]).collect()
     }
 
-    /// The sites that are whole.
+    /// Returns the sites that are whole.
     pub(crate) fn others(&self, sites: usize) -> Vec<usize> {
         let is_whole = |site: &usize| match self {
             Outage::Sites(down) => !down.contains(site),
@@ -107,11 +107,11 @@ impl Outage {
         (0..sites).filter(is_whole).collect()
     }
 
-    /// Whether the cluster is known not to stand this always. A site of which only some workers are
-    /// down is not suspected. If it leads, its groups that the other workers lead take no strong
-    /// transactions of other sites, because these workers wait for the whole site. And what it
-    /// replicated to one other site alone is not passed on, so that a strong transaction that has
-    /// seen it is not decided, and holds back those after it.
+    /// Whether the cluster is known not to tolerate this outage always. A site with only some
+    /// workers down is not suspected. If it leads, groups led by its other workers take no strong
+    /// transactions of other sites, because these workers wait for the whole site. Also, updates
+    /// that it replicated to only one other site are not forwarded, so that a strong transaction
+    /// that has seen them is not decided, and delays those after it.
     pub(crate) fn is_known_to_fail(&self) -> bool {
         matches!(self, Outage::Workers { .. })
     }

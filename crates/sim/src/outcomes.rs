@@ -1,4 +1,4 @@
-//! What became of strong transactions, by all who say so: they must agree.
+//! Outcomes of strong transactions, from all workers that report them: they must agree.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use solera_machine::{Address, PartitionId};
 use solera_time::{Timestamp, Vector};
 use solera_unistore::{Access, Cause, Event, TransactionId};
 
-/// What a strong transaction did, as it was submitted.
+/// A strong transaction as it was submitted.
 #[derive(Clone, Debug)]
 pub(crate) struct Submission {
     pub(crate) cause: Cause,
     pub(crate) snap_vec: Vector,
     pub(crate) partitions: Vec<PartitionId>,
     pub(crate) accesses: Vec<Access>,
-    /// In which step.
+    /// The step in which it was submitted.
     pub(crate) step: u64,
 }
 
-/// An outcome, and how often which workers have told it and not forgotten that in a crash: one that
-/// has decided a transaction and delivers it later may forget only the latter.
+/// A reported outcome, with the number of reports by each worker that no crash has undone. A worker
+/// that decided a transaction and delivered it later may lose only the later report.
 #[derive(Debug)]
-struct Told {
+struct ReportedOutcome {
     ts: Option<Timestamp>,
     by: BTreeMap<Address, usize>,
 }
@@ -29,25 +29,26 @@ struct Told {
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     submitted: BTreeMap<TransactionId, Submission>,
-    told: BTreeMap<TransactionId, Told>,
-    /// A client's transaction that is executed again has several names; one of them may commit.
+    reported: BTreeMap<TransactionId, ReportedOutcome>,
+    /// Identifiers of a client's transaction. It has several if it is executed again; one of them
+    /// may commit.
     names: BTreeMap<Cause, Vec<TransactionId>>,
 }
 
-/// What follows from an event.
+/// What a report adds to what is known.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    /// It committed, which nobody has told before.
+pub(crate) enum NewOutcome {
+    /// The transaction committed, which was not reported before.
     Committed(Timestamp),
-    /// It aborted, which nobody has told before.
+    /// The transaction aborted, which was not reported before.
     Aborted,
     Nothing,
-    /// It contradicts what was told before.
+    /// The report contradicts an earlier one.
     Contradiction(String),
 }
 
 impl Outcomes {
-    /// A transaction is about to be certified.
+    /// Records a transaction that is about to be certified.
     pub(crate) fn submit(&mut self, tid: TransactionId, submission: Submission) {
         self.names.entry(submission.cause).or_default().push(tid);
         self.submitted.insert(tid, submission);
@@ -57,38 +58,44 @@ impl Outcomes {
         self.submitted.get(&tid)
     }
 
-    /// A worker says what became of a transaction.
-    pub(crate) fn tell(&mut self, by: Address, tid: TransactionId, ts: Option<Timestamp>) -> News {
-        match self.told.get_mut(&tid) {
-            Some(told) if told.ts == ts => {
-                *told.by.entry(by).or_default() += 1;
-                News::Nothing
+    /// Records a worker's report of an outcome.
+    pub(crate) fn report(
+        &mut self,
+        by: Address,
+        tid: TransactionId,
+        ts: Option<Timestamp>,
+    ) -> NewOutcome {
+        match self.reported.get_mut(&tid) {
+            Some(reported) if reported.ts == ts => {
+                *reported.by.entry(by).or_default() += 1;
+                NewOutcome::Nothing
             }
-            Some(told) => News::Contradiction(format!(
+            Some(reported) => NewOutcome::Contradiction(format!(
                 "{tid} is {} by {by:?}, and was {} by {:?}",
                 outcome(ts),
-                outcome(told.ts),
-                told.by.keys()
+                outcome(reported.ts),
+                reported.by.keys()
             )),
             None => {
-                self.told.insert(tid, Told { ts, by: BTreeMap::from([(by, 1)]) });
-                ts.map_or(News::Aborted, News::Committed)
+                self.reported.insert(tid, ReportedOutcome { ts, by: BTreeMap::from([(by, 1)]) });
+                ts.map_or(NewOutcome::Aborted, NewOutcome::Committed)
             }
         }
     }
 
-    /// A worker has forgotten in a crash what it had told nobody but the judges. Returns the
-    /// timestamp if nobody else knows that the transaction committed: then it may as well not have.
-    pub(crate) fn untell(&mut self, by: Address, event: &Event) -> Option<Timestamp> {
+    /// Undoes a worker's report that a crash lost before any client received it. Returns the
+    /// timestamp if no other worker has reported the commit: then the transaction counts as not
+    /// committed.
+    pub(crate) fn retract(&mut self, by: Address, event: &Event) -> Option<Timestamp> {
         let Event::Certified { tid, .. } = event else { return None };
-        let told = self.told.get_mut(tid)?;
-        if let Some(times) = told.by.get_mut(&by) {
+        let reported = self.reported.get_mut(tid)?;
+        if let Some(times) = reported.by.get_mut(&by) {
             *times = times.saturating_sub(1);
         }
-        if told.by.values().any(|times| *times > 0) {
+        if reported.by.values().any(|times| *times > 0) {
             return None;
         }
-        self.told.remove(tid).and_then(|told| told.ts)
+        self.reported.remove(tid).and_then(|reported| reported.ts)
     }
 
     /// Whether any of a client's attempts committed.
@@ -96,14 +103,14 @@ impl Outcomes {
         self.names.get(&cause).into_iter().flatten().any(|tid| self.committed(*tid) == Some(true))
     }
 
-    /// Whether a client's transaction was certified at all.
+    /// Whether a client's transaction was certified.
     pub(crate) fn was_submitted(&self, cause: Cause) -> bool {
         self.names.contains_key(&cause)
     }
 
-    /// Whether a transaction committed, if anybody has told.
+    /// Whether a transaction committed, if a worker has reported its outcome.
     pub(crate) fn committed(&self, tid: TransactionId) -> Option<bool> {
-        self.told.get(&tid).map(|told| told.ts.is_some())
+        self.reported.get(&tid).map(|reported| reported.ts.is_some())
     }
 }
 
@@ -121,19 +128,19 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_undone_when_all_who_told_it_have_forgotten_it() {
+    fn an_outcome_is_undone_when_all_reports_are_retracted() {
         let mut outcomes = Outcomes::default();
         let tid: TransactionId = "0.0.0.1".parse().unwrap();
         let (early, late) = (Some(Timestamp(5)), Some(Timestamp(6)));
-        assert_eq!(outcomes.tell(worker(0), tid, early), News::Committed(Timestamp(5)));
-        assert_eq!(outcomes.tell(worker(1), tid, early), News::Nothing);
-        assert!(matches!(outcomes.tell(worker(2), tid, late), News::Contradiction(_)));
+        assert_eq!(outcomes.report(worker(0), tid, early), NewOutcome::Committed(Timestamp(5)));
+        assert_eq!(outcomes.report(worker(1), tid, early), NewOutcome::Nothing);
+        assert!(matches!(outcomes.report(worker(2), tid, late), NewOutcome::Contradiction(_)));
         let event = Event::Certified { tid, ts: early };
-        assert_eq!(outcomes.untell(worker(1), &event), None);
+        assert_eq!(outcomes.retract(worker(1), &event), None);
         assert_eq!(outcomes.committed(tid), Some(true));
-        assert_eq!(outcomes.tell(worker(0), tid, early), News::Nothing);
-        assert_eq!(outcomes.untell(worker(0), &event), None, "it remembers the first time");
-        assert_eq!(outcomes.untell(worker(0), &event), early);
-        assert_eq!(outcomes.tell(worker(2), tid, None), News::Aborted);
+        assert_eq!(outcomes.report(worker(0), tid, early), NewOutcome::Nothing);
+        assert_eq!(outcomes.retract(worker(0), &event), None, "it remembers the first time");
+        assert_eq!(outcomes.retract(worker(0), &event), early);
+        assert_eq!(outcomes.report(worker(2), tid, None), NewOutcome::Aborted);
     }
 }

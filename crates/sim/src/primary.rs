@@ -1,7 +1,7 @@
-//! Sessions that use `primary`, beside those of UniStore, and what a judge is told of them.
+//! Sessions that use `primary`, in addition to those of UniStore, and the history for its checker.
 //!
-//! Updates append a number of their own to the list at a key, so that each value tells the history
-//! of its key.
+//! Updates append a number of their own to the list at a key, so that each value is the history of
+//! its key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::world::{SiteState, World};
 
-/// Wakes of their own, beyond those of other clients.
+/// Wake-ups of these sessions, beyond those of other clients.
 const WAKES: usize = 1 << 41;
-/// Requests of their own.
+/// Requests of these sessions.
 const REQUESTS: u64 = 1 << 61;
 const SESSIONS: usize = 5;
-/// How often each session does something.
+/// Number of steps of each session.
 const STEPS: usize = 60;
 const KEYS: u64 = 6;
 
@@ -30,34 +30,34 @@ const KEYS: u64 = 6;
 enum Doing {
     Nothing,
     Read(String),
-    /// An update, by its place among all.
+    /// An update, by its index in the history.
     Update(usize),
-    /// Covers these updates once so many workers have answered.
+    /// Covers these updates once this number of workers have answered.
     Barrier(Vec<usize>, usize),
-    /// So many workers must answer.
+    /// Time of invocation, and the number of workers that must answer.
     Attach(u64, usize),
     Done,
 }
 
 #[derive(Debug)]
 struct Session {
-    /// Changes when it begins anew.
+    /// Changes when the session begins anew.
     number: usize,
     site: usize,
-    /// The life of the site at which it is.
+    /// Life of its site.
     life: u32,
     past: Past,
-    /// The updates that it has heard applied.
+    /// Its updates that were reported as applied.
     applied: Vec<usize>,
     left: usize,
     doing: Doing,
     invoked: u64,
     waiting_for: Vec<(Address, RequestId)>,
-    /// When it stops to wait for an update.
+    /// When it stops waiting for an update.
     impatient_at: Option<u64>,
 }
 
-/// The sessions, and what they saw.
+/// The sessions, and what they observed.
 #[derive(Debug)]
 pub(crate) struct PrimarySessions {
     topology: Arc<Topology>,
@@ -65,11 +65,11 @@ pub(crate) struct PrimarySessions {
     random: Random,
     requests: u64,
     numbers: usize,
-    /// Grows with each event, so that no two are at the same time.
+    /// Grows with each event, so that no two events have the same time.
     clock: u64,
     pace: u64,
     history: History,
-    /// The requests for which their sessions stopped to wait.
+    /// Requests that their sessions cancelled.
     cancelled: BTreeSet<RequestId>,
     problems: Vec<String>,
 }
@@ -110,12 +110,12 @@ impl PrimarySessions {
         }
     }
 
-    /// Whether every session has done what it meant to do.
+    /// Whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
     }
 
-    /// The sessions that are not done.
+    /// Returns the sessions that are not finished.
     pub(crate) fn stuck(&self) -> Vec<String> {
         let waiting = self.sessions.iter().filter(|session| !matches!(session.doing, Doing::Done));
         waiting.map(|session| format!("primary: {session:?}")).collect()
@@ -126,7 +126,7 @@ impl PrimarySessions {
         self.clock
     }
 
-    /// A wake. Returns whether it was for a session.
+    /// Handles a wake-up. Returns whether it was for a session.
     pub(crate) fn wake(&mut self, world: &mut World, index: usize) -> bool {
         let Some(index) = index.checked_sub(WAKES) else { return false };
         let session = &mut self.sessions[index];
@@ -208,7 +208,7 @@ impl PrimarySessions {
         self.ask(world, index, Doing::Read(key), vec![(worker, command)]);
     }
 
-    /// What each worker of the session's site is asked about the session's past.
+    /// Returns a command about the session's past for each worker of its site.
     fn about_past(
         &self,
         index: usize,
@@ -228,7 +228,7 @@ impl PrimarySessions {
         self.ask(world, index, Doing::Barrier(covered, asked.len()), asked);
     }
 
-    /// Goes to another site, and takes the session's past there.
+    /// Moves to another site and attaches the session's past there.
     fn move_on(&mut self, world: &mut World, index: usize) {
         let Some(site) = self.some_site(world) else { return self.rest(world, index) };
         let invoked = self.tick();
@@ -244,7 +244,7 @@ impl PrimarySessions {
         (!up.is_empty()).then(|| up[self.random.below(up.len())])
     }
 
-    /// A new session, at some site.
+    /// Begins a new session at some site.
     fn begin_anew(&mut self, world: &mut World, index: usize) {
         if let Some(site) = self.some_site(world) {
             self.sessions[index].site = site;
@@ -295,7 +295,7 @@ impl PrimarySessions {
         world.wake(WAKES + index, self.random.within(MS, 60 * MS * self.pace));
     }
 
-    /// A reply, and whether it is the last to the request.
+    /// Handles a reply; `last` is set for the last one to the request.
     pub(crate) fn reply(
         &mut self,
         world: &mut World,
@@ -304,7 +304,7 @@ impl PrimarySessions {
         last: bool,
     ) {
         if self.cancelled.contains(&request) {
-            // It may have been on its way when the client cancelled: hosts drop it.
+            // It may have been under way when the client cancelled the request: hosts drop it.
             world.tally.count("primary: replies to cancelled requests");
             return;
         }
@@ -393,7 +393,8 @@ impl PrimarySessions {
         })
     }
 
-    /// No reply of a worker will come: what its sessions asked for is unknown.
+    /// Cuts off the sessions of a worker that answers no more: the results of their requests are
+    /// unknown.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         let waits = |session: &Session| session.waiting_for.iter().any(|(it, _)| *it == worker);
         self.give_up(world, waits);
@@ -421,7 +422,7 @@ impl PrimarySessions {
         }
     }
 
-    /// Whether some home that is up has more than some replica that is up.
+    /// Describes homes that are up and have updates that some replica that is up lacks.
     pub(crate) fn left(&self, world: &World) -> Vec<String> {
         let mut homes: BTreeMap<PartitionId, u64> = BTreeMap::new();
         for (_, primary) in world.primaries() {
@@ -446,7 +447,7 @@ impl PrimarySessions {
         texts
     }
 
-    /// Reads all keys everywhere, and returns what went wrong.
+    /// Reads all keys at all sites, and returns the problems found.
     pub(crate) fn judge(&mut self, world: &World) -> Vec<String> {
         let mut homes: Vec<PartitionId> = Vec::new();
         for (_, primary) in world.primaries() {
@@ -465,8 +466,8 @@ impl PrimarySessions {
             if homes.contains(&partition) {
                 self.history.finals.append(&mut finals);
             } else {
-                // Nobody orders its updates until an operator removes its home: what is known
-                // stands for all.
+                // No home orders the partition's updates until an operator removes the home: one
+                // list stands for all.
                 let longest = finals.into_iter().max_by_key(|it| it.list.len());
                 self.history.finals.extend(longest);
             }

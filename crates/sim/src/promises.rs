@@ -1,10 +1,10 @@
-//! Promises of durability, and whether what survives keeps them.
+//! Promises of durability, and a check that the surviving data keeps them.
 //!
-//! Sessions of their own write keys that nobody else writes, in eventual, causal and strong spaces,
-//! by single operations and in transactions; they take barriers, WAIT, AT-RISK and tokens, and
+//! Further sessions write keys that no other client writes, in eventual, causal and strong spaces,
+//! by single operations and in transactions. They take barriers, WAIT, AT-RISK and tokens, and
 //! attach the tokens of others. Each session remembers the writes that were acknowledged to it.
-//! What an answer promises follows from these lists alone, and never from the vectors that the
-//! protocol keeps. In the end every surviving site must hold every promised write.
+//! What an answer promises follows from these lists alone, and never from the protocol's vectors.
+//! At the end every surviving site must hold every promised write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::scenario::Scenario;
 use crate::weakness::Weakness;
 use crate::world::{SiteState, World};
 
-/// Wakes of their own, beyond those of clients.
+/// Wake-ups of these sessions, beyond those of clients.
 const WAKES: usize = 1 << 40;
-/// Requests of their own; those of the last round begin later.
+/// Requests of these sessions; those of the last round begin later.
 const REQUESTS: u64 = 1 << 60;
 const SESSIONS: usize = 6;
-/// How often each session does something.
+/// Number of steps of each session.
 const STEPS: usize = 60;
 const ATTACH_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// A write of a key of its own.
+/// A write of a key that nothing else writes.
 #[derive(Clone, Debug)]
 struct Write {
     key: Key,
@@ -42,7 +42,7 @@ struct Write {
 #[derive(Clone, Debug)]
 struct Token {
     pasts: Pasts,
-    /// The writes acknowledged to the session that took it.
+    /// Writes acknowledged to the session that took it.
     covered: BTreeSet<usize>,
 }
 
@@ -51,7 +51,7 @@ enum Doing {
     Nothing,
     Execute(usize),
     Begin(Vec<usize>),
-    /// So many of the writes are done.
+    /// The writes, the number of them that are done, and the transaction.
     Operate(Vec<usize>, usize, TxId),
     Commit(Vec<usize>),
     Barrier(&'static str),
@@ -61,18 +61,18 @@ enum Doing {
 
 #[derive(Debug)]
 struct Session {
-    /// Changes when it begins anew.
+    /// Changes when the session begins anew.
     number: usize,
     site: usize,
     pasts: Pasts,
-    /// The writes that were acknowledged to it, or are covered by the token that it attached.
+    /// Writes that were acknowledged to it, or are covered by the token that it attached.
     covered: BTreeSet<usize>,
     left: usize,
     doing: Doing,
     waiting_for: Option<(Address, RequestId)>,
 }
 
-/// The sessions, and what they were promised.
+/// The sessions, and the promises that they received.
 #[derive(Debug)]
 pub(crate) struct Promises {
     sessions: Vec<Session>,
@@ -126,18 +126,18 @@ impl Promises {
         }
     }
 
-    /// Whether every session has done what it meant to do.
+    /// Whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
     }
 
-    /// What the sessions that are not done wait for.
+    /// Returns what the unfinished sessions wait for.
     pub(crate) fn stuck(&self) -> Vec<String> {
         let waiting = self.sessions.iter().filter(|session| !matches!(session.doing, Doing::Done));
         waiting.map(|session| format!("{session:?}")).collect()
     }
 
-    /// A wake. Returns whether it was for a session.
+    /// Handles a wake-up. Returns whether it was for a session.
     pub(crate) fn wake(&mut self, world: &mut World, index: usize) -> bool {
         let Some(index) = index.checked_sub(WAKES) else { return false };
         if matches!(self.sessions[index].doing, Doing::Nothing) {
@@ -192,7 +192,7 @@ impl Promises {
         self.ask(world, index, Doing::Execute(write), command);
     }
 
-    /// A transaction that writes several keys, many of them of eventual spaces.
+    /// Begins a transaction that writes several keys, many of them in eventual spaces.
     fn begin(&mut self, world: &mut World, index: usize) {
         let count = self.random.within(1, 5);
         let eventual = self.random.weighted(&[(35, 0), (65, 75)]);
@@ -232,8 +232,8 @@ impl Promises {
         self.ask(world, index, Doing::Barrier(name), command);
     }
 
-    /// SOLERA.AT-RISK, of all workers of the site at once. Own writes to keys that it does not name
-    /// are promised, and all writes at sites that it does not name for the session.
+    /// Evaluates SOLERA.AT-RISK on all workers of the site at once. It promises own writes to keys
+    /// that it does not name, and all writes at sites that it does not name for the session.
     fn ask_at_risk(&mut self, world: &mut World, index: usize) {
         let Session { number, site, pasts, .. } = self.sessions[index];
         let here = |address: &Address| address.site.index() == site && world.answers(*address);
@@ -265,7 +265,7 @@ impl Promises {
         self.rest(world, index);
     }
 
-    /// A new session, at some site; mostly with a token that some session has taken.
+    /// Begins a new session at some site, usually with a token that some session has taken.
     fn begin_anew(&mut self, world: &mut World, index: usize) {
         let up = (0..self.workers.len()).filter(|site| world.state(*site) == SiteState::Up);
         let up: Vec<usize> = up.collect();
@@ -289,7 +289,7 @@ impl Promises {
         self.ask(world, index, Doing::Attach(token), Command::Attach { pasts, timeout });
     }
 
-    /// A reply, given back if it is for somebody else.
+    /// Handles a reply. Returns it if it belongs to another request.
     pub(crate) fn reply(
         &mut self,
         world: &mut World,
@@ -332,7 +332,8 @@ impl Promises {
                 let session = &mut self.sessions[index];
                 session.pasts.join(&token.pasts);
                 session.covered = token.covered;
-                // The causal past of the token is awaited. What was written here was here.
+                // The site waits for the token's causal past. Writes at this site were there
+                // already, so that ATTACH promises nothing about them.
                 let site = session.site;
                 self.promise(world, index, "ATTACH", |write| match write.level {
                     Level::Eventual => false,
@@ -352,7 +353,7 @@ impl Promises {
         session.covered.extend(writes);
     }
 
-    /// An answer promises that those of the covered writes survive.
+    /// Records that an answer promises that the covered writes for which `which` holds survive.
     fn promise(
         &mut self,
         world: &mut World,
@@ -375,7 +376,7 @@ impl Promises {
         }
     }
 
-    /// A site stopped; its sessions lose their connections.
+    /// Cuts off the sessions of a site that stopped.
     pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
         for index in 0..self.sessions.len() {
             let session = &self.sessions[index];
@@ -386,7 +387,7 @@ impl Promises {
         }
     }
 
-    /// A worker answers nobody who waits.
+    /// Cuts off the sessions that wait for a worker that answers no more.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         for index in 0..self.sessions.len() {
             if self.sessions[index].waiting_for.is_some_and(|(asked, _)| asked == worker) {
@@ -395,8 +396,8 @@ impl Promises {
         }
     }
 
-    /// There is no reply: the command was refused, or its answer does not come. Returns whether a
-    /// session had sent it.
+    /// Handles that no reply will come: the command was rejected, or its answer does not come.
+    /// Returns whether a session had sent it.
     pub(crate) fn unanswered(
         &mut self,
         world: &mut World,
@@ -421,7 +422,7 @@ impl Promises {
 
     fn rest(&mut self, world: &mut World, index: usize) {
         self.sessions[index].doing = Doing::Nothing;
-        // Some do not let any time pass.
+        // Some sessions continue at once.
         let most = self.random.weighted(&[(30, 1), (50, 40 * MS), (20, 120 * MS)]);
         let delay = self.random.within(0, most) * self.pace;
         world.wake(WAKES + index, delay);
@@ -469,7 +470,7 @@ impl Promises {
         }
     }
 
-    /// The promises that were not kept, once the final reads are answered.
+    /// Returns the promises that were not kept, once the final reads are answered.
     pub(crate) fn broken(&self) -> Vec<String> {
         let broken = self.unseen.values().map(|(site, write)| {
             let (Write { key, session, site: at, .. }, promise) =

@@ -1,4 +1,4 @@
-//! What is due in virtual time, in the order in which it becomes due.
+//! Queue of what is due in virtual time, in the order in which it becomes due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,18 +6,18 @@ use std::collections::BinaryHeap;
 /// One millisecond of virtual time, in nanoseconds.
 pub(crate) const MS: u64 = 1_000_000;
 
-/// Entries by time; those of the same time in the order in which they were added.
+/// Entries by time; entries with the same time are in the order in which they were added.
 ///
-/// Entries are large and stay in their slots: only times, numbers and slots move when the order
+/// Entries are large and stay in their slots. Only times, numbers and slots move when the order
 /// changes.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     /// Time, number, slot.
     order: BinaryHeap<Reverse<(u64, u64, usize)>>,
     slots: Vec<Option<T>>,
-    /// Slots that hold nothing.
+    /// Empty slots.
     free: Vec<usize>,
-    /// The number of the latest entry.
+    /// Number of the latest entry.
     number: u64,
 }
 
@@ -26,7 +26,7 @@ impl<T> Queue<T> {
         Queue { order: BinaryHeap::new(), slots: Vec::new(), free: Vec::new(), number: 0 }
     }
 
-    /// Adds an entry that is due `at` a time.
+    /// Adds an entry that is due at time `at`.
     pub(crate) fn push(&mut self, at: u64, entry: T) {
         self.number += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -37,7 +37,7 @@ impl<T> Queue<T> {
         self.order.push(Reverse((at, self.number, slot)));
     }
 
-    /// Removes the first entry if it is due by `until`. Returns its time, too.
+    /// Removes the first entry if it is due by `until`. Returns it with its time.
     pub(crate) fn pop(&mut self, until: u64) -> Option<(u64, T)> {
         let Reverse((at, _, slot)) = *self.order.peek()?;
         if at > until {
@@ -49,10 +49,13 @@ impl<T> Queue<T> {
         Some((at, entry))
     }
 
-    /// The first entry of those that `fits` accepts.
-    pub(crate) fn first(&self, fits: impl Fn(&T) -> bool) -> Option<&T> {
+    /// Returns the first entry that `matches`.
+    pub(crate) fn first(&self, matches: impl Fn(&T) -> bool) -> Option<&T> {
         let entries = self.order.iter().filter_map(|Reverse((at, number, slot))| {
-            self.slots[*slot].as_ref().filter(|entry| fits(entry)).map(|entry| (at, number, entry))
+            self.slots[*slot]
+                .as_ref()
+                .filter(|entry| matches(entry))
+                .map(|entry| (at, number, entry))
         });
         entries.min_by_key(|(at, number, _)| (*at, *number)).map(|(_, _, entry)| entry)
     }

@@ -1,6 +1,6 @@
 //! The only source of randomness of a simulated world.
 
-/// SplitMix64: small, fast, and the same everywhere.
+/// SplitMix64: small, fast, and the same on every platform.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,22 +17,22 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number in `low..high`.
+    /// Returns a number in `low..high`.
     pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low).max(1)
     }
 
-    /// An index below `n`.
+    /// Returns an index below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }
 
-    /// True in `percent` of all cases.
+    /// Returns true in `percent` of all cases.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.next() % 100 < percent
     }
 
-    /// One of `choices`, by weight.
+    /// Returns one of `choices`, by weight.
     pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(u64, T)]) -> T {
         let total: u64 = choices.iter().map(|(weight, _)| weight).sum();
         let mut at = self.next() % total.max(1);

@@ -1,4 +1,4 @@
-//! One run: load under faults, healing, rest, judgement.
+//! One run: load under faults, healing, settling, and checks.
 
 mod outage;
 
@@ -19,7 +19,7 @@ use crate::guarded::GuardedSessions;
 use crate::history::{Places, answer, entries, history, origin};
 use crate::last_round::LastRound;
 use crate::outage::Outage;
-use crate::outcomes::{News, Outcomes, Submission};
+use crate::outcomes::{NewOutcome, Outcomes, Submission};
 use crate::primary::PrimarySessions;
 use crate::promises::Promises;
 use crate::queue::MS;
@@ -28,59 +28,59 @@ use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::trace::Trace;
 use crate::trial::TrialSessions;
-use crate::world::{Happening, SiteState, World};
+use crate::world::{SiteState, World, WorldEvent};
 
-/// What a run showed.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
     /// Transactions that clients ran.
     pub transactions: usize,
-    /// Events of the simulated world.
+    /// Number of events of the simulated world.
     pub steps: u64,
     /// Virtual time, in milliseconds.
     pub virtual_ms: u64,
-    /// What went wrong; nothing, if all is well.
+    /// Violations of guarantees; empty if all is well.
     pub violations: Vec<Violation>,
-    /// What went wrong in an outage that the cluster is known not to stand yet.
+    /// Violations in an outage that the cluster is known not to tolerate yet.
     pub known_failures: Vec<Violation>,
-    /// What took effect of the faults of workers and disks.
+    /// Counts of the faults of workers and disks that took effect.
     pub tally: Tally,
-    /// What the clients saw, with the places that the protocol claims.
+    /// What the clients observed, with the positions that the protocol claims.
     pub history: History,
-    /// What happened.
+    /// Trace of the run.
     pub trace: Trace,
 }
 
-/// Something that must not happen.
+/// A violation of a guarantee.
 #[derive(Debug)]
 pub enum Violation {
     /// One of UniStore's Properties 1–7 did not hold at some time (in virtual milliseconds).
     Property(u64, Broken),
-    /// The history is not as consistent as promised.
+    /// The history is less consistent than its levels require.
     Anomaly(Anomaly),
-    /// What became of a strong transaction contradicts what was said of it before.
+    /// A report of a strong transaction's outcome contradicts an earlier one.
     Contradiction(String),
-    /// A client waits for something that does not come.
+    /// A client waits for an answer that does not come.
     Stuck(String),
-    /// A surviving site lacks a write of which a client was promised that it survives.
+    /// A surviving site lacks a write that was promised to survive.
     Promise(String),
-    /// The protocol interface does not do what `trial` relies on.
+    /// The protocol interface violates a guarantee that `trial` relies on.
     Trial(String),
-    /// What a guard promised or refused is not what became of a transaction.
+    /// A guard's promise or refusal contradicts the outcome of a transaction.
     Guarded(String),
-    /// `primary` broke one of its promises.
+    /// `primary` broke one of its guarantees.
     Primary(String),
-    /// What counted as durable is not there after a restart.
+    /// Durable data is missing after a restart.
     Lost(String),
     /// A site did not commit on a group in time, while other sites or parts of them were down.
     Silent(String),
-    /// A strong command was given up because others were always in its way, though all was well.
+    /// A strong command was given up because of conflicts, although there were no faults.
     Starved(String),
-    /// A replica did not come to rest: transactions stay prepared, open or unsettled.
+    /// A replica did not settle: transactions stay prepared, open or unsettled.
     Unrest(String),
-    /// A worker's data takes more or less than what the worker says it takes.
+    /// A worker's data takes more or less memory than the worker reports.
     Miscounted(String),
 }
 
@@ -97,24 +97,24 @@ impl fmt::Display for Violation {
             Violation::Guarded(what) => write!(f, "guarded: {what}"),
             Violation::Lost(what) => write!(f, "lost: {what}"),
             Violation::Silent(what) => write!(f, "not in time: {what}"),
-            Violation::Starved(who) => write!(f, "others were always in the way of {who}"),
-            Violation::Unrest(what) => write!(f, "no rest: {what}"),
+            Violation::Starved(who) => write!(f, "conflicts aborted every attempt of {who}"),
+            Violation::Unrest(what) => write!(f, "did not settle: {what}"),
             Violation::Miscounted(what) => write!(f, "miscounted: {what}"),
         }
     }
 }
 
-/// The virtual time that clients get to finish once all faults have ended.
+/// Virtual time that clients get to finish once all faults have ended.
 const PATIENCE: u64 = 60_000 * MS;
-/// How long the world rests before it is judged.
+/// Time for which the world settles before it is checked.
 const REST: u64 = 2_500 * MS;
-/// How much longer, at most, where workers restart, until times are past all that may still commit.
-/// Elsewhere it takes as long as clocks differ.
+/// Greatest further time, where workers restart, until times are past all that may still commit.
+/// Elsewhere, the difference between clocks is enough.
 const GRACE: u64 = 30_000 * MS;
 /// Steps between two checks of the properties.
 const CHECK_EVERY: u64 = 64;
 
-/// Runs a scenario to its end and judges it.
+/// Runs a scenario to its end and checks it.
 pub fn run(scenario: &Scenario, trace: Trace) -> Report {
     let mut run = Run::new(scenario, trace);
     match &scenario.outage {
@@ -171,8 +171,8 @@ impl<'a> Run<'a> {
     }
 
     fn load(&mut self, until: u64) {
-        while let Some(happenings) = self.world.step(until) {
-            self.observe(happenings);
+        while let Some(events) = self.world.step(until) {
+            self.observe(events);
             if self.world.steps.is_multiple_of(CHECK_EVERY) {
                 self.check_properties();
             }
@@ -208,7 +208,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Once all is well, strong transactions of every site commit on every group in bounded time.
+    /// Checks that, without faults, strong transactions of every site commit on every group in
+    /// bounded time.
     fn last_round(&mut self) {
         if !self.world.has_quorum() {
             return;
@@ -230,18 +231,18 @@ impl<'a> Run<'a> {
         self.violations.extend(starved.into_iter().map(Violation::Starved));
     }
 
-    /// A turn of the end.
+    /// Runs a turn of the last round.
     fn last_turn(&mut self, end: u64) {
         let missing = self.turn(end);
         self.violations.extend(missing.into_iter().map(Violation::Unrest));
     }
 
-    /// Lets what is due commit, and returns what has not committed by then.
+    /// Has due transactions commit, and returns those that have not committed by `end`.
     fn turn(&mut self, end: u64) -> Vec<String> {
         loop {
             self.last_round.submit(&mut self.world);
-            let happenings = self.world.take_happenings();
-            self.observe(happenings);
+            let events = self.world.take_events();
+            self.observe(events);
             if self.last_round.is_done() || self.world.now >= end {
                 break;
             }
@@ -264,7 +265,7 @@ impl<'a> Run<'a> {
         self.violations.extend(left.into_iter().map(Violation::Unrest));
     }
 
-    /// What is not over yet.
+    /// Returns what has not finished yet.
     fn left(&self) -> Vec<String> {
         let missed = |site| !matches!(self.world.standing(site), Some((SiteStatus::Gone, _)));
         let destroyed = self.destroyed().into_iter().any(missed);
@@ -281,7 +282,7 @@ impl<'a> Run<'a> {
                 ("unconfirmed", status.unconfirmed_decisions()),
                 ("guarded", status.guarded_transactions()),
                 ("undecided", if quorum { status.undecided_transactions() } else { 0 }),
-                // What a destroyed site may still lack is kept for it.
+                // Updates that a destroyed site may still lack are kept for it.
                 ("unsettled", if destroyed { 0 } else { status.unsettled_updates() }),
             ];
             for (what, count) in left.into_iter().filter(|(_, count)| *count > 0) {
@@ -294,8 +295,8 @@ impl<'a> Run<'a> {
 
     /// Lets final reads be answered.
     fn finish_reads(&mut self) {
-        let happenings = self.world.take_happenings();
-        self.observe(happenings);
+        let events = self.world.take_events();
+        self.observe(events);
         self.load(self.world.now + 500 * MS);
     }
 
@@ -372,13 +373,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn observe(&mut self, happenings: Vec<Happening>) {
-        for happening in happenings {
-            let Some(happening) = self.guarded.observe(&mut self.world, happening) else {
+    fn observe(&mut self, events: Vec<WorldEvent>) {
+        for world_event in events {
+            let Some(world_event) = self.guarded.observe(&mut self.world, world_event) else {
                 continue;
             };
-            match happening {
-                Happening::Wake(client) => {
+            match world_event {
+                WorldEvent::Wake(client) => {
                     if !self.trial.wake(&mut self.world, client)
                         && !self.primary.wake(&mut self.world, client)
                         && !self.promises.wake(&mut self.world, client)
@@ -386,43 +387,45 @@ impl<'a> Run<'a> {
                         self.clients.wake(&mut self.world, client);
                     }
                 }
-                Happening::Undone(worker, event) => self.undo(worker, &event),
-                Happening::SiteDown(site) => {
+                WorldEvent::Undone(worker, event) => self.undo(worker, &event),
+                WorldEvent::SiteDown(site) => {
                     self.clients.site_down(&mut self.world, site);
                     self.promises.site_down(&mut self.world, site);
                     self.primary.site_down(&mut self.world, site);
                     self.trial.site_down(&mut self.world, site);
                 }
-                Happening::Replaced(site, cut) => self.ledger.closed(site, cut.0),
-                Happening::WorkerDown(worker) => {
+                WorldEvent::Replaced(site, cut) => self.ledger.closed(site, cut.0),
+                WorldEvent::WorkerDown(worker) => {
                     self.clients.worker_down(&mut self.world, worker);
                     self.promises.worker_down(&mut self.world, worker);
                     self.primary.worker_down(&mut self.world, worker);
                     self.trial.worker_down(&mut self.world, worker);
                 }
-                Happening::Refused(from, request) => {
+                WorldEvent::Refused(from, request) => {
                     if !self.promises.unanswered(&mut self.world, from, request) {
                         self.clients.refused(&mut self.world, from, request);
                     }
                 }
-                Happening::Unanswered(from, request) => {
+                WorldEvent::Unanswered(from, request) => {
                     if !self.promises.unanswered(&mut self.world, from, request) {
                         self.clients.unanswered(&mut self.world, from, request);
                     }
                 }
-                Happening::Lost(what) => self.violations.push(Violation::Lost(what)),
-                Happening::Primary(from, request, response, last) => {
+                WorldEvent::Lost(what) => self.violations.push(Violation::Lost(what)),
+                WorldEvent::Primary(from, request, response, last) => {
                     self.primary.reply(&mut self.world, (from, request), &response, last);
                 }
-                Happening::Trial(from, request, response, last) => {
+                WorldEvent::Trial(from, request, response, last) => {
                     self.trial.reply(&mut self.world, (from, request), &response, last);
                 }
-                Happening::OfTrial(at, event) => self.trial.reported(&mut self.world, at, event),
-                Happening::Gone { site, life, members } => {
+                WorldEvent::TrialEvent(at, event) => {
+                    self.trial.reported(&mut self.world, at, event)
+                }
+                WorldEvent::Gone { site, life, members } => {
                     self.trial.gone(&mut self.world, (site, life), &members);
                 }
-                Happening::Event(address, event) => self.note(address, &event),
-                Happening::Reply(from, request, response) => {
+                WorldEvent::Event(address, event) => self.note(address, &event),
+                WorldEvent::Reply(from, request, response) => {
                     if let Some((_, slot)) =
                         self.finals.iter_mut().find(|(other, _)| *other == request)
                     {
@@ -439,7 +442,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        let more = self.world.take_happenings();
+        let more = self.world.take_events();
         if !more.is_empty() {
             self.observe(more);
         }
@@ -461,12 +464,12 @@ impl<'a> Run<'a> {
                 self.outcomes.submit(*tid, submission);
             }
             Event::Certified { tid, ts } => {
-                match self.outcomes.tell(address, *tid, *ts) {
-                    News::Committed(ts) => self.note_certified(*tid, ts),
-                    News::Contradiction(what) => {
+                match self.outcomes.report(address, *tid, *ts) {
+                    NewOutcome::Committed(ts) => self.note_certified(*tid, ts),
+                    NewOutcome::Contradiction(what) => {
                         self.violations.push(Violation::Contradiction(what));
                     }
-                    News::Aborted | News::Nothing => {}
+                    NewOutcome::Aborted | NewOutcome::Nothing => {}
                 };
             }
             Event::Stored { partition, dot } => {
@@ -475,7 +478,7 @@ impl<'a> Run<'a> {
                 self.ledger.stored(site, partition, origin(dot.origin), dot.ts.0);
             }
             Event::Lacks { .. } => {
-                let what = format!("{address:?} has forgotten what a sibling asks for: {event:?}");
+                let what = format!("{address:?} lacks what a sibling requests: {event:?}");
                 self.violations.push(Violation::Lost(what));
             }
             Event::Filled { partition, known_vec } => {
@@ -518,7 +521,7 @@ impl<'a> Run<'a> {
         match event {
             Event::Committed { dot, .. } => self.ledger.undone(origin(dot.origin), dot.ts.0),
             Event::Certified { tid, .. } => {
-                if let Some(ts) = self.outcomes.untell(worker, event)
+                if let Some(ts) = self.outcomes.retract(worker, event)
                     && let Some(submission) = self.outcomes.submission(*tid)
                 {
                     self.places.undo_strong(submission.cause, &submission.snap_vec);
@@ -529,7 +532,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What clients were told of strong transactions is what became of them.
+    /// Checks that clients received the outcomes that strong transactions had.
     fn judge_outcomes(&mut self, recorded: &[Recorded]) {
         let mut contradictions = Vec::new();
         for recorded in recorded {
@@ -540,7 +543,8 @@ impl<'a> Run<'a> {
                         Status::Committed => "strong transactions that committed",
                         Status::Unknown => "strong transactions that committed unknown to clients",
                         Status::Aborted => {
-                            contradictions.push(format!("an aborted one committed: {recorded:?}"));
+                            contradictions
+                                .push(format!("reported as aborted, but committed: {recorded:?}"));
                             continue;
                         }
                     };
@@ -548,41 +552,42 @@ impl<'a> Run<'a> {
                 }
                 false if self.outcomes.was_submitted(cause) => match recorded.status {
                     Status::Committed => {
-                        contradictions.push(format!("nobody has committed {recorded:?}"));
+                        contradictions.push(format!("no worker committed {recorded:?}"));
                     }
                     _ => self.world.tally.count("strong transactions that did not commit"),
                 },
                 false => {}
             }
         }
-        let mut told = std::mem::take(&mut self.clients.outcomes);
+        let mut reported = std::mem::take(&mut self.clients.outcomes);
         contradictions.extend(self.names_given_twice());
-        told.extend(self.outcomes_of_names());
-        for (tid, told) in told {
+        reported.extend(self.outcomes_of_names());
+        for (tid, reported) in reported {
             self.world.tally.count("outcomes asked for");
             let truth = self.outcomes.committed(tid).unwrap_or(false);
-            if told.is_some_and(|told| told != truth) {
-                contradictions.push(format!("the outcome of {tid} was told to be {told:?}"));
+            if reported.is_some_and(|reported| reported != truth) {
+                contradictions
+                    .push(format!("the outcome of {tid} was reported to be {reported:?}"));
             }
         }
         self.violations.extend(contradictions.into_iter().map(Violation::Contradiction));
     }
 
-    /// What each site tells in the end of the transactions whose names clients know, as
-    /// [`Command::Outcome`](solera_unistore::Command::Outcome) has it: by all of its workers and
+    /// Returns what each site finally reports of the transactions whose names clients know, as
+    /// [`Command::Outcome`](solera_unistore::Command::Outcome) does: from all of its workers and
     /// the coordinator's.
     fn outcomes_of_names(&self) -> Vec<(TransactionId, Option<bool>)> {
         let sites = SiteId::all(self.scenario.topology.sites());
         let up = sites.filter(|site| self.world.state(site.index()) == SiteState::Up);
-        // What has accessed nothing that needs an order commits without being certified. A former
-        // run of which nothing was durable may have submitted another transaction of that name, of
-        // which nobody has heard.
+        // A transaction that accessed nothing that needs an order commits without certification. A
+        // former run without durable records may have submitted another transaction of that name,
+        // which no client has received.
         let is_certified = |(tid, cause, _): &&(TransactionId, Cause, u64)| {
             self.outcomes.submission(*tid).is_some_and(|submission| submission.cause == *cause)
         };
         let certified = self.clients.names.iter().filter(is_certified);
         let names: Vec<TransactionId> = certified.map(|(tid, ..)| *tid).collect();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for site in up {
             for tid in &names {
                 let asked = self
@@ -590,17 +595,17 @@ impl<'a> Run<'a> {
                     .replicas()
                     .filter(|(address, _)| address.site == site || **address == tid.coordinator);
                 let outcomes = asked.map(|(_, replica)| replica.status().outcome(*tid));
-                told.push((*tid, outcomes.max().flatten()));
+                reported.push((*tid, outcomes.max().flatten()));
             }
         }
-        told
+        reported
     }
 
-    /// Names that clients were told, and that were given to other transactions after that.
+    /// Returns names that clients received, and that were later given to other transactions.
     fn names_given_twice(&self) -> Vec<String> {
-        let given_twice = |(tid, cause, told): &(TransactionId, Cause, u64)| {
+        let given_twice = |(tid, cause, sent): &(TransactionId, Cause, u64)| {
             let submission = self.outcomes.submission(*tid)?;
-            let is_later = submission.cause != *cause && submission.step > *told;
+            let is_later = submission.cause != *cause && submission.step > *sent;
             is_later.then(|| format!("{tid} is {cause:?} and then {:?}", submission.cause))
         };
         self.clients.names.iter().filter_map(given_twice).collect()
@@ -626,7 +631,7 @@ impl<'a> Run<'a> {
         }
         for (address, replica) in self.world.replicas() {
             let site = address.site.index();
-            // What a joining site has got is claimed once it serves.
+            // A joining site claims the data that it has only once it serves.
             if self.world.is_joining(site) {
                 continue;
             }
@@ -674,8 +679,8 @@ impl<'a> Run<'a> {
                 let (key, op, past) = (key.clone(), op.clone(), Vector::zero(sites));
                 let to = Address { site: SiteId(*site as u8), worker: 0 };
                 self.world.command(to, request, Command::Execute { past, level, key, op });
-                let happenings = self.world.take_happenings();
-                self.observe(happenings);
+                let events = self.world.take_events();
+                self.observe(events);
             }
         }
         self.load(self.world.now + 500 * MS);

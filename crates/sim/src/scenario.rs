@@ -1,4 +1,4 @@
-//! What a seed decides before the world starts.
+//! Scenarios: everything that a seed determines before the world starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,52 +24,51 @@ pub struct Scenario {
     pub(crate) fan_out: u8,
     pub(crate) timing: Timing,
     pub(crate) without: Without<Rule>,
-    /// Whether sites have journals, crash and come back.
+    /// Whether sites have journals, crash and restart.
     pub(crate) durable: bool,
-    /// The size of their segments.
+    /// Size of the journals' segments.
     pub(crate) segment_bytes: u64,
     pub(crate) weakness: Option<Weakness>,
     /// One-way delays between sites in nanoseconds, `delays[from][to]`.
     pub(crate) delays: Vec<Vec<u64>>,
     /// Random extra delay between sites, up to this many nanoseconds.
     pub(crate) jitter: u64,
-    /// How long a link is busy with a piece of a partition for a joining site, in nanoseconds.
+    /// Time for which a piece of a partition for a joining site occupies a link, in nanoseconds.
     pub(crate) piece_time: u64,
-    /// How connections between workers are, if they are simulated.
+    /// Properties of connections between workers, if they are simulated.
     pub(crate) wiring: Option<Wiring>,
-    /// The same time for each message within a site, and for each sync of a disk.
+    /// Constant times of messages within a site and of disk syncs; `None` if they vary.
     pub(crate) steady: Option<Steady>,
     /// Initial clock skew per site and worker, in microseconds.
     pub(crate) skew: Vec<Vec<i64>>,
     pub(crate) faults: Vec<(u64, Fault)>,
-    /// What is down for long, while others must go on.
+    /// A long outage of a part of the cluster, while the other sites must commit.
     pub(crate) outage: Option<Outage>,
-    /// When faults end and everything heals, in nanoseconds.
+    /// When all faults end, in nanoseconds.
     pub(crate) faults_end: u64,
-    /// How many times longer than usual clients pause.
+    /// Factor by which clients pause longer than usual.
     pub(crate) pace: u64,
-    /// How many of a hundred transactions are strong, or at keys where others are.
+    /// Percentage of transactions that are strong, or at keys with strong transactions.
     pub(crate) strong_share: u64,
     /// The site that leads at first.
     pub(crate) leader: usize,
     pub(crate) sessions: usize,
     pub(crate) transactions_per_session: usize,
     pub(crate) keys_per_kind: usize,
-    /// Whether sessions ask for promises of durability, too.
+    /// Whether further sessions request promises of durability.
     pub(crate) promises: bool,
-    /// Whether the power fails whenever a checkpoint has just been written that knows of records
-    /// which are not durable.
+    /// Whether the power fails after each checkpoint that includes records which are not durable.
     pub(crate) power_fails_at_checkpoints: bool,
-    /// How many of its last updates a partition of `primary` keeps, if that runs, too.
+    /// Number of updates that a partition of `primary` keeps, if workers run it.
     pub(crate) primary: Option<usize>,
-    /// Whether workers run `trial`, too.
+    /// Whether workers run `trial`.
     pub(crate) trial: bool,
     /// The rule of `primary` that is taken out.
     pub(crate) primary_without: Without<solera_primary::Rule>,
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Returns the scenario of a seed.
     pub fn from_seed(seed: u64) -> Self {
         let mut scenario = Scenario::without_ambushes(seed);
         let destroyed = scenario.faults.iter().filter_map(destroyed).count();
@@ -78,7 +77,7 @@ impl Scenario {
         scenario
     }
 
-    /// Uniformity needs f + 1 sites, so no more than the others may be lost.
+    /// Returns the number of sites that may be lost: uniformity needs f + 1 sites.
     fn losses(&self) -> usize {
         self.f.min(self.topology.sites() - 1 - self.f)
     }
@@ -110,10 +109,10 @@ impl Scenario {
             })
             .collect();
         let faults_end = random.within(1500, 4000) * MS;
-        // Uniformity needs f + 1 sites, so no more than the others may be lost.
+        // Uniformity needs f + 1 sites, so only the others may be lost.
         let losses = f.min(sites - 1 - f);
         let faults = schedule(&mut random, sites, &workers, losses, faults_end);
-        // Drawn apart, so that the rest of a seed stays what it was.
+        // Drawn from another generator, so that the rest of a seed's scenario stays what it was.
         let mut strong = Random::new(seed.wrapping_mul(2_147_483_629).wrapping_add(17));
         let strong_share = strong.weighted(&[(25, 0), (35, 15), (25, 50), (15, 90)]);
         let leader = strong.below(sites);
@@ -163,8 +162,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario of a seed in which sites have journals, crash, and start again from them, while
-    /// their disks are slow, full, or spoil what is on them.
+    /// Returns the scenario of a seed in which sites have journals, crash and restart from them,
+    /// while their disks are slow, full, or damage data.
     pub fn durable(seed: u64) -> Self {
         let mut scenario = Scenario::without_ambushes(seed);
         let mut random = Random::new(seed.wrapping_mul(1_000_003));
@@ -179,8 +178,7 @@ impl Scenario {
         let end = scenario.faults_end;
         scenario.faults.extend(crashes(&mut random, workers, end));
         if let Some(site) = absent {
-            // Away for so long that the others give the site up for dead; clients go on all the
-            // while.
+            // Away for so long that the others treat the site as lost; clients continue meanwhile.
             let at = random.within(50 * MS, 2000 * MS);
             scenario.faults.retain(|(_, fault)| *fault != Fault::Restart(site));
             scenario.faults.push((at, Fault::Crash(site)));
@@ -194,18 +192,17 @@ impl Scenario {
         spoilt.retain(|_| random.chance(40));
         scenario.faults.extend(disk_faults(&mut random, workers, &spoilt, end));
         scenario.faults.sort_by_key(|(at, _)| *at);
-        // Crashes do here, and nobody removes a site that was destroyed in an ambush.
+        // Sites crash here, and no operator removes a site that an ambush destroyed.
         scenario.lay_ambushes(0);
         scenario.segment_bytes = random.weighted(&[(30, 4), (40, 16), (30, 64)]) << 10;
         Scenario { durable: true, ..scenario }
     }
 
-    /// The scenario of a seed in which, beside that, sites that are lost are removed and added
-    /// again.
+    /// As [`Scenario::durable`]; in addition, lost sites are removed and added again.
     pub fn members(seed: u64) -> Self {
         let mut scenario = Scenario::durable(seed);
         let mut random = Random::new(seed.wrapping_mul(7_368_787));
-        // A site that is lost to its disks would be one more than is removed here.
+        // A site lost to its disks would be one more than is removed here.
         scenario.faults.retain(|(_, fault)| !fault.spoils());
         let sites = scenario.topology.sites();
         let losses = scenario.losses();
@@ -220,9 +217,9 @@ impl Scenario {
         scenario
     }
 
-    /// The scenario of a seed in which, beside that, each worker is a process of its own, and
-    /// messages travel over links: connections break, carry so many bytes in their time, and before
-    /// them wait queues without much room.
+    /// As [`Scenario::members`]; in addition, each worker is a process of its own, and messages
+    /// travel over links: connections break, each byte takes time, and queues before them are
+    /// short.
     pub fn links(seed: u64) -> Self {
         let mut scenario = Scenario::members(seed);
         let mut random = Random::new(seed.wrapping_mul(49_979_687).wrapping_add(11));
@@ -238,9 +235,9 @@ impl Scenario {
         scenario
     }
 
-    /// The scenario of a seed in which some sites, or some workers of one site, are down for a
-    /// minute, and nothing else goes wrong: while it lasts, the other sites must commit strongly on
-    /// every group.
+    /// Returns the scenario of a seed in which some sites, or some workers of one site, are down
+    /// for a minute, without other faults. Meanwhile, the other sites must commit strongly on every
+    /// group.
     pub fn outage(seed: u64) -> Self {
         let mut scenario = Scenario::without_ambushes(seed);
         let mut random = Random::new(seed.wrapping_mul(15_485_863).wrapping_add(3));
@@ -264,24 +261,24 @@ impl Scenario {
         Scenario { durable: true, outage: Some(outage), ..scenario }
     }
 
-    /// Describes what is down for long; empty if nothing is.
+    /// Describes the outage; empty if there is none.
     pub fn describe_outage(&self) -> String {
         self.outage.as_ref().map_or(String::new(), ToString::to_string)
     }
 
-    /// UniStore Figure 1: what a site commits reaches one other site, and it dies.
+    /// UniStore Figure 1: transactions of a site reach only one other site before it is destroyed.
     pub fn figure_1(seed: u64) -> Self {
         Scenario::figure(seed, &[Fault::Mute(0, 2)])
     }
 
-    /// UniStore Figure 2: what a site commits reaches no other site, and it dies while it leads
-    /// strong transactions that depend on it.
+    /// UniStore Figure 2: transactions of a site reach no other site, and it is destroyed while it
+    /// leads strong transactions that depend on them.
     pub fn figure_2(seed: u64) -> Self {
         Scenario::figure(seed, &[Fault::Mute(0, 1), Fault::Mute(0, 2)])
     }
 
-    /// Three sites without faults, between which messages take 20 ms, and where hosts and disks are
-    /// equally fast all the time, with so many workers each.
+    /// Returns three sites with `workers` workers each, without faults: messages between sites take
+    /// 20 ms, and hosts and disks are always equally fast.
     #[cfg(test)]
     pub(crate) fn quiet(workers: u8, durable: bool) -> Self {
         let mut scenario = Scenario::figure(1, &[]);
@@ -294,7 +291,7 @@ impl Scenario {
         scenario
     }
 
-    /// Three sites that are alike, but the first is lost.
+    /// Three similar sites, of which the first is destroyed.
     fn figure(seed: u64, before: &[Fault]) -> Self {
         let mut scenario = Scenario::without_ambushes(seed);
         scenario.topology = Arc::new(Topology { partitions: 2, workers: vec![1; 3] });
@@ -310,9 +307,9 @@ impl Scenario {
         scenario
     }
 
-    /// A site with several workers, one of them slow to hear the others, that is destroyed after
-    /// what it commits has reached no other site for a while, under sessions that ask for promises
-    /// of durability.
+    /// A site with several workers, one of them with slow messages, is destroyed after its
+    /// transactions have reached no other site for a while. Sessions request promises of
+    /// durability.
     pub fn lost_promises(seed: u64) -> Self {
         let before = [Fault::Mute(0, 1), Fault::Mute(0, 2), Fault::Slow(0, 1, 15 * MS)];
         let mut scenario = Scenario::figure(seed, &before).promising();
@@ -321,8 +318,8 @@ impl Scenario {
         scenario
     }
 
-    /// The same scenario, in which further sessions ask for promises of durability, and most sites
-    /// are cut off from the others before they are destroyed.
+    /// Adds sessions that request promises of durability, and cuts most sites off from the others
+    /// before they are destroyed.
     pub fn promising(mut self) -> Self {
         let mut random = Random::new(self.seed.wrapping_mul(15_485_863).wrapping_add(31));
         let sites = self.topology.sites();
@@ -341,14 +338,14 @@ impl Scenario {
         self
     }
 
-    /// The same scenario, in which workers also run `primary`, and sessions use it.
+    /// Has workers also run `primary`, with sessions that use it.
     pub fn with_primary(mut self) -> Self {
         let mut random = Random::new(self.seed.wrapping_mul(32_452_867).wrapping_add(7));
         self.primary = Some(random.weighted(&[(40, 4), (30, 32), (30, 1024)]));
         self
     }
 
-    /// The same scenario, in which workers also run `trial`, and sessions use it.
+    /// Has workers also run `trial`, with sessions that use it.
     pub fn with_trial(mut self) -> Self {
         self.trial = true;
         self
@@ -360,44 +357,44 @@ impl Scenario {
         6 + (self.seed % 13) as u32
     }
 
-    /// The same scenario with one rule of `primary` taken out.
+    /// Takes one rule of `primary` out.
     pub fn primary_without(mut self, rule: impl Into<Without<solera_primary::Rule>>) -> Self {
         self.primary_without = rule.into();
         self
     }
 
-    /// The same scenario with one rule of the protocol taken out.
+    /// Takes one rule of the protocol out.
     pub fn without(mut self, rule: impl Into<Without<Rule>>) -> Self {
         self.without = rule.into();
         self
     }
 
-    /// The same scenario, in which the power of a worker fails whenever it has just written a
-    /// checkpoint that knows of records which are not durable.
+    /// Has the power of a worker fail after each checkpoint that includes records which are not
+    /// durable.
     pub fn with_power_failures_at_checkpoints(mut self) -> Self {
         self.power_fails_at_checkpoints = true;
         self
     }
 
-    /// The same scenario with a precaution of the hosts taken out.
+    /// Takes one precaution of the hosts out.
     pub fn weakened(mut self, weakness: Weakness) -> Self {
         self.weakness = Some(weakness);
         self
     }
 }
 
-/// How connections are.
+/// Properties of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wiring {
-    /// About how many bytes may wait for a worker.
+    /// Approximate number of bytes that may wait for a worker.
     pub(crate) queue_limit: usize,
-    /// How batches are cut into frames.
+    /// Sizes by which batches are cut into frames.
     pub(crate) sizes: Sizes,
-    /// How long a byte occupies a connection, in nanoseconds.
+    /// Time for which a byte occupies a connection, in nanoseconds.
     pub(crate) byte_time: u64,
 }
 
-/// How long things take where they always take as long, in nanoseconds.
+/// Constant times, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steady {
     /// A message within a site.

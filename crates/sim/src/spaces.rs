@@ -1,4 +1,4 @@
-//! The spaces of keys that clients use, and which of their operations conflict.
+//! The key spaces that clients use, and which of their operations conflict.
 //!
 //! | keys | level |
 //! |---|---|
@@ -16,25 +16,25 @@ use solera_unistore::{Command, Kind};
 
 use crate::recorded::Step;
 
-/// What clients use, by the first letter.
+/// First letters of the keys that clients use.
 pub(crate) const LETTERS: [&str; 10] = ["t", "s", "h", "u", "m", "e", "p", "q", "l", "v"];
 
 const WITHDRAW: &str = "withdraw";
 const SET: &str = "set";
-/// What is watched in a strong transaction, and what is changed there, at keys of causal spaces.
+/// Kinds of operations of strong transactions at keys of causal spaces: watching and changing.
 const LOOK: &str = "look";
 const CHANGE: &str = "change";
 
-/// The kinds of strong operations that conflict, in the spaces that declare them.
+/// Returns the pairs of kinds of strong operations that conflict, in the spaces that declare them.
 pub(crate) fn conflicts() -> Vec<(String, String)> {
     let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
     vec![pair(WITHDRAW, WITHDRAW), pair(SET, "*"), pair(LOOK, CHANGE)]
 }
 
-/// What does not take part in any conflict.
+/// Kind of operations that conflict with nothing.
 const WEAK: Kind = Kind { number: 61, conflicts: 0 };
 
-/// An operation at a key of some space, in a strong transaction or not.
+/// Returns an operation at a key of some space, in a strong transaction or not.
 pub(crate) fn step(key: Key, op: Op, strong: bool) -> Step {
     let letter = key.as_bytes().first().copied().unwrap_or_default();
     let level = match letter {
@@ -69,7 +69,7 @@ fn default_kind(op: &Op) -> Kind {
     if op.is_update() { Kind::UPDATE } else { Kind::READ }
 }
 
-/// The command that does an operation alone.
+/// Returns the command that executes one operation by itself.
 pub(crate) fn command(past: Vector, step: &Step) -> Command {
     let Step { key, level, kind, op, .. } = step.clone();
     let strong = match step.promise {

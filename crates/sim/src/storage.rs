@@ -1,8 +1,7 @@
-//! A worker's journal: the one that servers have, on a simulated disk, in virtual time.
+//! A worker's journal: that of servers, on a simulated disk, in virtual time.
 //!
-//! The thread of a server's journal is missing: a sync begins with [`Log::submit`] and ends when
-//! the world calls [`VirtualLog::end_sync`]. What waits for it is the driver's concern, as in
-//! servers.
+//! There is no journal thread as in a server: a sync begins with [`Log::submit`] and ends when the
+//! world calls [`VirtualLog::end_sync`]. The driver decides what waits for it, as in servers.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -19,10 +18,10 @@ use solera_unistore::{Command, Config, Event, Response};
 use crate::random::Random;
 use crate::weakness::Weakness;
 
-/// What runs a worker. Clients whose commands it executes directly wait for their responses.
+/// The driver of a worker. Clients whose commands it executes directly wait for their responses.
 pub(crate) type Worker = Driver<Site, VirtualLog<SimDisk>, (RequestId, Response)>;
 
-/// A worker's disk, and what the world knows of the journal on it.
+/// A worker's disk, and the world's knowledge of the journal on it.
 #[derive(Debug)]
 pub(crate) struct Storage {
     disk: SimDisk,
@@ -30,18 +29,18 @@ pub(crate) struct Storage {
     weakness: Option<Weakness>,
     /// Commits that a crash may undo.
     undurable: VecDeque<(Lsn, Event)>,
-    /// How much longer a sync takes than usual, in nanoseconds.
+    /// Extra time of a sync, in nanoseconds.
     pub(crate) slow: u64,
-    /// How often the worker was started.
+    /// Number of starts of the worker.
     pub(crate) starts: u64,
-    /// The last record that counted as durable: it must come back.
+    /// The last record that counted as durable: it must be there after a restart.
     promised: Lsn,
-    /// The disk has spoilt something.
+    /// Whether the disk has damaged data.
     harmed: bool,
     lost_power: bool,
 }
 
-/// How a journal is after it was used.
+/// State of a journal after it was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Well,
@@ -56,29 +55,29 @@ pub(crate) enum Health {
 pub(crate) struct Started {
     pub(crate) worker: Worker,
     pub(crate) recovered: Recovered,
-    /// Commits of which nobody was told, and which are undone.
+    /// Commits that no client was sent, and that are undone.
     pub(crate) undone: Vec<Event>,
 }
 
-/// Why a worker does not start.
+/// Reason why a worker does not start.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// The power failed again, there is no space, or a call failed: it may start later.
     NotNow,
-    /// The journal is damaged, and says so.
+    /// The journal is damaged, and reports it.
     Damaged(Error),
-    /// Records that counted as durable are missing, and nothing is said of it.
+    /// Records that counted as durable are missing, and the journal reports no damage.
     Lost {
         promised: Lsn,
         found: Lsn,
-        /// The disk spoilt the last batch and then lost its power, before the batch's mark reached
-        /// it. `docs/formats/journal.md` says that this cannot be seen.
+        /// Whether the disk damaged the last batch and then lost its power before the batch's mark
+        /// reached it. `docs/formats/journal.md` says that this cannot be detected.
         unseeable: bool,
     },
 }
 
 impl Storage {
-    /// A new disk. `seed` decides its accidents.
+    /// Creates a new disk. `seed` determines its faults.
     pub(crate) fn new(
         config: &Config,
         seed: u64,
@@ -100,13 +99,13 @@ impl Storage {
         }
     }
 
-    /// Another machine takes the worker's place, with a disk of its own.
+    /// Replaces the worker's machine by another one, with a disk of its own.
     pub(crate) fn replace(&mut self, config: &Config, seed: u64) {
         let (bytes, starts) = (self.options.segment_bytes, self.starts);
         *self = Storage { starts, ..Storage::new(config, seed, bytes, self.weakness) };
     }
 
-    /// Starts the worker from what is on the disk.
+    /// Starts the worker from its disk.
     pub(crate) fn start(
         &mut self,
         config: &solera_site::Config,
@@ -155,9 +154,9 @@ impl Storage {
         solera_host::open(self.disk.clone(), &self.options, recovery, |_| ())
     }
 
-    /// The worker dies, if it runs; with its machine's power, or alone.
+    /// Handles the death of the worker, with or without a power loss of its machine.
     pub(crate) fn crash(&mut self, worker: Option<Worker>, power: bool) {
-        // Who is dead does not tidy up: an unfinished checkpoint stays where it is.
+        // A dead process does not clean up: an unfinished checkpoint stays where it is.
         self.disk.fail_power_after(0);
         drop(worker);
         if power {
@@ -168,7 +167,7 @@ impl Storage {
         }
     }
 
-    /// How the last use of the disk went. Of a failure it tells once.
+    /// Returns how the last use of the disk went. A failure is reported once.
     pub(crate) fn health(&self, worker: &mut Worker) -> Health {
         if self.disk.power_failed() {
             return Health::PowerLost;
@@ -182,14 +181,14 @@ impl Storage {
     pub(crate) fn note(&mut self, worker: &Worker, event: &Event) {
         let undurable = worker.has_stopped() || worker.has_undurable();
         if undurable && matches!(event, Event::Committed { .. } | Event::Certified { .. }) {
-            // What a stopped worker does is in no record.
+            // The work of a stopped worker is in no record.
             let last = worker.log().map(Log::last).unwrap_or_default();
             let lsn = if worker.has_stopped() { Lsn(u64::MAX) } else { last };
             self.undurable.push_back((lsn, event.clone()));
         }
     }
 
-    /// The sync is done; what may leave now is the driver's.
+    /// Ends the sync; the driver decides what may be sent now.
     pub(crate) fn end_sync(&mut self, worker: &mut Worker) {
         let Some(log) = worker.log_mut() else { return };
         for event in log.end_sync() {
@@ -201,28 +200,28 @@ impl Storage {
         }
     }
 
-    /// Lets the power fail in the middle of one of the next calls.
+    /// Has the power fail in the middle of one of the next calls.
     pub(crate) fn fail_power_after(&self, calls: u64) {
         self.disk.fail_power_after(calls);
     }
 
-    /// Leaves so many bytes of space.
+    /// Leaves `room` bytes of space.
     pub(crate) fn fill(&self, room: u64) {
         self.disk.set_capacity(self.disk.used() + room);
     }
 
-    /// Ends all that the disk does slowly or not at all; what is spoilt stays so.
+    /// Ends all slowness and failures of the disk; damaged data stays damaged.
     pub(crate) fn heal(&mut self) {
         self.disk.heal();
         self.slow = 0;
     }
 
-    /// Lets one of the next calls of this kind fail.
+    /// Has one of the next calls of this kind fail.
     pub(crate) fn fail_call(&self, call: FaultyCall, skip: u64) {
         self.disk.fail_call(call, skip, ErrorKind::Other);
     }
 
-    /// Flips a bit of what is written. Returns where.
+    /// Flips a bit of the data on disk. Returns where.
     pub(crate) fn rot(&mut self, random: &mut Random) -> Option<(String, u64)> {
         let (file, used) = self.some_file(random)?;
         let offset = random.within(0, used);
@@ -231,7 +230,7 @@ impl Storage {
         Some((file, offset))
     }
 
-    /// Lets the next write go to another place. Returns which.
+    /// Has the next write go to a wrong place. Returns which.
     pub(crate) fn misdirect(&mut self, random: &mut Random) -> Option<(String, u64)> {
         let (file, used) = self.some_file(random)?;
         let offset = random.within(0, used) / 8 * 8;
@@ -240,7 +239,7 @@ impl Storage {
         Some((file, offset))
     }
 
-    /// A segment or snapshot, and how many of its bytes are not the zeros at the end.
+    /// Returns a segment or snapshot, and its length without the zeros at the end.
     fn some_file(&self, random: &mut Random) -> Option<(String, u64)> {
         let mut files = self.disk.list().ok()?;
         files.retain(|name| name.ends_with(".segment") || name.ends_with(".snapshot"));
@@ -251,13 +250,13 @@ impl Storage {
     }
 }
 
-/// Whether a worker takes a client's command: one without space takes no writes, and one whose
-/// journal has failed answers nobody, for what is in its memory may be undone.
+/// Whether a worker accepts a client's command. One without space rejects writes, and one whose
+/// journal has failed answers no client, because what is in its memory may be undone.
 pub(crate) fn takes(worker: &Worker, command: &Command) -> bool {
     worker.answers() && !(writes(command) && worker.refuses().is_some())
 }
 
-/// Whether a command may change something.
+/// Whether a command may change data.
 pub(crate) fn writes(command: &Command) -> bool {
     match command {
         Command::Execute { op, .. } | Command::Operate { op, .. } => op.is_update(),

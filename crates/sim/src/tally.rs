@@ -1,12 +1,12 @@
-//! Which faults took effect, what came of strong transactions, and how often; and how often they
-//! must, so that worlds do not silently stop to have them.
+//! Counts of faults that took effect and of outcomes of strong transactions, with the least counts
+//! to expect, so that a world that silently stops having them is noticed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use solera_machine::RarePath;
 
-/// Which kind of world a seed makes.
+/// The kind of world of a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// [`Scenario::from_seed`](crate::Scenario::from_seed).
@@ -21,17 +21,17 @@ pub enum Kind {
     Outages,
 }
 
-/// So many seeds make all of `EXPECTED` happen; others in proportion.
+/// Number of seeds for which `EXPECTED` holds; for other numbers, in proportion.
 const SEEDS: u64 = 400;
 /// Fewer seeds differ too much to require anything.
 const FEW: u64 = 60;
-/// What should happen so often, by half of what was counted, does so on any seeds.
+/// Least count in `EXPECTED` that is required of any seeds.
 const SURELY: u64 = 50;
-/// The seeds from 0 on give the same counts each time, so more can be required of them.
+/// Least count that is required of the seeds from 0 on, whose counts are always the same.
 const SURELY_FROM_0: u64 = 5;
 
-/// What happens many times in few seeds: of seeds that differ each time, a quarter of the usual is
-/// required.
+/// Events that happen many times in few seeds: of seeds that differ each time, a quarter of the
+/// usual count is required.
 const CLUSTERED: [&str; 4] = [
     "outcomes asked for",
     "calls refused",
@@ -39,9 +39,8 @@ const CLUSTERED: [&str; 4] = [
     "commands refused for a link",
 ];
 
-/// What happens how often at least with [`SEEDS`] seeds of the first four kinds, in the order of
-/// [`Kind`]: about half of what was counted when this was written. An outage takes effect in each
-/// seed of its kind.
+/// Least counts with [`SEEDS`] seeds of the first four kinds, in the order of [`Kind`]: about half
+/// of what was counted when this was written. An outage takes effect in each seed of its kind.
 const EXPECTED: &[(&str, [u64; 4])] = &[
     ("links cut", [440, 440, 440, 599]),
     ("connections broken", [130, 130, 130, 134]),
@@ -108,11 +107,11 @@ const EXPECTED: &[(&str, [u64; 4])] = &[
     ("ticks that held workers back", [0, 0, 0, 20]),
 ];
 
-/// Counts by what happened.
+/// Counts of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     counts: BTreeMap<&'static str, u64>,
-    /// How often rare paths of the protocol were taken.
+    /// Number of times that each rare path of the protocol was taken.
     paths: BTreeMap<RarePath, u64>,
 }
 
@@ -135,12 +134,12 @@ impl Tally {
         }
     }
 
-    /// How often something happened, by the name that reports show.
+    /// Returns how often an event happened, by its name in reports.
     pub fn counted(&self, what: &str) -> u64 {
         self.counts.get(what).copied().unwrap_or(0)
     }
 
-    /// Every rare path of the protocol, with how often it was taken.
+    /// Returns every rare path of the protocol, with the number of times that it was taken.
     pub fn paths(&self) -> impl Iterator<Item = (RarePath, u64)> + '_ {
         let all = [
             solera_certification::RARE_PATHS,
@@ -156,8 +155,8 @@ impl Tally {
         self.counts.keys().any(|what| what.starts_with(prefix))
     }
 
-    /// What happened too rarely for so many seeds, with how often it should have. What is rare is
-    /// not required: chance decides whether it happens.
+    /// Returns the events that happened too rarely for this number of seeds, each with its least
+    /// count. Events with a small least count are not required, because they depend on chance.
     pub fn too_rare(&self, kind: Kind, from: u64, seeds: u64) -> Vec<(&'static str, u64)> {
         let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);
         let expected = |least: &[u64; 4]| least.get(kind as usize).copied().unwrap_or(0);
@@ -170,7 +169,7 @@ impl Tally {
         required.filter(|(what, least)| count(what) < *least).collect()
     }
 
-    /// Whether nothing happened.
+    /// Whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
@@ -189,13 +188,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_rare_paths_are_told_apart() {
+    fn all_rare_paths_are_distinct() {
         let paths: BTreeMap<RarePath, u64> = Tally::default().paths().collect();
         assert_eq!((paths.len(), Tally::default().paths().count()), (34, 34));
     }
 
     #[test]
-    fn what_happens_too_rarely_for_so_many_seeds_is_told() {
+    fn rare_events_are_reported_in_proportion_to_seeds() {
         let mut tally = Tally::default();
         for (what, least) in EXPECTED {
             (0..least[Kind::Members as usize]).for_each(|_| tally.count(what));
@@ -203,7 +202,7 @@ mod tests {
         assert_eq!(tally.too_rare(Kind::Members, 0, SEEDS), []);
         assert_eq!(tally.too_rare(Kind::Members, 0, SEEDS / 2), []);
         assert!(tally.too_rare(Kind::Members, 0, 2 * SEEDS).contains(&("joined sites", 240)));
-        // As many as `./test` gives the slowest world.
+        // As many seeds as `./test` gives the slowest world.
         let nothing = Tally::default();
         assert!(nothing.too_rare(Kind::Links, 0, 80).contains(&("joined sites", 24)));
         assert!(nothing.too_rare(Kind::Links, 7, 66).contains(&("links cut", 98)));
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn of_seeds_that_differ_each_time_only_what_is_frequent_is_required() {
+    fn rotating_seeds_require_only_frequent_events() {
         let (rare, frequent) = (("leaders moved at a prepare", 30), ("paused sites", 390));
         let fixed = Tally::default().too_rare(Kind::Plain, 0, 3 * SEEDS);
         assert!(fixed.contains(&rare) && fixed.contains(&frequent), "{fixed:?}");

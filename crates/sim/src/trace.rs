@@ -1,25 +1,25 @@
-//! What happened, line by line: to compare two runs of a seed, and to read after a failure.
+//! The trace of a run, line by line: to compare two runs of a seed, and to read after a failure.
 
 use std::fmt;
 
-/// Collects the lines of a run, or only their digest.
+/// Collects the lines of a run, or nothing.
 #[derive(Debug, Default)]
 pub struct Trace {
     lines: Option<Vec<u8>>,
 }
 
 impl Trace {
-    /// Keeps no lines, and costs nothing.
+    /// Creates a trace that keeps no lines and costs nothing.
     pub fn off() -> Self {
         Trace { lines: None }
     }
 
-    /// Keeps every line.
+    /// Creates a trace that keeps every line.
     pub fn on() -> Self {
         Trace { lines: Some(Vec::new()) }
     }
 
-    /// The lines so far.
+    /// Returns the lines so far.
     pub fn bytes(&self) -> &[u8] {
         self.lines.as_deref().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Sessions that use `trial`, and a judge of what they are answered: jobs, questions to UniStore,
+//! Sessions that use `trial`, and checks of their answers: jobs, requests to UniStore,
 //! cancellation, lanes, removals.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,28 +13,28 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::world::{SiteState, World};
 
-/// Wakes of their own, beyond those of other clients.
+/// Wake-ups of these sessions, beyond those of other clients.
 const WAKES: usize = 1 << 42;
-/// Requests of their own.
+/// Requests of these sessions.
 const REQUESTS: u64 = 3 << 60;
 const SESSIONS: usize = 4;
-/// How often each session does something.
+/// Number of steps of each session.
 const STEPS: usize = 40;
 const KEYS: u64 = 2;
-/// How far apart replies of a computation may be before its client cancels it, if it does.
+/// Greatest time after which a client cancels a computation, if it does.
 const PATIENCE: u64 = 20 * MS;
 
 #[derive(Clone, Debug)]
 enum Doing {
     Nothing,
-    /// What was asked for, so many pieces are done, and where they lead.
+    /// A computation: its size, the number of pieces done, and the latest result.
     Compute {
         steps: u32,
         pieces: u32,
         done: u32,
         end: u64,
     },
-    /// An addition to a counter, of which so much is known to have been added before.
+    /// An addition to a counter, and the greatest value that was known before.
     Add {
         key: u64,
         before: i64,
@@ -49,19 +49,19 @@ struct Session {
     worker: Address,
     request: RequestId,
     left: usize,
-    /// Cancels a computation at that time.
+    /// When the session cancels a computation.
     impatient_at: Option<u64>,
 }
 
-/// The counters of one key.
+/// The counter of one key.
 #[derive(Debug, Default)]
 struct Counter {
     invoked: i64,
-    /// The values that additions were answered with.
+    /// Values that answered the additions.
     answered: Vec<i64>,
 }
 
-/// The sessions, and what they saw.
+/// The sessions, and what they observed.
 #[derive(Debug)]
 pub(crate) struct TrialSessions {
     workers: Vec<Address>,
@@ -69,7 +69,7 @@ pub(crate) struct TrialSessions {
     random: Random,
     requests: u64,
     counters: BTreeMap<u64, Counter>,
-    /// Which workers have settled the removal of which lives of sites.
+    /// Workers that have settled the removal of a life of a site.
     settled: BTreeSet<(Address, SiteId, u32)>,
     problems: Vec<String>,
 }
@@ -97,18 +97,18 @@ impl TrialSessions {
         }
     }
 
-    /// Whether every session has done what it meant to do.
+    /// Whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
     }
 
-    /// The sessions that are not done.
+    /// Returns the sessions that are not finished.
     pub(crate) fn stuck(&self) -> Vec<String> {
         let waiting = self.sessions.iter().filter(|session| !matches!(session.doing, Doing::Done));
         waiting.map(|session| format!("trial: {session:?}")).collect()
     }
 
-    /// A wake. Returns whether it was for a session.
+    /// Handles a wake-up. Returns whether it was for a session.
     pub(crate) fn wake(&mut self, world: &mut World, index: usize) -> bool {
         let Some(index) = index.checked_sub(WAKES) else { return false };
         let session = &mut self.sessions[index];
@@ -184,7 +184,7 @@ impl TrialSessions {
         world.wake(WAKES + index, self.random.within(MS, 60 * MS));
     }
 
-    /// A reply, and whether it is the last to the request.
+    /// Handles a reply; `last` is set for the last one to the request.
     pub(crate) fn reply(
         &mut self,
         world: &mut World,
@@ -226,8 +226,8 @@ impl TrialSessions {
         self.rest(world, index);
     }
 
-    /// The counter has one order of additions, and it is that in which they were answered where
-    /// that is known.
+    /// Checks that the counter has one order of additions, which agrees with the order of their
+    /// answers where that is known.
     fn note_added(&mut self, world: &mut World, key: u64, before: i64, answer: &Answer) {
         let counter = self.counters.entry(key).or_default();
         match answer {
@@ -247,8 +247,8 @@ impl TrialSessions {
         }
     }
 
-    /// Takes what a worker reports: a message that arrived after a later one of its lane, or a
-    /// removal that it has settled.
+    /// Handles a worker's report: a message that arrived after a later one of its lane, or a
+    /// removal that the worker has settled.
     pub(crate) fn reported(&mut self, world: &mut World, at: Address, event: Event) {
         match event {
             Event::Settled(site, life) => {
@@ -259,7 +259,8 @@ impl TrialSessions {
         }
     }
 
-    /// A life of a site is gone, so the protocols of all members must have settled its removal.
+    /// Checks that the protocols of all members have settled the removal of a life of a site that
+    /// is gone.
     pub(crate) fn gone(&mut self, world: &mut World, life: (SiteId, u32), members: &[SiteId]) {
         world.tally.count("trial: removals judged");
         let of_members = self.workers.iter().filter(|worker| members.contains(&worker.site));
@@ -271,12 +272,12 @@ impl TrialSessions {
         }));
     }
 
-    /// No reply of a worker will come.
+    /// Cuts off the sessions that wait for a worker that answers no more.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
         self.give_up(world, |it| it == worker);
     }
 
-    /// No reply of a site will come.
+    /// Cuts off the sessions that wait for a site that answers no more.
     pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
         self.give_up(world, |it| it.site.index() == site);
     }
@@ -290,7 +291,7 @@ impl TrialSessions {
         }
     }
 
-    /// Returns what went wrong.
+    /// Returns the problems found.
     pub(crate) fn judge(&mut self) -> Vec<String> {
         std::mem::take(&mut self.problems)
     }

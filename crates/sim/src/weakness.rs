@@ -1,20 +1,20 @@
-//! Precautions that can be taken out, to see that the judges notice.
+//! Precautions that tests can take out, to prove that the checks detect their absence.
 
 use solera_machine::Without;
 
-/// A precaution of hosts, of their journals or their tokens, that can be taken out, to see that the
-/// judges notice.
+/// A precaution of hosts, of their journals or of their tokens that a test can take out, to prove
+/// that the checks detect its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weakness {
-    /// What runs the machines leaves a rule out.
+    /// The driver of the machines leaves a rule out.
     Driver(Without<solera_host::Rule>),
-    /// Frames are delivered that had arrived before.
+    /// Links deliver frames again that have already arrived.
     DeliversAllFrames,
-    /// The first frame of a connection that is made again is not sent.
+    /// The first frame of a connection that was reestablished is lost.
     LosesFrames,
-    /// Nobody compares what a worker remembers with what it has told.
+    /// Workers are not checked for having forgotten what they had sent.
     LetsCopiesIn,
-    /// A damaged journal is cut at its first damage, and the worker starts.
+    /// A damaged journal is truncated at its first damage, and the worker starts.
     StartsFromDamage,
     /// Tokens carry the causal past of their session only.
     TokensOfCausalPasts,

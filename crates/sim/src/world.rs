@@ -2,8 +2,8 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `doors` | which workers let which others in, if links are simulated |
-//! | `faults` | what strikes links, sites, clocks and disks |
+//! | `doors` | which workers accept connections of which others, if links are simulated |
+//! | `faults` | faults of links, sites, clocks and disks |
 //! | `links` | connections between workers, if they are simulated |
 //! | `lives` | workers that crash, start from their disks, and write checkpoints |
 //! | `members` | sites that an operator removes and adds |
@@ -36,79 +36,79 @@ use links::{Links, Step};
 
 /// The wall clock at the start of the world, in microseconds since the Unix epoch.
 pub(crate) const EPOCH_MICROS: i64 = 1_800_000_000_000_000;
-/// How long a client waits for an operation on a key whose worker may have died with it.
+/// Time that a client waits for an operation on a key whose worker may have died.
 const PATIENCE: u64 = 5_000 * MS;
 
-/// Whether a site runs.
+/// State of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SiteState {
     Up,
     Paused,
     Crashed,
     Destroyed,
-    /// It runs, and gets its data from the others before it serves clients.
+    /// The site runs, and fetches its data from the others before it serves clients.
     Joining,
 }
 
-/// What is due at some time.
+/// An entry of the world's queue.
 #[derive(Debug)]
 enum Due {
     Deliver {
         from: Address,
         to: Address,
         message: Box<Message>,
-        /// Of the sender's site.
+        /// Life of the sender's site.
         life: u32,
         epoch: u64,
-        /// Of both workers.
+        /// Incarnations of both workers.
         incarnations: (u64, u64),
     },
     Deadline(Address),
-    /// A virtual core has done a job of the worker's process with this number.
+    /// A virtual core has finished a job of the worker's incarnation with this number.
     Job(Address, u64, JobId, Box<Job>),
-    /// A sync of the worker's journal is done, in this incarnation.
+    /// A sync of the worker's journal has finished, in this incarnation.
     Synced(Address, u64),
     Fault(Fault),
     Link(Step),
-    /// A client has waited long enough.
+    /// A client's wait for an answer has timed out.
     Unanswered(Address, RequestId),
     Wake(usize),
 }
 
-/// A message that waits: its sender, its receiver, and the incarnations of both.
+/// A message within a paused site: its sender, its receiver, and the incarnations of both.
 type Deferred = (Address, Address, Box<Message>, (u64, u64));
 
-/// What the world tells its observer while it runs.
+/// An event that the world reports to its observer.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum WorldEvent {
     /// A reply for a client of a worker.
     Reply(Address, RequestId, Response),
     /// A reply of `primary`, and whether it is the last one.
     Primary(Address, RequestId, solera_primary::Response, bool),
     /// A reply of `trial`, and whether it is the last one.
     Trial(Address, RequestId, solera_trial::Response, bool),
-    /// What `trial` reports of itself at a worker.
-    OfTrial(Address, solera_trial::Event),
-    /// A worker is the first to know that a life of a site is gone. The members are those of its
+    /// An event of `trial` at a worker.
+    TrialEvent(Address, solera_trial::Event),
+    /// A worker is the first to learn that a life of a site is gone. The members are those of its
     /// list.
     Gone { site: SiteId, life: u32, members: Vec<SiteId> },
     /// A step of the protocol at a replica.
     Event(Address, Event),
-    /// A site stopped: for good, or for a while.
+    /// A site stopped, for good or for a while.
     SiteDown(usize),
     /// A site that was removed is about to start anew; what it had committed after the cut is gone.
     Replaced(usize, Timestamp),
-    /// A worker died, or its journal did: nobody who waits for a reply of it gets one.
+    /// A worker or its journal failed: no client that waits for its reply gets one.
     WorkerDown(Address),
-    /// A worker does not take a command; nothing was done.
+    /// A worker rejected a command without executing it.
     Refused(Address, RequestId),
-    /// There was no reply in time.
+    /// A reply did not come in time.
     Unanswered(Address, RequestId),
-    /// What was durable is not there.
+    /// Durable data is missing.
     Lost(String),
-    /// A commit of which nobody was told is undone by a crash.
+    /// A crash undid a commit that was not reported to any client.
     Undone(Address, Event),
-    /// A client's time has come.
+    /// A client is due to wake up.
     Wake(usize),
 }
 
@@ -120,14 +120,14 @@ pub(crate) struct World {
     pub(crate) steps: u64,
     workers: ByWorker<Worker>,
     configs: ByWorker<Config>,
-    /// The disks of workers, where sites are durable.
+    /// Disks of workers, where sites are durable.
     storages: ByWorker<Storage>,
-    /// What took effect of the faults of workers and disks.
+    /// Counts of the faults of workers and disks that took effect.
     pub(crate) tally: Tally,
     claims: Vec<Vector>,
-    told: ByWorker<Vector>,
+    reported: ByWorker<Vector>,
     /// When the last message of a worker that died arrives, by incarnation.
-    gasps: BTreeMap<(Address, u64), u64>,
+    final_arrivals: BTreeMap<(Address, u64), u64>,
     booted: ByWorker<u64>,
     states: Vec<SiteState>,
     /// When each site was last stopped.
@@ -143,43 +143,43 @@ pub(crate) struct World {
     cuts: Vec<Vec<u32>>,
     /// See [`Fault::Mute`].
     mute: BTreeSet<(usize, usize)>,
-    /// Which life of each site runs.
+    /// The current life of each site.
     lives: Vec<u32>,
-    /// The sites that were removed in some life.
+    /// Sites that were removed in some life.
     removed: BTreeSet<usize>,
-    /// How many lives of each site are known to be gone.
+    /// Number of each site's lives that are known to be gone.
     gone_lives: Vec<usize>,
-    /// The latest time that a transaction at each site has read or written at.
+    /// The latest time at which a transaction at each site has read or written.
     latest: Vec<Timestamp>,
-    /// The sites whose present life has served clients.
+    /// Sites whose present life has served clients.
     served: BTreeSet<usize>,
     skew: ByWorker<i64>,
     slow: ByWorker<u64>,
-    /// Messages within a paused site; they arrive when it resumes.
+    /// Messages within paused sites; they arrive when the site resumes.
     deferred: Vec<Deferred>,
-    /// The links between workers; without them, messages are sent one by one.
+    /// Links between workers; without them, messages are sent one by one.
     links: Option<Links>,
-    happenings: Vec<Happening>,
-    /// After how long others take a silent site's transactions for lost.
+    events: Vec<WorldEvent>,
+    /// Time after which the other sites treat transactions of a silent site as lost.
     lost_after: u64,
     delays: Vec<Vec<u64>>,
     jitter: u64,
     steady: Option<Steady>,
-    /// How long a link is busy with a piece of a partition for a joining site.
+    /// Time for which a piece of a partition for a joining site occupies a link.
     piece_time: u64,
     power_fails_at_checkpoints: bool,
     ambushes: Vec<Ambush>,
-    /// How many updates partitions of `primary` keep, and the rule that is taken out, if workers
-    /// run it.
+    /// Number of updates that partitions of `primary` keep, and the rule that is taken out, if
+    /// workers run it.
     primary: Option<(usize, Without<solera_primary::Rule>)>,
-    /// How many units of each key `trial` hands out, if workers run it.
+    /// Number of units of each key that `trial` hands out, if workers run it.
     trial: Option<u32>,
 }
 
-/// How many virtual cores run the jobs of a worker.
+/// Number of virtual cores that run the jobs of a worker.
 const CORES: usize = 2;
 
-/// What inputs may cost in one turn. They are handed over one by one, and none waits.
+/// Budget of inputs in one turn. They are handed over one by one, and none waits.
 const QUANTUM: u64 = 16;
 
 /// Messages of one lane and protocol stay in order.
@@ -203,8 +203,8 @@ impl World {
             tally: Tally::default(),
             booted: ByWorker::default(),
             claims: vec![Vector::zero(sites); sites],
-            told: ByWorker::default(),
-            gasps: BTreeMap::new(),
+            reported: ByWorker::default(),
+            final_arrivals: BTreeMap::new(),
             states: vec![SiteState::Up; sites],
             stopped_at: vec![0; sites],
             lost_after: scenario.timing.lost_after.as_nanos() as u64,
@@ -224,7 +224,7 @@ impl World {
             slow: ByWorker::default(),
             deferred: Vec::new(),
             links: scenario.wiring.map(|wiring| Links::new(wiring, scenario.weakness)),
-            happenings: Vec::new(),
+            events: Vec::new(),
             delays: scenario.delays.clone(),
             jitter: scenario.jitter,
             steady: scenario.steady,
@@ -243,7 +243,7 @@ impl World {
         world
     }
 
-    /// Starts a worker that was never there before.
+    /// Starts a worker for the first time.
     fn add_worker(&mut self, scenario: &Scenario, address: Address) {
         let mut config = Config::new(address, scenario.topology.clone());
         config.f = scenario.f;
@@ -268,7 +268,7 @@ impl World {
         }
     }
 
-    /// What a worker is started with.
+    /// Returns the configuration with which a worker starts.
     fn site_config(&self, address: Address) -> solera_site::Config {
         let config = solera_site::Config::from(self.configs[&address].clone());
         let config = match self.trial {
@@ -285,9 +285,9 @@ impl World {
         config
     }
 
-    /// Does the next thing that is due and returns what came of it; nothing once `until` is
-    /// reached.
-    pub(crate) fn step(&mut self, until: u64) -> Option<Vec<Happening>> {
+    /// Executes the next entry of the queue and returns the resulting events; `None` once `until`
+    /// is reached.
+    pub(crate) fn step(&mut self, until: u64) -> Option<Vec<WorldEvent>> {
         let Some((at, due)) = self.queue.pop(until) else {
             self.now = self.now.max(until);
             return None;
@@ -304,14 +304,14 @@ impl World {
             Due::Fault(fault) => self.strike(fault),
             Due::Link(step) => self.link_step(step),
             Due::Unanswered(worker, request) => {
-                self.happenings.push(Happening::Unanswered(worker, request));
+                self.events.push(WorldEvent::Unanswered(worker, request));
             }
-            Due::Wake(client) => self.happenings.push(Happening::Wake(client)),
+            Due::Wake(client) => self.events.push(WorldEvent::Wake(client)),
         }
-        Some(std::mem::take(&mut self.happenings))
+        Some(std::mem::take(&mut self.events))
     }
 
-    /// Gives a client's command to a worker; the replica's answers come with the next happenings.
+    /// Sends a client's command to a worker; the replies are among the next events.
     pub(crate) fn command(&mut self, to: Address, request: RequestId, command: Command) {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{to:?} {request:?} {command:?}"));
@@ -319,17 +319,17 @@ impl World {
         if self.storages.contains_key(&to) {
             if self.workers.get(&to).is_some_and(|worker| !takes(worker, &command)) {
                 self.tally.count("commands refused");
-                self.happenings.push(Happening::Refused(to, request));
+                self.events.push(WorldEvent::Refused(to, request));
                 return;
             }
             if self.links.as_ref().is_some_and(|links| links.doors.refuses(to, &command)) {
                 self.tally.count("commands refused because others refuse the worker");
-                self.happenings.push(Happening::Refused(to, request));
+                self.events.push(WorldEvent::Refused(to, request));
                 return;
             }
             if self.is_out_of_reach(to, &command) {
                 self.tally.count("commands refused for a link");
-                self.happenings.push(Happening::Refused(to, request));
+                self.events.push(WorldEvent::Refused(to, request));
                 return;
             }
             if matches!(command, Command::Execute { .. } | Command::Operate { .. }) {
@@ -339,7 +339,7 @@ impl World {
         if let Command::Execute { past, level, key, op } = &command
             && !request.0.is_multiple_of(2)
         {
-            // As servers execute all operations on keys of their own.
+            // Servers execute all operations on keys of their own in this way.
             let mut pasts = Pasts::causal(*past);
             let now = self.now_at(to);
             let outcome = self.workers.get_mut(&to).and_then(|worker| {
@@ -351,15 +351,15 @@ impl World {
                     let response = Response::Executed { outcome, pasts };
                     self.answer_when_durable(to, request, response);
                 }
-                // The machine replies when it can.
+                // The machine replies later.
                 None => self.carry_out(to),
             };
         }
         self.handle(to, Input::Client { request, command: command.into() });
     }
 
-    /// Gives a command of another protocol than UniStore to a worker. Returns whether the worker
-    /// takes commands.
+    /// Sends a command of another protocol than UniStore to a worker. Returns whether the worker
+    /// accepts commands.
     pub(crate) fn example_command(
         &mut self,
         to: Address,
@@ -378,7 +378,7 @@ impl World {
         true
     }
 
-    /// Tells a worker that a client wants no more replies.
+    /// Cancels a request: the client wants no more replies.
     pub(crate) fn cancel(&mut self, to: Address, request: RequestId) {
         self.trace.write(self.now, format_args!("{to:?} {request:?} is cancelled"));
         let now = self.now_at(to);
@@ -388,9 +388,10 @@ impl World {
         self.carry_out(to);
     }
 
-    /// What the machine has to say, and the records that the client waits for, come first.
+    /// Answers a client. Earlier outputs of the machine, and the records that the client waits for,
+    /// come first.
     fn answer_when_durable(&mut self, at: Address, request: RequestId, response: Response) {
-        self.let_go(at);
+        self.send_ready(at);
         let worker = self.workers.get_mut(&at);
         match worker.and_then(|worker| worker.hold((request, response))) {
             Some((request, response)) => self.answer(at, request, response),
@@ -403,12 +404,12 @@ impl World {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{at:?} {request:?} {response:?}"));
         }
-        self.happenings.push(Happening::Reply(at, request, response));
+        self.events.push(WorldEvent::Reply(at, request, response));
     }
 
-    /// What the replicas answered to commands given since.
-    pub(crate) fn take_happenings(&mut self) -> Vec<Happening> {
-        std::mem::take(&mut self.happenings)
+    /// Returns the events since the last call, such as replies.
+    pub(crate) fn take_events(&mut self) -> Vec<WorldEvent> {
+        std::mem::take(&mut self.events)
     }
 
     /// Wakes a client after `delay` nanoseconds.
@@ -416,7 +417,7 @@ impl World {
         self.push(self.now + delay, Due::Wake(client));
     }
 
-    /// A site none of whose workers answers is as good as crashed.
+    /// Returns the state of a site. A site without an answering worker counts as crashed.
     pub(crate) fn state(&self, site: usize) -> SiteState {
         let mut workers = self.workers.keys().filter(|worker| worker.site.index() == site);
         match self.states[site] {
@@ -431,7 +432,7 @@ impl World {
         worker.is_some_and(|worker| worker.machine().serves() && worker.answers())
     }
 
-    /// The next worker of a site that answers, from one of them on.
+    /// Returns the next worker of a site that answers, beginning with number `first`.
     pub(crate) fn some_worker(&self, site: SiteId, first: usize) -> Address {
         let workers = self.addresses_of(site.index());
         let first = first % workers.len();
@@ -439,7 +440,7 @@ impl World {
         *from_first.find(|worker| self.answers(**worker)).unwrap_or(&workers[first])
     }
 
-    /// Which life of a site runs, or was the last to run.
+    /// Returns the life of a site that runs, or that ran last.
     pub(crate) fn life(&self, site: usize) -> u32 {
         self.lives[site]
     }
@@ -448,13 +449,13 @@ impl World {
         self.states.len()
     }
 
-    /// What a worker with a journal, or its site, has told others to store, or remembers to be
-    /// uniform. After a crash it knows of less than that, because it does not remember the time in
-    /// which nothing happened.
+    /// Returns what a worker with a journal, or its site, has reported to others as stored, or
+    /// remembers to be uniform. After a crash the worker itself knows less, because it does not
+    /// remember the time in which nothing happened.
     pub(crate) fn claims(&self, worker: Address) -> Vector {
         let mut claims = self.claims[worker.site.index()];
-        if let Some(told) = self.told.get(&worker) {
-            claims.join(told);
+        if let Some(reported) = self.reported.get(&worker) {
+            claims.join(reported);
         }
         claims
     }
@@ -463,14 +464,14 @@ impl World {
         self.workers.iter().map(|(address, worker)| (address, worker.machine().unistore()))
     }
 
-    /// The machines of `primary` at sites that are up.
+    /// Returns the machines of `primary` at sites that are up.
     pub(crate) fn primaries(&self) -> impl Iterator<Item = (Address, &solera_primary::Primary)> {
         let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
         let workers = self.workers.iter().filter(move |(address, _)| up(address));
         workers.filter_map(|(address, worker)| Some((*address, worker.machine().primary()?)))
     }
 
-    /// The machines of `trial` at sites that are up.
+    /// Returns the machines of `trial` at sites that are up.
     pub(crate) fn trials(&self) -> impl Iterator<Item = (Address, &solera_trial::Trial)> {
         let up = |address: &Address| self.state(address.site.index()) == SiteState::Up;
         let workers = self.workers.iter().filter(move |(address, _)| up(address));
@@ -513,14 +514,14 @@ impl World {
         }
     }
 
-    /// By how much wall clocks differ, in nanoseconds.
+    /// Returns the greatest difference between wall clocks, in nanoseconds.
     pub(crate) fn clock_spread(&self) -> u64 {
         let offsets = || self.configs.keys().map(|worker| self.skew[worker]);
         let spread = offsets().max().unwrap_or(0) - offsets().min().unwrap_or(0);
         spread.unsigned_abs() * 1000
     }
 
-    /// When a worker's host was last started: its monotonic clock begins there.
+    /// Returns when a worker's host was last started: its monotonic clock begins there.
     fn booted(&self, address: Address) -> u64 {
         self.booted.get(&address).copied().unwrap_or(0)
     }
@@ -556,17 +557,17 @@ impl World {
         self.carry_out(address);
     }
 
-    /// Carries out all that a worker says.
+    /// Carries out all outputs of a worker.
     fn carry_out(&mut self, address: Address) {
-        self.let_go(address);
+        self.send_ready(address);
         self.sync(address);
         self.schedule_deadline(address);
         self.note_serving(address.site.index());
         self.note_gone(address);
     }
 
-    /// Carries out what may leave a worker now.
-    fn let_go(&mut self, address: Address) {
+    /// Carries out the outputs that may leave a worker now.
+    fn send_ready(&mut self, address: Address) {
         while let Some(worker) = self.workers.get_mut(&address)
             && let Some(output) = worker.poll()
         {
@@ -588,13 +589,13 @@ impl World {
                                     format_args!("{address:?} {request:?} {response:?}"),
                                 );
                             }
-                            let happening = Happening::Primary(address, request, response, last);
-                            self.happenings.push(happening);
+                            let world_event = WorldEvent::Primary(address, request, response, last);
+                            self.events.push(world_event);
                             continue;
                         }
                         solera_site::Response::Trial(response) => {
-                            let happening = Happening::Trial(address, request, response, last);
-                            self.happenings.push(happening);
+                            let world_event = WorldEvent::Trial(address, request, response, last);
+                            self.events.push(world_event);
                             continue;
                         }
                     };
@@ -614,7 +615,7 @@ impl World {
                     self.tally.reach(path);
                 }
                 Output::Trace(solera_site::Event::Trial(event)) => {
-                    self.happenings.push(Happening::OfTrial(address, event));
+                    self.events.push(WorldEvent::TrialEvent(address, event));
                 }
                 Output::Trace(solera_site::Event::UniStore(event)) => {
                     if let Some(storage) = self.storages.get_mut(&address) {
@@ -626,7 +627,7 @@ impl World {
                         let latest = &mut self.latest[address.site.index()];
                         *latest = (*latest).max(snap_vec[address.site]);
                     }
-                    self.happenings.push(Happening::Event(address, event));
+                    self.events.push(WorldEvent::Event(address, event));
                 }
             }
         }
@@ -647,14 +648,14 @@ impl World {
             Message::StableVec { stable_vec, .. } => claims.join(stable_vec),
             Message::Down(view, _) => claims.join(&view.stable_vec),
             Message::Up(subtree) => {
-                let told = self.told.get_or_insert_with(worker, || subtree.known_vec);
-                told.join(&subtree.known_vec);
+                let reported = self.reported.get_or_insert_with(worker, || subtree.known_vec);
+                reported.join(&subtree.known_vec);
             }
             _ => {}
         }
     }
 
-    /// Begins to sync a worker's journal if something was written.
+    /// Begins to sync a worker's journal if it has new records.
     fn sync(&mut self, address: Address) {
         let (Some(worker), Some(storage)) =
             (self.workers.get_mut(&address), self.storages.get(&address))
@@ -692,12 +693,12 @@ impl World {
         if let Some(links) = &mut self.links {
             links.copies.synced(address);
         }
-        self.let_go(address);
+        self.send_ready(address);
         self.look_after(address);
         self.sync(address);
     }
 
-    /// After a worker's disk was used: it may have failed meanwhile.
+    /// Checks a worker's disk after use: it may have failed meanwhile.
     fn look_after(&mut self, address: Address) {
         let (Some(worker), Some(storage)) =
             (self.workers.get_mut(&address), self.storages.get(&address))
@@ -708,8 +709,8 @@ impl World {
             Health::Well => {}
             Health::Stopped => {
                 self.tally.count("journals stopped");
-                self.trace.write(self.now, format_args!("{address:?} writes no more"));
-                self.happenings.push(Happening::WorkerDown(address));
+                self.trace.write(self.now, format_args!("{address:?} stops writing"));
+                self.events.push(WorldEvent::WorkerDown(address));
             }
             Health::PowerLost => {
                 self.tally.count("losses of power within a call");
@@ -753,7 +754,7 @@ impl World {
         self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
     }
 
-    /// How long a message takes from one worker to another.
+    /// Returns the time that a message takes from one worker to another.
     fn travel_time(&mut self, from: Address, to: Address) -> u64 {
         let (a, b) = (from.site.index(), to.site.index());
         if a != b {
@@ -764,7 +765,7 @@ impl World {
         self.steady.map_or(random, |steady| steady.hop) + slow
     }
 
-    /// When the last message of a class from one worker to another arrives.
+    /// Returns when the last message of a class from one worker to another arrives.
     fn last_arrival(&mut self, from: Address, to: Address, class: Class) -> &mut u64 {
         let links = self.last_arrival.get_or_insert_with(from, ByWorker::default);
         let classes = links.get_or_insert_with(to, Vec::new);
@@ -776,7 +777,7 @@ impl World {
         &mut classes[place].1
     }
 
-    /// The core that is free first does a job.
+    /// Begins a job on the core that is free first.
     fn begin_job(&mut self, address: Address, job: JobId, work: Job) {
         let life = self.incarnation(address);
         let cores = self.cores.get_or_insert_with(address, Default::default);
@@ -786,7 +787,7 @@ impl World {
         self.push(at, Due::Job(address, life, job, Box::new(work)));
     }
 
-    /// A job is done. It comes to nothing if its process has died.
+    /// Handles the end of a job. Its result is discarded if its process has died.
     fn finish(&mut self, address: Address, life: u64, job: JobId, work: Box<Job>) {
         if self.states[address.site.index()] == SiteState::Paused {
             return self.push(self.now + MS, Due::Job(address, life, job, work));
@@ -796,7 +797,7 @@ impl World {
         }
     }
 
-    /// Which incarnation of a worker runs, or was the last to run.
+    /// Returns the incarnation of a worker that runs, or that ran last.
     fn incarnation(&self, worker: Address) -> u64 {
         self.storages.get(&worker).map_or(0, |storage| storage.starts)
     }
@@ -819,8 +820,9 @@ impl World {
         if self.epochs[a][b] != epoch || !self.runs(b) {
             return;
         }
-        // Links are between incarnations; of one that has died, what was on its way may arrive.
-        let silenced = self.gasps.get(&(from, incarnations.0)).is_some_and(|last| self.now > *last);
+        // Links are between incarnations; messages of a dead one that are on their way may arrive.
+        let silenced =
+            self.final_arrivals.get(&(from, incarnations.0)).is_some_and(|last| self.now > *last);
         if silenced || self.incarnation(to) != incarnations.1 {
             return;
         }

@@ -1,9 +1,9 @@
-//! While sites are down, or a part of one is, the other sites commit.
+//! While sites, or a part of one, are down, the other sites commit.
 
 use solera_sim::{Report, Scenario, Trace, Violation, run};
 
-/// The first seeds whose outage is of a kind, with their reports. What is down stands in the
-/// scenario's description.
+/// Returns the first seeds whose outage is of a kind, with their reports. The scenario's
+/// description names the outage.
 fn reports(of: impl Fn(&str) -> bool, count: usize) -> Vec<Report> {
     let described = (0..).map(|seed| (seed, Scenario::outage(seed).describe_outage()));
     let seeds = described.filter(|(_, what)| of(what)).map(|(seed, _)| seed);
@@ -18,14 +18,14 @@ fn assert_clean(reports: &[Report]) {
     }
 }
 
-/// UniStore §4, §6: strong transactions keep committing with f sites down, the leading one among
-/// them.
+/// UniStore §4, §6: strong transactions keep committing with f sites down, including the leading
+/// one.
 #[test]
 fn with_f_sites_down_the_others_commit_on_every_group() {
     assert_clean(&reports(|what| what.starts_with("sites"), 4));
 }
 
-/// In two of three such outages; `Outage::is_known_to_fail` says why the others fail.
+/// In two of three such outages; `Outage::is_known_to_fail` gives the reason for the others.
 #[test]
 fn with_workers_of_a_following_site_down_the_others_commit_as_a_rule() {
     let reports = reports(|what| what.contains("a following site"), 5);
@@ -33,7 +33,7 @@ fn with_workers_of_a_following_site_down_the_others_commit_as_a_rule() {
     assert!(reports.iter().any(|report| report.known_failures.is_empty()));
 }
 
-/// A site that hears both ends of the link takes over from the leader that one of them does not
+/// A site that hears both ends of a link takes over from the leader, which one of them does not
 /// hear.
 #[test]
 fn with_a_link_to_the_leading_site_down_all_sites_commit_on_every_group() {
@@ -47,9 +47,9 @@ fn with_a_link_to_the_leading_site_down_all_sites_commit_on_every_group() {
     assert!(reports.iter().all(|report| times(report) > 0));
 }
 
-/// What is known to fail: the workers that are left at the leading site keep its groups and wait
-/// for the whole site, so that other sites cannot commit there. When this test fails, the failure
-/// is repaired: then the exception in `Outage::is_known_to_fail` goes.
+/// A known failure: the remaining workers at the leading site keep its groups and wait for the
+/// whole site, so that other sites cannot commit there. When this test fails, the failure has been
+/// repaired: remove the exception in `Outage::is_known_to_fail`.
 #[test]
 fn with_workers_of_the_leading_site_down_the_others_wait_for_them() {
     let reports = reports(|what| what.contains("the leading site"), 3);

@@ -1,4 +1,4 @@
-//! Seeds that once failed, and what they found. They must stay clean.
+//! Seeds that once failed, and the errors that they found. They must stay clean.
 
 use solera_certification::Rule as Certification;
 use solera_sim::{Scenario, Trace, Violation, run};
@@ -13,7 +13,7 @@ fn clean(seed: u64) {
     stays_clean(&Scenario::from_seed(seed), seed);
 }
 
-/// The same with journals, crashes and restarts.
+/// The same, with journals, crashes and restarts.
 fn clean_durable(seed: u64) {
     stays_clean(&Scenario::durable(seed), seed);
 }
@@ -23,28 +23,28 @@ fn clean_members(seed: u64) {
     stays_clean(&Scenario::members(seed), seed);
 }
 
-/// A removal took everything as old as its snapshot's entries for observed; some of it was not
-/// within the snapshot, because it depended on something newer of another site.
+/// A removal treated everything as old as its snapshot's entries as observed. Some of it was not
+/// within the snapshot, because it depended on a newer transaction of another site.
 #[test]
 fn a_snapshot_holds_whole_commit_vectors_not_single_entries() {
     clean(27);
 }
 
-/// A forwarded stretch was lost; nothing follows one, so nobody noticed.
+/// A forwarded range of updates was lost. Nothing follows such a range, so the loss went unnoticed.
 #[test]
 fn lost_forwards_are_repeated() {
     clean(7);
 }
 
-/// An eventual removal removed a transaction that its commit vector did not cover, and was folded
-/// before it elsewhere.
+/// An eventual removal removed a transaction that its commit vector did not cover, and that another
+/// site folded before it.
 #[test]
 fn eventual_reads_are_closed_too() {
     clean(1788);
 }
 
-/// What was executed on a snapshot with a heartbeat of a dead site stayed invisible where the
-/// heartbeat had been forgotten: it must be recorded before anybody is told of it.
+/// An operation on a snapshot with a heartbeat of a lost site stayed invisible where the heartbeat
+/// had been forgotten: a site must record a heartbeat before it reports it to others.
 #[test]
 fn a_heartbeat_survives_a_restart() {
     clean_durable(4);
@@ -59,19 +59,19 @@ fn nothing_is_settled_while_a_journal_is_replayed() {
 
 /// A member acknowledged a vote in a term that it had left for a later one.
 #[test]
-fn nobody_acknowledges_in_a_term_that_is_over() {
+fn no_member_acknowledges_in_a_former_term() {
     clean_durable(116);
 }
 
 /// A site was removed with eventual writes of a session, and added again. The session's causal past
-/// had a greater entry of that site, of its new life, which hid from a barrier that the writes were
-/// gone.
+/// had a greater entry of that site, from its new life, which hid the loss of the writes from a
+/// barrier.
 #[test]
 fn a_new_life_of_a_site_does_not_hide_writes_of_the_former() {
     stays_clean(&Scenario::members(26).promising(), 26);
 }
 
-/// Sessions are promised durability in every kind of world, and sites are destroyed.
+/// Sessions receive promises of durability in every kind of world, and sites are destroyed.
 #[test]
 fn promises_of_durability_are_kept() {
     for seed in 0..25 {
@@ -81,87 +81,88 @@ fn promises_of_durability_are_kept() {
     }
 }
 
-// What is journaled and sent has changed since these were found: they do not fail any more without
-// what they stand for, nor did any of some hundred seeds that were tried.
+// The contents of journals and messages have changed since these seeds were found: they no longer
+// fail without the rule that they stand for, nor did any of several hundred other seeds.
 
-/// A causally stable increment was summed up while a removal that had not observed it was still
-/// waiting to be folded; the removal then took the sum.
+/// A causally stable increment was added to the sum while a removal that had not observed it was
+/// still waiting to be folded; the removal then removed the sum.
 #[test]
 fn what_is_settled_must_not_meet_an_older_removal() {
     clean(1);
 }
 
-/// A key that was removed and forgotten took along the removal's commit time; a session that had
-/// found it absent moved to another site and saw it again.
+/// When a removed key was forgotten, the removal's commit time was lost with it. A session that had
+/// found the key absent moved to another site and saw it again.
 #[test]
 fn an_absent_key_is_observed_too() {
     clean(92);
 }
 
-/// The same for a key that was made anew in the meantime.
+/// The same for a key that was created again in the meantime.
 #[test]
 fn a_key_made_anew_inherits_what_its_absence_depended_on() {
     clean(2796);
 }
 
-/// A clock had run ahead and stood still; without heartbeats a lost stretch went unnoticed.
+/// A clock had run ahead and stood still. Without heartbeats, the loss of a range of updates went
+/// unnoticed.
 #[test]
 fn heartbeats_go_on_while_the_clock_stands_still() {
     clean(1015);
 }
 
-/// A local update that had been stored after another was prepared made a restarted replica claim to
-/// know its own history past the prepared one.
+/// A local update that was stored after another was prepared made a restarted replica claim to know
+/// its own history past the prepared one.
 #[test]
 fn a_prepared_transaction_holds_known_vec_back_after_a_restart() {
     clean_durable(384);
 }
 
-/// The snapshot of an operation on an eventual space was taken for uniform after a restart.
+/// After a restart, the snapshot of an operation on an eventual space was treated as uniform.
 #[test]
 fn an_eventual_snapshot_is_not_uniform_after_a_restart() {
     clean_durable(14);
 }
 
 /// A checkpoint was complete before the next promise was made. The updates folded in it had been
-/// executed on newer uniform snapshots than the last promise told of, and after a restart they were
-/// within snapshots that did not cover what they depended on.
+/// executed on newer uniform snapshots than the last promise covered. After a restart they were
+/// within snapshots that did not cover their dependencies.
 #[test]
 fn a_checkpoint_remembers_what_was_uniform() {
     clean_durable(686);
 }
 
-/// An update that depended on a strong transaction was visible after a restart to snapshots without
-/// it.
+/// After a restart, an update that depended on a strong transaction was visible to snapshots
+/// without that transaction.
 #[test]
 fn what_depends_on_strong_transactions_waits_for_them_after_a_restart() {
     clean_durable(151);
 }
 
 /// A strong transaction was counted neither as open nor as submitted when a journal's promise was
-/// made: the site's floor passed its snapshot, and what it had not observed was settled before it
-/// was folded.
+/// made. The site's floor passed its snapshot, and updates that it had not observed were settled
+/// before it was folded.
 #[test]
 fn a_transaction_that_is_about_to_be_certified_holds_the_floor() {
     clean_members(937);
 }
 
-/// A group had delivered and forgotten what a site submitted in a former life. A member elsewhere
-/// still had its vote; the site's new life voted to abort in ignorance, and SOLERA.OUTCOME then
-/// answered that a transaction aborted which had committed. (Since outcomes are remembered when
-/// transactions are forgotten.)
+/// A group had delivered and forgotten a transaction that a site submitted in a former life. A
+/// member elsewhere still had its vote. The site's new life voted to abort because it did not know
+/// the transaction, and SOLERA.OUTCOME then answered that a committed transaction had aborted.
+/// (Found before outcomes were remembered when transactions are forgotten.)
 #[test]
-fn nobody_claims_that_a_forgotten_transaction_of_a_former_life_aborted() {
+fn no_group_claims_that_a_forgotten_transaction_of_a_former_life_aborted() {
     for seed in [501103, 501176, 501194, 501695, 502055, 502409] {
         clean_members(seed);
     }
 }
 
-/// A member forgot a transaction because a leader of another group said that it was over, and did
-/// not learn that its coordinator submits only later ones; asked again by a third group, it voted
-/// to abort.
+/// A member forgot a transaction because a leader of another group answered that it was over, and
+/// did not learn that its coordinator submits only later ones. When a third group asked again, the
+/// member voted to abort.
 #[test]
-fn whoever_forgets_what_is_over_knows_why() {
+fn a_member_that_forgets_a_transaction_knows_that_it_is_over() {
     clean_members(1_000_521);
 }
 
@@ -174,57 +175,57 @@ fn an_ignorant_vote_would_be_taken_for_the_outcome() {
     assert!(report.violations.iter().any(contradicts), "{:?}", report.violations);
 }
 
-/// The operator had a site removed by a site that was lost before it informed another one, and did
-/// not ask again: the lost site stayed a member, and no group got the promises of all members. The
-/// operator now waits, as `solera site remove` does, until all other sites know.
+/// The operator removed a site through a site that was lost before it informed another one, and did
+/// not repeat the command: the lost site stayed a member, and no group got the promises of all
+/// members. The operator now waits, as `solera site remove` does, until all other sites know of the
+/// removal.
 #[test]
 fn an_operator_sees_to_it_that_a_removal_is_known() {
     clean_members(501263);
 }
 
-/// A site that had not joined yet was removed and added again before the others had the removal on
-/// their disks; the one that did lost it with its power. They waited for the site's former life
-/// from then on. The operator adds a site once its removal is known.
+/// A site that had not joined yet was removed and added again before the other sites had durably
+/// recorded the removal; the one that had lost it in a power failure. From then on they waited for
+/// the site's former life. The operator now adds a site once its removal is known.
 #[test]
 fn an_operator_adds_a_site_once_its_removal_is_known() {
     clean_members(30_000_497);
 }
 
-/// A leader had delivered and forgotten a transaction of a site that was removed, and was asked for
-/// it again before the other member heard so. That one kept its vote to commit beside the leader's
-/// that it had forgotten, so that no quorum ever said the same, and the transaction stayed
-/// undecided. The member gives its vote up.
+/// A leader had delivered and forgotten a transaction of a removed site, and received another
+/// request for it before the other member had learned of that. The member kept its vote to commit,
+/// the leader voted that it had forgotten the transaction, so that no quorum had the same vote and
+/// the transaction stayed undecided. The member now gives up its vote.
 #[test]
 fn a_member_gives_its_vote_up_when_the_leader_has_forgotten_the_transaction() {
     clean_members(70_001_900);
 }
 
-/// A site was added, and who was asked crashed before that was durable; what joined was destroyed
-/// before anybody else had heard of it. The simulated operator gave the next life a number of its
-/// own, which the sites did not know.
+/// A site was added, and the site that took the command crashed before the addition was durable.
+/// What joined was destroyed before any other site had learned of it. The simulated operator gave
+/// the next life a number that the sites did not know.
 #[test]
-fn a_life_that_nobody_heard_of_does_not_count() {
+fn a_life_that_no_site_learned_of_does_not_count() {
     clean_members(100_005_163);
 }
 
-/// Who was asked to add a site had not heard of its latest life, so that what joined had the number
-/// of a former one.
+/// The site that took the command to add another had not learned of that site's latest life, so
+/// that the new life had the number of an earlier one.
 #[test]
 fn a_site_is_added_by_one_that_knows_its_latest_life() {
     clean_members(200_007_064);
 }
 
-/// A site that had been removed for good ran on until it was destroyed, and was judged as if it
-/// were a member.
+/// A site that had been removed for good ran on until it was destroyed, and was judged as a member.
 #[test]
 fn a_removed_site_need_not_commit() {
     clean_members(200_009_897);
 }
 
 /// A site that had just joined was another joining site's donor. Its own snapshots did not contain
-/// yet what it had been filled with, so that it handed keys over with operations that it handed
-/// over once more as updates, and counters counted twice. `unistore/tests/joining.rs` takes the
-/// rule out.
+/// yet the data that it had been filled with, so that it handed over keys with operations that it
+/// handed over once more as updates, and counters counted twice. `unistore/tests/joining.rs` takes
+/// the rule out.
 #[test]
 fn a_site_that_has_just_joined_hands_nothing_over() {
     let seed = 300_002_067;
@@ -232,82 +233,83 @@ fn a_site_that_has_just_joined_hands_nothing_over() {
 }
 
 /// The end of a gap rose when the joining site became a member. Snapshots of another site held a
-/// time between the two ends, and the judge took all times within the gap for the same, so that it
-/// expected what was committed on them too early.
+/// time between the two ends. The checker treated all times within the gap as equal, so that it
+/// expected transactions on these snapshots too early.
 #[test]
 fn the_end_of_a_gap_may_rise_while_others_commit() {
     clean_members(200_011_787);
 }
 
-/// On a network on which a commit takes 0.75 s, keys were kept free for a shorter time than the
-/// next attempt of a transaction that was aborted needs, so that one of five sites got no turn.
+/// On a network on which a commit takes 0.75 s, keys were reserved for a shorter time than the
+/// retry of an aborted transaction needs, so that one of five sites did not succeed.
 #[test]
 fn an_attempt_on_a_slow_network_finds_its_keys_free() {
     clean_members(375_880_189);
 }
 
-/// A site shows a change more than half a second after it was decided. Who was aborted came again
-/// before that, was in vain, and lost what was kept free for it. (Since keys are kept free.)
+/// A site shows a change more than half a second after it was decided. A client retried an aborted
+/// transaction before that, failed again, and lost its reservation. (Found after reservations were
+/// introduced.)
 #[test]
 fn an_attempt_that_comes_too_early_may_come_once_more() {
     clean_members(700_002_875);
 }
 
-/// The clock of one worker of six was set back by 1.5 s, and all that the site does is as late as
-/// it; each floor that is announced waits for it twice. The judge did not wait so long without
-/// journals.
+/// The clock of one worker of six was set back by 1.5 s, which delays everything at its site; each
+/// announcement of a floor waits for it twice. Without journals the checker did not wait so long.
 #[test]
 fn what_is_settled_waits_for_the_slowest_clock() {
     clean(840_008_315);
 }
 
-/// A candidate that got no quorum, and was destroyed, was named as leader. Each transaction of a
-/// site asked it first, so that answers took more than a second, and others were always in the way.
-/// (Since leaders change; what coordinators ask since then hides it here.
-/// `certification/tests/phases.rs` takes the rule out.)
+/// A member named a candidate as leader that got no quorum and was destroyed. A site sent each
+/// request to it first, so that answers took more than a second, and its transactions always
+/// conflicted. (Found after changes of leaders were introduced; the coordinators' requests since
+/// then hide it here. `certification/tests/phases.rs` takes the rule out.)
 #[test]
-fn nobody_asks_a_candidate_first_for_ever() {
+fn no_coordinator_asks_a_candidate_first_for_ever() {
     let seed = 149_040_153;
     stays_clean(&Scenario::durable(seed).promising(), seed);
 }
 
-/// A worker crashed with nothing of its run durable, so that the next run had its number, and named
-/// a transaction like one that was submitted before, which had not left the worker. The judge took
-/// one for the other.
+/// A worker crashed with nothing of its run durable, so that the next run had its number and used
+/// the name of a transaction that was submitted before and had not left the worker. The checker
+/// confused the two.
 #[test]
 fn a_run_that_left_nothing_has_submitted_nothing() {
     clean_durable(880_000_364);
 }
 
-/// A peer recovered a time of another worker of the site for what a restarted worker had told, and
-/// refused it as one that has forgotten something. (Since nodes are refused for that.)
+/// A peer treated a time that it had recovered, of another worker of the site, as sent by a
+/// restarted worker, and rejected that worker as one that had forgotten it. (Found after such nodes
+/// were rejected.)
 #[test]
-fn who_remembers_all_that_it_has_told_is_let_in() {
+fn a_worker_that_remembers_all_that_it_has_sent_is_admitted() {
     for seed in [50, 214] {
         stays_clean(&Scenario::links(seed), seed);
     }
 }
 
-/// A third site forwarded an update of a later time than a copy began with, which hid what the
-/// copy's site had told itself. (Since that is recorded.)
+/// A third site forwarded an update with a later time than a copy's first one, which hid what the
+/// copy's site had sent itself. (Found after these times were recorded.)
 #[test]
-fn a_later_time_does_not_hide_what_was_told_before() {
+fn a_later_time_does_not_hide_times_sent_before() {
     let seed = 1_160_000_140;
     stays_clean(&Scenario::links(seed), seed);
 }
 
-/// A site was removed. A worker of another site had not heard so when a snapshot of a sibling
-/// taught it a uniform vector beyond the cut; it answered ATTACH that a past was there which had
-/// been lost with the site.
+/// A site was removed. A worker of another site had not learned of it when a snapshot of a sibling
+/// brought a uniform vector beyond the cut. It answered ATTACH that a past was there which had been
+/// lost with the site.
 #[test]
 fn a_lost_past_is_not_here_before_all_workers_know_of_the_loss() {
     let seed = 2_600_000_458;
     stays_clean(&Scenario::links(seed), seed);
 }
 
-/// A site was removed and added again, and removed once more before anything that it did was kept.
-/// The judge took what its second life read for older than what others knew of the end of the first
-/// one.
+/// A site was removed and added again, and removed once more before anything of its second life was
+/// kept. The checker treated reads of the second life as older than the end of the first life, as
+/// other sites knew it.
 #[test]
 fn what_a_short_life_has_read_is_not_older_than_the_end_of_the_life_before() {
     clean_members(50_000_179);
@@ -316,8 +318,8 @@ fn what_a_short_life_has_read_is_not_older_than_the_end_of_the_life_before() {
 }
 
 /// While a checkpoint was written, a site was removed and joined again. Its part of a partition had
-/// updates of the new life already; when the record of the removal was replayed over it, they were
-/// dropped as what is gone with the former life.
+/// updates of the new life already. When the record of the removal was replayed over it, they were
+/// dropped as updates of the former life.
 #[test]
 fn a_removal_that_a_checkpoint_knows_of_drops_nothing_again() {
     let seed = 113_720_244;
@@ -325,32 +327,32 @@ fn a_removal_that_a_checkpoint_knows_of_drops_nothing_again() {
 }
 
 /// A mark that was written when a journal was opened never reached the disk, because the next sync
-/// failed. The opening after that took it for durable and did not write it again; a loss of power
-/// then left a hole before a later mark, which is damage, so the site never came back. (Since marks
-/// are written when a journal is opened.)
+/// failed. The next opening treated it as durable and did not write it again. A power failure then
+/// left a hole before a later mark, which is damage, so that the site never came back. (Found after
+/// marks were written when a journal is opened.)
 #[test]
 fn the_last_mark_is_written_again_when_a_journal_is_opened() {
     clean_durable(500671);
     clean_durable(97_369_673);
 }
 
-/// A site's next attempt came in time, but waited at the leader for what the leader's site did not
-/// store yet, and its reservation ended meanwhile, each time.
+/// A site's retry came in time, but waited at the leader for updates that the leader's site did not
+/// store yet. Each time, its reservation ended meanwhile.
 #[test]
 fn a_reservation_lasts_while_the_attempt_waits_for_its_snapshot() {
     clean_durable(97_369_791);
 }
 
-/// The site that was asked to add another one lost power while it carried that out; the simulated
-/// operator then asked a site for the gap that knew of no removal.
+/// The site that took the command to add another lost power while it executed it. The simulated
+/// operator then asked a site for the gap that did not know of the removal.
 #[test]
 fn an_operator_adds_a_site_though_the_asked_one_is_struck() {
     clean_members(7_000_951);
 }
 
-/// Eventual writes were stored at every surviving site and shown at none: they had been executed on
-/// updates that were lost with two sites. Barriers and AT-RISK looked at the writes and not at what
-/// was beneath them.
+/// Eventual writes were stored at every surviving site and visible at none: they had been executed
+/// on updates that were lost with two sites. Barriers and AT-RISK considered the writes and not
+/// their dependencies.
 #[test]
 fn a_promised_eventual_write_survives_with_its_snapshot() {
     for seed in [279_670_067, 279_670_345] {

@@ -1,4 +1,4 @@
-//! The checks notice when a rule of the protocol is taken out, and the same seeds are clean with
+//! The checks detect that a rule of the protocol is taken out, and the same seeds are clean with
 //! it.
 
 use solera_certification::Rule as Certification;
@@ -8,7 +8,7 @@ use solera_host::Rule as Driver;
 use solera_sim::{Scenario, Trace, Violation, Weakness, run};
 use solera_unistore::Rule;
 
-/// Finds a seed of some scenario that fails in the expected way once it is broken, and shows that
+/// Finds a seed of some scenario that fails as expected once a rule is taken out, and checks that
 /// it is clean otherwise.
 fn trap(
     scenario: impl Fn(u64) -> Scenario,
@@ -24,22 +24,22 @@ fn trap(
     assert!(report.violations.is_empty(), "seed {seed}: {}", report.violations[0]);
 }
 
-/// Without a rule of the protocol.
+/// Takes out a rule of the protocol.
 fn without(rule: Rule, expected: impl Fn(&Violation) -> bool) {
     trap(Scenario::from_seed, |scenario| scenario.without(Some(rule)), expected);
 }
 
-/// Without a rule of the driver.
+/// Takes out a rule of the driver.
 fn without_of_driver(rule: Driver) -> Weakness {
     Weakness::Driver(Some(rule).into())
 }
 
-/// Without a precaution of the journals' hosts.
+/// Takes out a precaution of the journals' hosts.
 fn weakened(weakness: Weakness, expected: impl Fn(&Violation) -> bool) {
     trap(Scenario::durable, |scenario| scenario.weakened(weakness), expected);
 }
 
-/// With something wrong between workers that are processes of their own.
+/// Takes out a precaution of the links, between workers that are processes of their own.
 fn over_links(weakness: Weakness, expected: &str) {
     let broken = |scenario: Scenario| scenario.weakened(weakness);
     let is_expected = |violation: &Violation| match violation {
@@ -49,13 +49,13 @@ fn over_links(weakness: Weakness, expected: &str) {
     trap(Scenario::links, broken, is_expected);
 }
 
-/// Without a rule of the protocol, where lost sites are removed and added again.
+/// Takes out a rule of the protocol, where lost sites are removed and added again.
 fn without_among_members(rule: Rule) {
     trap(Scenario::members, |scenario| scenario.without(Some(rule)), |_| true);
 }
 
-/// UniStore §5.5, Figure 1: a transaction reaches one surviving site and never the other, so what
-/// depends on it stays invisible there.
+/// UniStore §5.5, Figure 1: a transaction reaches one surviving site and never the other, so that
+/// everything that depends on it stays invisible there.
 #[test]
 fn forwarding() {
     without(Rule::Forwarding, |violation| {
@@ -74,7 +74,7 @@ fn wait_on_known_vec() {
     });
 }
 
-/// UniStore Alg. 2 l. 3: `known_vec` above a prepare time promises what may still be missing.
+/// UniStore Alg. 2 l. 3: a `known_vec` above a prepare time promises what may still be missing.
 #[test]
 fn known_vec_just_below_the_smallest_prepare_time() {
     without(Rule::KnownVecBelowPrepared, |violation| {
@@ -82,7 +82,8 @@ fn known_vec_just_below_the_smallest_prepare_time() {
     });
 }
 
-/// UniStore Alg. 1 l. 5, §4: what is visible before it is uniform can be lost with its site.
+/// UniStore Alg. 1 l. 5, §4: a transaction that is visible before it is uniform can be lost with
+/// its site.
 #[test]
 fn remote_transactions_are_invisible_before_uniform() {
     without(Rule::UniformBeforeVisible, |violation| {
@@ -93,16 +94,17 @@ fn remote_transactions_are_invisible_before_uniform() {
     });
 }
 
-/// `docs/decisions/0016-fair-certification.md`: who is far from a leader comes too late for ever,
+/// `docs/decisions/0016-fair-certification.md`: a client far from the leader is always too late
 /// while others change the same key.
 #[test]
-fn who_was_aborted_goes_first() {
+fn retries_have_priority() {
     without(Rule::Certification(Certification::AbortedFirst), |violation| {
         matches!(violation, Violation::Starved(_))
     });
 }
 
-/// `docs/decisions/0007-durability.md`: what is acknowledged before it is durable may be undone.
+/// `docs/decisions/0007-durability.md`: a commit that is acknowledged before it is durable may be
+/// undone.
 #[test]
 fn records_before_words() {
     weakened(without_of_driver(Driver::SyncFirst), |violation| {
@@ -118,12 +120,13 @@ fn records_before_answers_to_direct_calls() {
     });
 }
 
-/// The same for checkpoints: of a transaction that a loss of power undoes, some parts may hold
+/// The same for checkpoints: of a transaction that a power failure undoes, some parts may hold
 /// updates and others not.
 #[test]
 fn records_before_checkpoints() {
     let weakness = without_of_driver(Driver::PublishDurable);
-    // One in some hundred seeds, for a transaction must change keys of two parts meanwhile.
+    // Only one in several hundred seeds, because a transaction must change keys of two parts
+    // meanwhile.
     let scenario = |seed| Scenario::durable(180 + seed).with_power_failures_at_checkpoints();
     let broken = |scenario: Scenario| scenario.weakened(weakness);
     trap(scenario, broken, |violation| matches!(violation, Violation::Anomaly(_)));
@@ -136,45 +139,45 @@ fn frames_are_delivered_once() {
     over_links(Weakness::DeliversAllFrames, "delivered again");
 }
 
-/// Within a site all frames arrive, also those that were under way when a connection broke.
+/// Within a site all frames arrive, including those that were under way when a connection broke.
 #[test]
 fn frames_that_were_under_way_are_sent_again() {
     over_links(Weakness::LosesFrames, "is not the next of its protocol and lane");
 }
 
-/// A copy of a disk that lacks what its worker has told is not let in, by whoever was told.
+/// Workers reject a copy of a disk that lacks what its worker had sent to them.
 #[test]
 fn older_copies_of_disks_are_refused() {
-    over_links(Weakness::LetsCopiesIn, "lets a copy in");
+    over_links(Weakness::LetsCopiesIn, "admits a copy");
 }
 
-/// A journal that is damaged must not be started from: what is cut off was acknowledged.
+/// A worker must not start from a damaged journal: the part that is cut off was acknowledged.
 #[test]
 fn damage_refuses_to_start() {
     weakened(Weakness::StartsFromDamage, |violation| matches!(violation, Violation::Anomaly(_)));
 }
 
-/// What is in memory and in no journal must not be read: it is gone when the worker starts again.
+/// Clients must not read data that is in memory and in no journal: it is gone after a restart.
 #[test]
-fn a_worker_without_journal_answers_nobody() {
+fn a_worker_without_journal_does_not_answer() {
     weakened(without_of_driver(Driver::LogToAnswer), |violation| {
         matches!(violation, Violation::Anomaly(_))
     });
 }
 
-/// A site that leaves is gone too early: one member keeps what another never gets.
+/// A site that leaves is gone too early: one member keeps updates that another never gets.
 #[test]
 fn a_site_is_gone_when_all_have_the_same_of_it() {
     without_among_members(Rule::GoneWhenConverged);
 }
 
-/// What is there in part must not be shown.
+/// Data that is there only in part must not be visible.
 #[test]
 fn what_is_after_the_cut_is_dropped() {
     without_among_members(Rule::DropAfterCut);
 }
 
-/// A donor folds on: some keys are handed over as they were later, and are changed again.
+/// A donor continues to fold: it hands over some keys in a later state, and they are changed again.
 #[test]
 fn a_donor_holds_its_snapshot() {
     without_among_members(Rule::DonorHoldsSnapshot);
@@ -189,7 +192,7 @@ fn strong_reads_wait() {
     });
 }
 
-/// UniStore §6.3: of two transactions that are certified at once and conflict, one does not observe
+/// UniStore §6.3: of two conflicting transactions that are certified at once, one does not observe
 /// the other.
 #[test]
 fn a_vote_looks_at_what_is_prepared() {
@@ -198,7 +201,7 @@ fn a_vote_looks_at_what_is_prepared() {
     });
 }
 
-/// What a leader shows as complete, another may have to add to.
+/// Another leader may have to add to what a leader reports as complete.
 #[test]
 fn decisions_need_a_quorum() {
     without(Rule::Certification(Certification::Quorum), |violation| {
@@ -209,7 +212,7 @@ fn decisions_need_a_quorum() {
     });
 }
 
-/// UniStore Figure 1, as it happens: what reached one site alone is forwarded.
+/// UniStore Figure 1 as a scenario: an update that reached only one site is forwarded.
 #[test]
 fn figure_1_what_reached_one_site_is_forwarded_to_all() {
     let without = |scenario: Scenario| scenario.without(Some(Rule::Forwarding));
@@ -218,8 +221,8 @@ fn figure_1_what_reached_one_site_is_forwarded_to_all() {
     });
 }
 
-/// UniStore Figure 2, as it happens: a strong transaction does not depend on what may be lost. If
-/// it does, what conflicts with it can never commit.
+/// UniStore Figure 2 as a scenario: a strong transaction does not depend on updates that may be
+/// lost. If it did, transactions that conflict with it could never commit.
 #[test]
 fn figure_2_a_strong_transaction_does_not_depend_on_what_may_be_lost() {
     let rule = Rule::Certification(Certification::UniformBeforeCommit);
@@ -232,7 +235,7 @@ fn figure_2_a_strong_transaction_does_not_depend_on_what_may_be_lost() {
     );
 }
 
-/// What is known to be complete strong history is there.
+/// Strong history that is known to be complete is there.
 fn lacks_strong(violation: &Violation) -> bool {
     let strong = |broken: &Broken| matches!(broken, Broken::Known { origin: Origin::Strong, .. });
     matches!(violation, Violation::Property(_, broken) if strong(broken))
@@ -242,39 +245,40 @@ fn without_certification(rule: Certification, expected: impl Fn(&Violation) -> b
     without(Rule::Certification(rule), expected);
 }
 
-/// A leader that begins with nothing adds to what the one before it had shown as complete.
+/// A leader that begins without the state of others adds to what the previous one had reported as
+/// complete.
 #[test]
 fn a_new_leader_takes_over_what_a_quorum_has_kept() {
     without_certification(Certification::Gather, lacks_strong);
 }
 
-/// A leader shows as complete what its successor may add to.
+/// A leader reports as complete what its successor may add to.
 #[test]
 fn nothing_is_complete_beyond_the_ceiling() {
     without_certification(Certification::Ceiling, lacks_strong);
 }
 
-/// What is delivered before an earlier one is decided hides that.
+/// A transaction that is delivered before an earlier one is decided hides the earlier one.
 #[test]
 fn strong_transactions_are_delivered_in_order() {
     without_certification(Certification::DeliverInOrder, lacks_strong);
 }
 
-/// What a follower delivers before its leader does must leave nothing out.
+/// A follower that delivers before its leader must leave nothing out.
 #[test]
-fn nothing_comes_before_what_is_delivered_ahead() {
+fn nothing_precedes_an_early_delivery() {
     without_certification(Certification::NothingBetween, lacks_strong);
 }
 
-/// A leader that lacks what others have stored shows the rest as complete.
+/// A leader that lacks what others have stored reports the rest as complete.
 #[test]
 fn a_new_leader_catches_up() {
     without_certification(Certification::CatchUp, lacks_strong);
 }
 
-/// Who asks for a transaction that was forgotten too early is told that it aborted.
+/// A process that asks for a transaction that was forgotten too early is answered that it aborted.
 #[test]
-fn decisions_are_remembered_for_those_who_ask() {
+fn decisions_are_remembered_for_later_requests() {
     without_certification(Certification::Remember, |violation| {
         matches!(violation, Violation::Contradiction(_))
     });
@@ -284,8 +288,8 @@ fn is_broken_promise(violation: &Violation) -> bool {
     matches!(violation, Violation::Promise(_))
 }
 
-/// `docs/decisions/0023-durability-past.md`: a barrier on the causal past alone promises what dies
-/// with its site.
+/// `docs/decisions/0023-durability-past.md`: a barrier on the causal past alone promises data that
+/// may be lost with its site.
 #[test]
 fn barriers_wait_for_eventual_writes() {
     let without = |scenario: Scenario| scenario.without(Some(Rule::DurabilityPast));
@@ -303,7 +307,7 @@ fn commits_are_answered_when_their_eventual_writes_are_executed() {
     trap(Scenario::lost_promises, without, is_broken_promise);
 }
 
-/// AT-RISK that ignores eventual writes takes them for safe.
+/// An AT-RISK that ignores eventual writes reports them as safe.
 #[test]
 fn eventual_writes_are_at_risk() {
     let without = |scenario: Scenario| scenario.without(Some(Rule::EventualAtRisk));
@@ -314,7 +318,7 @@ fn eventual_writes_are_at_risk() {
     );
 }
 
-/// What another worker has prepared, its client may know to have committed.
+/// A client may know that a transaction committed that another worker has only prepared.
 #[test]
 fn prepared_transactions_are_at_risk() {
     let without = |scenario: Scenario| scenario.without(Some(Rule::PreparedAtRisk));
@@ -325,8 +329,8 @@ fn prepared_transactions_are_at_risk() {
     );
 }
 
-/// A token that carries only the causal past makes barriers elsewhere promise nothing of what was
-/// written before.
+/// With a token that carries only the causal past, barriers at other sites promise nothing about
+/// earlier eventual writes.
 #[test]
 fn tokens_carry_the_durability_past() {
     let weakened = |scenario: Scenario| scenario.weakened(Weakness::TokensOfCausalPasts);
@@ -337,7 +341,7 @@ fn tokens_carry_the_durability_past() {
     );
 }
 
-/// An ATTACH that does not wait goes on with what dies with its site.
+/// An ATTACH that does not wait lets the session continue with data that is lost with its site.
 #[test]
 fn attach_waits_for_the_causal_past() {
     let without = |scenario: Scenario| scenario.without(Some(Rule::AttachWaits));
@@ -348,20 +352,20 @@ fn attach_waits_for_the_causal_past() {
     );
 }
 
-/// Without a rule of `primary`, where lost sites are removed and added again.
+/// Takes out a rule of `primary`, where lost sites are removed and added again.
 fn without_of_primary(rule: solera_primary::Rule, scenario: impl Fn(u64) -> Scenario) {
     let of_primary = |seed| scenario(seed).with_primary();
     let broken = |scenario: Scenario| scenario.primary_without(Some(rule));
     trap(of_primary, broken, |violation| matches!(violation, Violation::Primary(_)));
 }
 
-/// A new home that does not ask loses what the others have of the former one.
+/// A new home that does not ask the others loses updates of the former home that they have.
 #[test]
 fn a_new_home_takes_the_longest_history() {
     without_of_primary(solera_primary::Rule::Gather, Scenario::members);
 }
 
-/// A barrier that waits for the home alone promises what is lost with it.
+/// A barrier that waits for the home alone promises updates that are lost with it.
 #[test]
 fn a_barrier_of_primary_waits_for_enough_sites() {
     without_of_primary(solera_primary::Rule::Quorum, Scenario::members);
@@ -373,13 +377,13 @@ fn an_update_that_comes_again_is_ordered_once() {
     without_of_primary(solera_primary::Rule::Once, Scenario::from_seed);
 }
 
-/// What was sent while a link was cut is missing.
+/// Entries that were sent while a link was cut are missing.
 #[test]
 fn a_replica_of_primary_leaves_no_gap() {
     without_of_primary(solera_primary::Rule::InOrder, Scenario::from_seed);
 }
 
-/// Without a rule of guards, where sessions name some.
+/// Takes out a rule of guards, where sessions name some.
 fn without_of_guards(rule: Rule, scenario: impl Fn(u64) -> Scenario, expected: &[&str]) {
     let guarded = |seed| scenario(seed).with_trial();
     let broken = |scenario: Scenario| scenario.without(Some(rule));
@@ -389,22 +393,23 @@ fn without_of_guards(rule: Rule, scenario: impl Fn(u64) -> Scenario, expected: &
     });
 }
 
-/// `docs/decisions/0031-guards-of-prepare.md`: what no guard was asked for is spent all the same.
+/// `docs/decisions/0031-guards-of-prepare.md`: units are spent although no guard was asked for
+/// them.
 #[test]
 fn guards_are_asked_before_a_transaction_prepares() {
     without_of_guards(Rule::AskGuards, Scenario::from_seed, &["is there against a refusal"]);
 }
 
-/// What a guard refuses commits.
+/// A transaction commits although a guard rejected it.
 #[test]
 fn a_refusal_of_a_guard_aborts() {
     without_of_guards(Rule::HeedRefusals, Scenario::from_seed, &["is there against a refusal"]);
 }
 
-/// A guard keeps a promise for ever whose participant died between the end of the transaction and
-/// its telling.
+/// A guard keeps a promise for ever if the participant failed between the end of the transaction
+/// and its report to the guard.
 #[test]
-fn guards_are_told_again_after_a_restart() {
+fn guards_receive_the_end_again_after_a_restart() {
     let expected = ["keeps promises open", "has spent"];
     without_of_guards(Rule::TellGuardsAgain, Scenario::durable, &expected);
 }

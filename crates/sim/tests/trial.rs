@@ -2,7 +2,7 @@
 
 use solera_sim::{Scenario, Tally, Trace, run};
 
-/// Runs some seeds, which must be clean, and returns what they counted.
+/// Runs some seeds, which must be clean, and returns their counts.
 fn tally(scenario: impl Fn(u64) -> Scenario, seeds: std::ops::Range<u64>) -> Tally {
     let mut tally = Tally::default();
     for seed in seeds {
@@ -54,10 +54,10 @@ fn it_runs_beside_two_other_protocols() {
     tries_everything(&tally(|seed| Scenario::members(seed).with_primary(), 75_000..75_006));
 }
 
-/// Answers that came in a tick, or with a change of the list of sites, left the worker when a third
-/// protocol ran there.
+/// Answers that came with a tick, or with a change of the list of sites, left the worker only when
+/// a third protocol ran there.
 #[test]
-fn answers_reach_who_has_asked_beside_a_third_protocol() {
+fn answers_arrive_beside_a_third_protocol() {
     let scenario = |seed| Scenario::members(seed).promising().with_primary();
     tally(scenario, 2_200_000_245..2_200_000_246);
 }

@@ -3,48 +3,49 @@
 use solera_data::Key;
 use solera_machine::{Address, GuardAnswer, GuardQuestion};
 
-/// What clients ask for.
+/// A client's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Computes [`chain`](crate::chain) in so many pieces, one job each; several replies, the last
-    /// with the result.
+    /// Computes [`chain`](crate::chain) in pieces, one job each. There are several replies, the
+    /// last with the result.
     Compute {
-        /// Where the computation begins.
+        /// Start of the computation.
         start: u64,
-        /// How many steps a piece has.
+        /// Number of steps of a piece.
         steps: u32,
-        /// The number of pieces.
+        /// Number of pieces.
         pieces: u32,
     },
     /// Adds to a counter by a strong transaction of UniStore.
     Add {
         /// The counter.
         key: Key,
-        /// What is added.
+        /// The amount to add.
         amount: i64,
     },
     /// Sends messages to another worker, alternately in both lanes.
     Burst {
         /// The receiver.
         to: Address,
-        /// How many in each lane.
+        /// Number of messages in each lane.
         count: u32,
     },
-    /// Of another protocol of the worker, about transactions that claim units of an allocation.
+    /// A question of another protocol of the worker, about transactions that claim units of an
+    /// allocation.
     Guard(GuardQuestion),
 }
 
 /// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// To [`Command::Compute`]: so many pieces are done, and this is where they lead.
+    /// To [`Command::Compute`]: the number of finished pieces, and the result so far.
     Computed {
-        /// Pieces that are done.
+        /// Number of finished pieces.
         pieces: u32,
-        /// The end of the last.
+        /// Result of the last one.
         end: u64,
     },
-    /// To [`Command::Add`]: the counter's value, or why it was not changed for certain.
+    /// To [`Command::Add`]: the counter's value, or why it was certainly not changed.
     Added(Answer),
     /// To [`Command::Burst`].
     Sent,
@@ -59,7 +60,7 @@ pub enum Question {
     Add {
         /// The counter.
         key: Key,
-        /// What is added.
+        /// The amount to add.
         amount: i64,
     },
 }
@@ -69,8 +70,8 @@ pub enum Question {
 pub enum Answer {
     /// The counter's value after it was changed.
     Value(i64),
-    /// It was not changed.
+    /// The counter was not changed.
     Refused(String),
-    /// It may have been changed, or may still be.
+    /// The counter may have been changed, or may still be.
     Unknown(String),
 }

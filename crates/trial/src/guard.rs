@@ -1,5 +1,5 @@
-//! A guard that hands out units of an allocation: so many for each key, at each worker that owns
-//! it.
+//! A guard that hands out units of an allocation: a fixed number for each key, at each worker that
+//! owns it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use solera_machine::{Guarded, PromiseId, Refusal, Verdict, codec};
 
 use crate::message::PROTOCOL;
 
-/// What a transaction claims of a key's allocation.
+/// A transaction's claim on a key's allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Names the claim, so that judges find it again.
+    /// Identifier of the claim, for checks.
     pub id: u64,
-    /// How many units; the guard refuses to hand out none.
+    /// Number of units; the guard rejects a claim of none.
     pub units: u32,
-    /// How many steps of a job the guard takes before it answers; none if it answers at once.
+    /// Number of steps of the job that delays the guard's answer; without steps it answers at once.
     pub steps: u32,
 }
 
@@ -26,22 +26,22 @@ pub struct SetAside {
     pub key: Vec<u8>,
     /// See [`Claim::id`].
     pub claim: u64,
-    /// How many.
+    /// Number of units.
     pub units: u32,
 }
 
-/// The allocations of a worker. What is set aside or spent does not come back, except by a
-/// transaction that aborts.
+/// The allocations of a worker. Units that are set aside or spent come back only when a transaction
+/// aborts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocations {
-    /// What open promises have set aside.
+    /// Units that open promises have set aside.
     open: BTreeMap<PromiseId, Vec<SetAside>>,
-    /// What committed transactions have spent, by key: claims and their units.
+    /// Units that committed transactions have spent: claims and their units, by key.
     spent: BTreeMap<Vec<u8>, Vec<(u64, u32)>>,
 }
 
 impl Claim {
-    /// Returns the claim as a guard's bytes.
+    /// Encodes the claim.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         codec::append(self, &mut bytes);
@@ -53,7 +53,7 @@ impl Claim {
     }
 }
 
-/// Returns how many steps of a job the guard takes before it answers.
+/// Returns the number of steps of the job that delays the guard's answer.
 pub(crate) fn steps(guards: &Guarded) -> u32 {
     let claims = guards.iter().filter_map(|guard| Claim::decode(&guard.claim));
     claims.map(|claim| claim.steps).max().unwrap_or(0)
@@ -70,8 +70,8 @@ impl Allocations {
         self.spent.get(key).into_iter().flatten().map(|(claim, _)| *claim).collect()
     }
 
-    /// Returns what the guard sets aside for these guards, at most `limit` units of each key, or
-    /// why it refuses.
+    /// Returns the units to set aside for these guards, at most `limit` of each key, or the reason
+    /// why the guard rejects them.
     pub(crate) fn judge(&self, limit: u32, guards: &Guarded) -> Result<Vec<SetAside>, Refusal> {
         let mut set_aside: Vec<SetAside> = Vec::new();
         for guard in guards.iter() {
@@ -96,7 +96,7 @@ impl Allocations {
         Ok(set_aside)
     }
 
-    /// The units of a key that are set aside or spent.
+    /// Returns the number of units of a key that are set aside or spent.
     fn taken(&self, key: &[u8]) -> u32 {
         let open = self.open.values().flatten().filter(|it| it.key == key).map(|it| it.units);
         let spent = self.spent.get(key).into_iter().flatten().map(|(_, units)| *units);
@@ -125,7 +125,7 @@ impl Allocations {
     }
 }
 
-/// Returns the verdict to a request that comes to nothing: its transaction has ended.
+/// Returns the verdict on a request whose transaction has ended.
 pub(crate) fn too_late(guards: &Guarded) -> Verdict {
     let key = guards.iter().next().map(|guard| guard.key.clone()).unwrap_or_default();
     let reason = "the transaction ended before the guard answered".into();

@@ -1,14 +1,14 @@
-//! Exercises what of the protocol interface no other protocol uses yet: jobs, questions to other
-//! protocols of the worker, guards of transactions, several lanes, and removals of sites that wait
-//! for a protocol. For simulations; servers do not run it.
+//! Exercises the parts of the protocol interface that no other protocol uses yet: jobs, questions
+//! to other protocols of the worker, guards of transactions, several lanes, and removals of sites
+//! that wait for a protocol. It runs in simulations only, not in servers.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `command` | commands and their replies |
 //! | `guard` | allocations, of which transactions claim units |
 //! | `machine` | the machine |
-//! | `removals` | what it does while a site leaves |
-//! | `record`, `recovery` | what the guard keeps, and building the machine from it |
+//! | `removals` | jobs while a site leaves |
+//! | `record`, `recovery` | the guard's records, and recovery from them |
 //! | `message` | messages between workers, in two lanes |
 //! | `work` | jobs |
 

@@ -21,19 +21,19 @@ solera_machine::rare_paths! {
     OVERTAKEN = "trial: a message arrived before one that was sent earlier in another lane";
     /// Cancellation reaches jobs.
     CANCELLED = "trial: a job ended whose request was cancelled";
-    /// Guards may hear of an end before they have answered.
+    /// Guards may learn of an end before they have answered.
     ENDED_EARLY = "trial: a transaction ended before its guard had answered";
-    /// Participants tell guards again.
-    TOLD_AGAIN = "trial: a guard was told of an end without a promise";
+    /// Participants report an end to guards again.
+    END_REPEATED = "trial: a guard received an end without a promise";
 }
 
-/// Steps of the job for a site that leaves.
+/// Number of steps of the job for a site that leaves.
 const REMOVAL_STEPS: u32 = 20_000;
 
-/// What a worker is told of the protocol at its start.
+/// Configuration of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How many units of each key there are.
+    /// Number of units of each key.
     pub limit: u32,
     /// Whether to emit records, for a journal.
     pub journal: bool,
@@ -41,7 +41,7 @@ pub struct Config {
 
 /// A question to the guard that waits for a job.
 #[derive(Debug)]
-struct Pondered {
+struct DeferredPromise {
     request: RequestId,
     id: PromiseId,
     guards: Guarded,
@@ -58,8 +58,7 @@ struct Computation {
     done: u32,
 }
 
-/// What was sent to a worker, or has arrived from one: the last message of each lane, and how many
-/// in both.
+/// Messages sent to a worker, or received from one: the last number in each lane.
 #[derive(Debug, Default)]
 struct Traffic {
     run: u64,
@@ -75,16 +74,15 @@ impl Traffic {
     }
 }
 
-/// The machine of one worker. It keeps what its guard has promised; anything else that a worker had
-/// begun when it died comes to nothing.
+/// The machine of one worker. Its guard's promises survive a crash; all other work is lost.
 #[derive(Debug)]
 pub struct Trial {
     config: Config,
     allocations: Allocations,
-    pondered: BTreeMap<JobId, Pondered>,
-    /// Names the process, from its first input on.
+    deferred: BTreeMap<JobId, DeferredPromise>,
+    /// Identifier of the process, from its first input on.
     run: Option<u64>,
-    /// Jobs and questions so far.
+    /// Number of jobs and questions so far.
     named: u64,
     computations: BTreeMap<JobId, Computation>,
     removals: Removals,
@@ -110,7 +108,7 @@ impl Trial {
         Trial {
             config,
             allocations,
-            pondered: BTreeMap::new(),
+            deferred: BTreeMap::new(),
             run: None,
             named: 0,
             computations: BTreeMap::new(),
@@ -122,7 +120,7 @@ impl Trial {
         }
     }
 
-    /// Returns what its guard has handed out.
+    /// Returns the guard's allocations.
     pub fn allocations(&self) -> &Allocations {
         &self.allocations
     }
@@ -171,7 +169,7 @@ impl Trial {
                 0 => self.judge(request, id, &guards),
                 steps => {
                     let job = JobId(self.name());
-                    self.pondered.insert(job, Pondered { request, id, guards, over: false });
+                    self.deferred.insert(job, DeferredPromise { request, id, guards, over: false });
                     self.outputs.push_back(Output::Job { job, work: Chain { start: 0, steps } });
                 }
             },
@@ -204,10 +202,10 @@ impl Trial {
         self.reply(request, Response::Guard(GuardAnswer::Verdict(verdict)), true);
     }
 
-    /// Ends what is promised to a transaction, and what is not answered yet.
+    /// Ends the promise to a transaction, and answers its open questions.
     fn end(&mut self, id: PromiseId, committed: bool) {
-        let is_early = |it: &&mut Pondered| it.id == id && !it.over;
-        let early = self.pondered.values_mut().filter(is_early).map(|it| {
+        let is_early = |it: &&mut DeferredPromise| it.id == id && !it.over;
+        let early = self.deferred.values_mut().filter(is_early).map(|it| {
             it.over = true;
             (it.request, too_late(&it.guards))
         });
@@ -220,7 +218,7 @@ impl Trial {
         if self.allocations.end(id, committed) {
             self.record(&Record::Ended(id, committed));
         } else if !is_early {
-            self.outputs.push_back(Output::Trace(Event::Rare(TOLD_AGAIN)));
+            self.outputs.push_back(Output::Trace(Event::Rare(END_REPEATED)));
         }
     }
 
@@ -228,9 +226,11 @@ impl Trial {
         if let Some((site, life)) = self.removals.end(job) {
             return self.outputs.push_back(Output::Trace(Event::Settled(site, life)));
         }
-        match self.pondered.remove(&job) {
-            Some(Pondered { over: true, .. }) => return,
-            Some(Pondered { request, id, guards, .. }) => return self.judge(request, id, &guards),
+        match self.deferred.remove(&job) {
+            Some(DeferredPromise { over: true, .. }) => return,
+            Some(DeferredPromise { request, id, guards, .. }) => {
+                return self.judge(request, id, &guards);
+            }
             None => {}
         }
         let Some(mut computation) = self.computations.remove(&job) else {
@@ -284,7 +284,7 @@ impl Participant for Trial {
         self.removals.are_settled()
     }
 
-    /// It transfers nothing.
+    /// Always true: the protocol transfers nothing.
     fn is_filled(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Messages between workers, and their bytes.
+//! Messages between workers, and their encoding.
 
 use serde::{Deserialize, Serialize};
 use solera_machine::{Address, Lane, OfProtocol, Protocol, RarePath, Topology};
@@ -16,7 +16,7 @@ pub type Input = solera_machine::Input<Message, Command, u64, Answer>;
 /// Output of a [`Trial`](crate::Trial).
 pub type Output = solera_machine::Output<Message, Response, Event, Chain, Question>;
 
-/// What judges and statistics are told.
+/// Events for checks and statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A rare path was taken.
@@ -35,18 +35,18 @@ pub enum Event {
 /// One of several messages in a lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// The sender's process, by the time of its start.
+    /// The sender's process, identified by its start time.
     pub run: u64,
-    /// Whether it travels ahead of others.
+    /// Whether it travels in the urgent lane, ahead of others.
     pub urgent: bool,
-    /// Counts the messages in this lane to this receiver, from 1.
+    /// Number of the message in this lane to this receiver, from 1.
     pub number: u64,
-    /// How many messages were sent to this receiver before, in both lanes.
+    /// Number of messages sent to this receiver before, in both lanes.
     pub before: u64,
 }
 
 impl Message {
-    /// Returns the name of the message, as cost tables name steps.
+    /// Returns the name of the message, by which cost tables list steps.
     pub fn name(&self) -> &'static str {
         "trial"
     }

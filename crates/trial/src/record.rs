@@ -1,4 +1,4 @@
-//! What the guard keeps.
+//! Records of the guard.
 
 use serde::{Deserialize, Serialize};
 use solera_machine::PromiseId;
@@ -11,7 +11,7 @@ use crate::message::PROTOCOL;
 pub enum Record {
     /// A promise was given.
     Promised(PromiseId, Vec<SetAside>),
-    /// It ended; whether the transaction committed.
+    /// A promise ended; whether the transaction committed.
     Ended(PromiseId, bool),
 }
 

@@ -1,4 +1,4 @@
-//! Building the machine again from what its guard has kept.
+//! Recovery of the machine from the guard's records.
 
 use solera_machine::Protocol;
 
@@ -7,22 +7,22 @@ use crate::machine::{Config, Trial};
 use crate::message::PROTOCOL;
 use crate::record::{Part, Record};
 
-/// A machine that is being built again.
+/// A machine under recovery.
 #[derive(Debug)]
 pub struct Recovery {
     config: Config,
     allocations: Allocations,
-    /// The last record that the checkpoint knows of.
+    /// The last record that the checkpoint includes.
     known: u64,
 }
 
 impl Recovery {
-    /// Creates a recovery that has taken nothing yet.
+    /// Creates a recovery without any data.
     pub fn new(config: Config) -> Recovery {
         Recovery { config, allocations: Allocations::default(), known: 0 }
     }
 
-    /// Takes the part of a checkpoint, which knows of all records up to `lsn`.
+    /// Restores the part of a checkpoint, which includes all records up to `lsn`.
     ///
     /// # Errors
     /// The bytes are no part of this protocol.
@@ -33,7 +33,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Takes the record with this number.
+    /// Restores the record with this number.
     ///
     /// # Errors
     /// The bytes are no record of this protocol.
@@ -49,7 +49,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Returns the machine, as its guard was after the last record.
+    /// Returns the machine with the guard's state after the last record.
     pub fn into_machine(self) -> Trial {
         Trial::with_allocations(self.config, self.allocations)
     }

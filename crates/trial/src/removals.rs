@@ -1,4 +1,4 @@
-//! What the protocol does while a site leaves: it takes its time.
+//! Jobs while a site leaves, which delay its removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,36 +6,35 @@ use solera_machine::JobId;
 use solera_membership::{Members, SiteStatus};
 use solera_time::SiteId;
 
-/// A job for each life of a site that leaves. A removal that does not wait for these jobs does not
-/// wait for its protocols.
+/// One job for each life of a site that leaves. They reveal a removal that does not wait for its
+/// protocols.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
-    /// Whether the worker has been given a list of sites since its start.
+    /// Whether the worker has received a list of sites since its start.
     has_list: bool,
     begun: BTreeSet<(SiteId, u32)>,
     under_way: BTreeMap<JobId, (SiteId, u32)>,
 }
 
 impl Removals {
-    /// Takes a list of sites, and returns which sites leave that have not been begun with, with
-    /// their lives.
+    /// Takes a list of sites. Returns the lives of leaving sites whose jobs have not begun.
     pub(crate) fn begin(&mut self, members: &Members) -> Vec<(SiteId, u32)> {
         self.has_list = true;
         let leaving = members.which(SiteStatus::Leaving).map(|site| (site, members.life(site)));
         leaving.filter(|life| self.begun.insert(*life)).collect()
     }
 
-    /// Notes the job for a life of a site.
+    /// Records the job for a life of a site.
     pub(crate) fn wait_for(&mut self, job: JobId, life: (SiteId, u32)) {
         self.under_way.insert(job, life);
     }
 
-    /// Takes the end of a job. Returns the life of the site that it was for, if it was for one.
+    /// Records the end of a job. Returns the life of the site that it was for, if any.
     pub(crate) fn end(&mut self, job: JobId) -> Option<(SiteId, u32)> {
         self.under_way.remove(&job)
     }
 
-    /// Returns whether all jobs for the list of sites are done.
+    /// Whether all jobs for the list of sites are done.
     pub(crate) fn are_settled(&self) -> bool {
         self.has_list && self.under_way.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Jobs: a computation whose result anybody can check.
+//! Jobs: a computation with a result that is easy to check.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub fn chain(start: u64, steps: u32) -> u64 {
 /// A piece of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// Where it begins.
+    /// Start of the piece.
     pub start: u64,
     /// The number of steps.
     pub steps: u32,

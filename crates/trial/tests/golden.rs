@@ -1,4 +1,4 @@
-//! The bytes of messages, records, parts and claims. They change with their version only.
+//! The encodings of messages, records, parts and claims. They change only with their version.
 
 use solera_machine::{PromiseId, Wire};
 use solera_trial::{Allocations, Claim, Message, PROTOCOL, Part, Record, SetAside};

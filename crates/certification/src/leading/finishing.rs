@@ -1,5 +1,5 @@
-//! What a leader forgets: transactions that a quorum has stored, that all groups are through with,
-//! and that no coordinator will submit again.
+//! Transactions that a leader forgets: a quorum has stored them, all groups have finished with
+//! them, and no coordinator will submit them again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::message::Body;
 use crate::step::Step;
 
 impl<W: Clone> Leader<W> {
-    /// The leader of another group says that a quorum of it has delivered a transaction.
+    /// Handles another leader's message that a quorum of its group has delivered a transaction.
     pub(crate) fn on_through(
         &mut self,
         kept: &mut Kept<W>,
@@ -24,13 +24,13 @@ impl<W: Clone> Leader<W> {
     ) {
         let known = kept.state.entries.contains_key(&tid);
         if known {
-            self.through.entry(tid).or_default().groups.insert(of);
+            self.delivery_acks.entry(tid).or_default().groups.insert(of);
         } else if !answer {
-            self.once_confirmed(kept, step, Unconfirmed::Through(tid, of));
+            self.once_confirmed(kept, step, Unconfirmed::DeliveryAck(tid, of));
         }
     }
 
-    /// Finishes what a quorum has stored, and forgets what nobody will ask for.
+    /// Finishes what a quorum has stored, and forgets what no process will ask for.
     pub(crate) fn forget_finished(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         let keepers = step.configuration.keepers(step.config.f);
         let stored = nth_greatest(self.reports.values().map(|report| report.delivered), keepers);
@@ -39,12 +39,12 @@ impl<W: Clone> Leader<W> {
             self.asked_oldest = step.now.monotonic;
         }
         let mut in_mind = BTreeSet::new();
-        let mut tell = Vec::new();
+        let mut due = Vec::new();
         let mut forgotten = Vec::new();
         for (tid, entry) in &mut kept.state.entries {
-            // Others may store it that have it from who delivered it ahead. But until this leader
-            // has shown as much as complete, it has not delivered it itself, and only the entry
-            // keeps successors above it.
+            // A quorum may store the transaction because a follower delivered it early. But until
+            // this leader has reported as much as complete, it has not delivered the transaction
+            // itself, and only the entry keeps its successors above the timestamp.
             if let Phase::Committed(ts) = entry.phase
                 && ts <= stored.min(self.complete)
             {
@@ -53,15 +53,15 @@ impl<W: Clone> Leader<W> {
             }
             let Phase::Finished(outcome) = entry.phase else { continue };
             let others = || entry.participants.iter().filter(|group| **group != kept.group);
-            let through = self.through.entry(*tid).or_default();
-            let all = outcome.is_none() || others().all(|group| through.groups.contains(group));
-            let again = through
-                .told
-                .is_none_or(|told| step.now.monotonic.since(told) >= step.config.timing.retry);
-            if outcome.is_some() && again && !(all && through.told.is_some()) {
-                let first = through.told.is_none();
-                through.told = Some(step.now.monotonic);
-                tell.extend(others().map(|group| (*tid, *group, first)));
+            let acks = self.delivery_acks.entry(*tid).or_default();
+            let all = outcome.is_none() || others().all(|group| acks.groups.contains(group));
+            let again = acks
+                .sent
+                .is_none_or(|sent| step.now.monotonic.since(sent) >= step.config.timing.retry);
+            if outcome.is_some() && again && !(all && acks.sent.is_some()) {
+                let first = acks.sent.is_none();
+                acks.sent = Some(step.now.monotonic);
+                due.extend(others().map(|group| (*tid, *group, first)));
             }
             let oldest = kept.state.oldest.get(&tid.coordinator);
             let asked = oldest.is_none_or(|oldest| *oldest <= tid.serial)
@@ -76,18 +76,18 @@ impl<W: Clone> Leader<W> {
             step.send(coordinator, kept.group, Body::AskOldest);
         }
         for tid in &forgotten {
-            self.through.remove(tid);
+            self.delivery_acks.remove(tid);
         }
         kept.forget(step, &forgotten);
-        for (tid, group, first) in tell {
+        for (tid, group, first) in due {
             match first {
-                true => kept.tell_through_here(step, tid, group),
-                false => kept.tell_through(step, tid, group, false),
+                true => kept.acknowledge_delivery_here(step, tid, group),
+                false => kept.acknowledge_delivery(step, tid, group, false),
             }
         }
     }
 
-    /// Undecided transactions whose coordinator should have told their outcome long since.
+    /// Returns undecided transactions whose coordinator should have sent the outcome long ago.
     pub(crate) fn overdue(
         &mut self,
         kept: &Kept<W>,
@@ -102,7 +102,7 @@ impl<W: Clone> Leader<W> {
         let mut overdue = Vec::new();
         for (tid, entry) in &kept.state.entries {
             let asked = self.asked.get(tid);
-            // After a restart these may be many.
+            // There may be many of them after a restart.
             if overdue.len() == PHASES {
                 break;
             }
@@ -118,8 +118,9 @@ impl<W: Clone> Leader<W> {
 }
 
 impl<W: Clone> Kept<W> {
-    /// To wherever the leader of the group is: only it listens.
-    pub(super) fn tell_through(
+    /// Sends a delivery acknowledgement to all members of a group, whichever of them leads: only
+    /// the leader handles it.
+    pub(super) fn acknowledge_delivery(
         &self,
         step: &mut Step<'_, W>,
         tid: TransactionId,
@@ -132,8 +133,9 @@ impl<W: Clone> Kept<W> {
         }
     }
 
-    /// The same, to where the leader most likely is: groups are led from one site, as a rule.
-    fn tell_through_here(&self, step: &mut Step<'_, W>, tid: TransactionId, to: GroupId) {
+    /// Sends a delivery acknowledgement to the member at this site only: one site usually leads all
+    /// groups.
+    fn acknowledge_delivery_here(&self, step: &mut Step<'_, W>, tid: TransactionId, to: GroupId) {
         let (of, me) = (self.group, step.me());
         step.send_member(to, me, Body::Through { tid, of, answer: false });
     }

@@ -1,9 +1,9 @@
-//! A leader's votes: once for each transaction, in the order in which times are proposed.
+//! A leader's votes: one for each transaction, in the order of proposed times.
 
 use solera_machine::Address;
 use solera_time::{Monotonic, Timestamp};
 
-use super::{Asked, Early, Leader, Unconfirmed};
+use super::{DeferredPrepare, Leader, PrepareRequest, Unconfirmed};
 use crate::claim::Claim;
 use crate::config::Rule;
 use crate::entry::{Entry, Phase};
@@ -15,28 +15,29 @@ use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
 impl<W: Clone> Leader<W> {
-    /// Votes on a transaction, once, and has the group keep the vote.
+    /// Votes on a transaction, once, and has the group store the vote.
     pub(crate) fn on_prepare(
         &mut self,
         kept: &mut Kept<W>,
         step: &mut Step<'_, W>,
         tid: TransactionId,
-        asked: Asked<W>,
+        request: PrepareRequest<W>,
     ) {
-        let since = self.early.remove(&tid).map_or(step.now.monotonic, |early| early.since);
-        self.consider(kept, step, tid, asked, since);
+        let since =
+            self.deferred.remove(&tid).map_or(step.now.monotonic, |deferred| deferred.since);
+        self.consider(kept, step, tid, request, since);
     }
 
-    /// Votes, or repeats the vote, or waits until it can.
+    /// Votes, repeats an earlier vote, or defers the request.
     fn consider(
         &mut self,
         kept: &mut Kept<W>,
         step: &mut Step<'_, W>,
         tid: TransactionId,
-        asked: Asked<W>,
+        request: PrepareRequest<W>,
         since: Monotonic,
     ) {
-        let coordinator = asked.coordinator;
+        let coordinator = request.coordinator;
         if let Some(entry) = kept.state.entries.get(&tid) {
             step.counts.ignored += 1;
             match entry.phase {
@@ -45,42 +46,43 @@ impl<W: Clone> Leader<W> {
                     kept.have_kept(step, coordinator, tid, entry, None);
                 }
                 Phase::Committed(ts) | Phase::Finished(Some(ts)) => {
-                    kept.tell_decision(step, coordinator, tid, Outcome::Committed(ts));
+                    kept.send_decision(step, coordinator, tid, Outcome::Committed(ts));
                 }
                 Phase::Finished(None) => {
-                    kept.tell_decision(step, coordinator, tid, Outcome::Aborted(None));
+                    kept.send_decision(step, coordinator, tid, Outcome::Aborted(None));
                 }
             }
             return;
         }
         if self.oldest_if_over(kept, step, tid).is_some() {
-            // However it ended, everybody who took part is done with it, if no later leader has it.
+            // Every process that took part has finished with it, however it ended, if no later
+            // leader has it.
             self.once_confirmed(kept, step, Unconfirmed::Over(tid, coordinator));
             return;
         }
         if self.is_behind(kept, step) {
-            // It does not know everything that the transaction must have seen. It will be asked
-            // again.
+            // The leader does not know everything that the transaction must have seen. The
+            // coordinator repeats the request.
             return;
         }
-        if let Some(share) = &asked.share
-            && self.is_early(kept, step, share, asked.claim, since)
+        if let Some(share) = &request.share
+            && self.must_wait(kept, step, share, request.claim, since)
         {
             if kept.stores(step, &share.snap_vec) && since == step.now.monotonic {
                 step.counts.waited += 1;
             }
             if since == step.now.monotonic {
-                // It has come in time, and waits for what this site lacks.
-                self.keep_reservation(step, asked.claim);
+                // The request is in time for its reservation, and waits for what this site lacks.
+                self.keep_reservation(step, request.claim);
             }
-            self.early.insert(tid, Early { asked, since, last: step.now.monotonic });
+            self.deferred.insert(tid, DeferredPrepare { request, since, last: step.now.monotonic });
             return;
         }
-        self.vote(kept, step, tid, asked);
+        self.vote(kept, step, tid, request);
     }
 
-    /// Whether a vote has to wait.
-    fn is_early(
+    /// Whether the leader must defer its vote.
+    fn must_wait(
         &self,
         kept: &Kept<W>,
         step: &Step<'_, W>,
@@ -89,12 +91,12 @@ impl<W: Clone> Leader<W> {
         since: Monotonic,
     ) -> bool {
         // A vote would hold back whatever comes after it, and could not be acknowledged.
-        !kept.stores(step, &share.snap_vec) || self.gives_way(kept, step, share, claim, since)
+        !kept.stores(step, &share.snap_vec) || self.waits_for_claim(kept, step, share, claim, since)
     }
 
-    /// Whether a transaction waits for one that was aborted before. Not if it must abort anyway,
-    /// and never for long: it may be prepared in other groups.
-    fn gives_way(
+    /// Whether a transaction waits for one with an older claim. It does not wait if it must abort
+    /// anyway, and never for long: it may be prepared in other groups.
+    fn waits_for_claim(
         &self,
         kept: &Kept<W>,
         step: &Step<'_, W>,
@@ -112,9 +114,9 @@ impl<W: Clone> Leader<W> {
         kept: &mut Kept<W>,
         step: &mut Step<'_, W>,
         tid: TransactionId,
-        asked: Asked<W>,
+        request: PrepareRequest<W>,
     ) {
-        let Asked { coordinator, share, participants, until, claim } = asked;
+        let PrepareRequest { coordinator, share, participants, until, claim } = request;
         let vote = match &share {
             Some(share) => match kept.conflicts.against(share) {
                 Some(obstacle) => {
@@ -138,7 +140,7 @@ impl<W: Clone> Leader<W> {
             step.clock.observe(share.snap_vec.max_entry());
         }
         let ts = step.clock.tick(step.now.physical);
-        // Others may have gone on without waiting for it (`until`).
+        // Other processes may have proceeded without waiting for it (`until`).
         let too_late = ts > until && step.config.keeps(Rule::InTime);
         let vote = if too_late && vote == Vote::Commit {
             step.reach(rare::TOO_LATE);
@@ -167,8 +169,7 @@ impl<W: Clone> Leader<W> {
         kept.have_kept(step, coordinator, tid, entry, after);
     }
 
-    /// Keeps keys free for the next attempt of a transaction that was aborted before, should it
-    /// abort again.
+    /// Reserves keys for the retry of a transaction with a claim, in case it aborts again.
     fn reserve(
         &mut self,
         step: &mut Step<'_, W>,
@@ -191,7 +192,7 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Keeps what is reserved for a claim until a while from now.
+    /// Extends the reservation of a claim.
     fn keep_reservation(&mut self, step: &mut Step<'_, W>, claim: Option<Claim>) {
         let until = step.now.monotonic.after(step.config.timing.reservation);
         if let Some(claim) = claim
@@ -201,32 +202,33 @@ impl<W: Clone> Leader<W> {
         }
     }
 
-    /// Votes on what could not be voted on before, and forgets what nobody asks for any more.
-    pub(super) fn take_early(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
+    /// Votes on deferred requests that need not wait any longer, and drops those that their
+    /// coordinators do not repeat.
+    pub(super) fn take_deferred(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>) {
         let now = step.now.monotonic;
         self.reservations.expire(now);
         let patience = step.config.timing.retry * 4;
-        for (tid, early) in std::mem::take(&mut self.early) {
-            if now.since(early.last) >= patience {
-                step.reach(rare::DROPS_EARLY);
+        for (tid, deferred) in std::mem::take(&mut self.deferred) {
+            if now.since(deferred.last) >= patience {
+                step.reach(rare::DROPS_DEFERRED);
                 continue;
             }
-            let Early { asked, since, last } = early;
-            let waits = asked
+            let DeferredPrepare { request, since, last } = deferred;
+            let waits = request
                 .share
                 .as_ref()
-                .is_some_and(|share| self.is_early(kept, step, share, asked.claim, since));
+                .is_some_and(|share| self.must_wait(kept, step, share, request.claim, since));
             if waits {
-                self.early.insert(tid, Early { asked, since, last });
+                self.deferred.insert(tid, DeferredPrepare { request, since, last });
             } else {
-                self.consider(kept, step, tid, asked, since);
+                self.consider(kept, step, tid, request, since);
             }
         }
     }
 }
 
 impl<W: Clone> Kept<W> {
-    /// Has the members keep a vote, and tells that this one does.
+    /// Has the members store a vote, and acknowledges it for this member.
     fn have_kept(
         &mut self,
         step: &mut Step<'_, W>,
@@ -235,13 +237,13 @@ impl<W: Clone> Kept<W> {
         entry: Entry<W>,
         after: Option<Timestamp>,
     ) {
-        self.tell_kept(step, coordinator, tid);
+        self.acknowledge_when_stored(step, coordinator, tid);
         let ballot = self.state.accepted_in;
         let accept = Body::Accept { ballot, tid, entry, coordinator, after };
         step.send_others(self.group, accept);
     }
 
-    fn tell_decision(
+    fn send_decision(
         &self,
         step: &mut Step<'_, W>,
         coordinator: Address,

@@ -1,21 +1,22 @@
-//! Causal updates, as far as strong transactions depend on them: each site has a history of its
-//! own, which comes to the others at its own pace and dies with what nobody else has of it.
+//! Causal updates that strong transactions depend on: each site has a history of its own, which
+//! reaches the others at its own pace. What no other site has received is lost with the site.
 
 use solera_machine::Address;
 use solera_time::{SiteId, Timestamp, Vector};
 
-use super::{Happening, Letter, MILLI, Random, World};
+use super::{Letter, MILLI, Random, World, WorldEvent};
 
-/// How often sites tell one another of their updates.
+/// Interval at which sites send their updates to others.
 pub(super) const INTERVAL: u64 = 20 * MILLI;
 
 pub(super) struct Causal {
     random: Random,
-    /// What each site stores of each one's history. It survives crashes, and is lost with the site.
+    /// What each site stores of each site's history. It survives crashes, and is lost with the
+    /// site.
     stores: Vec<Vector>,
     /// Updates of a site after the first time and up to the second are lost.
     lost: Vec<(SiteId, Timestamp, Timestamp)>,
-    /// Whether little is told at present.
+    /// Whether sites rarely send their updates at present.
     slow: bool,
 }
 
@@ -25,7 +26,7 @@ impl Causal {
         Causal { random: Random::new(seed ^ 0xca05a1), stores, lost: Vec::new(), slow: false }
     }
 
-    /// A site has made an update.
+    /// Adds an update of a site.
     fn update(&mut self, site: SiteId, at: Timestamp) {
         let own = &mut self.stores[site.index()];
         let after = Timestamp(own[site].0 + 1);
@@ -36,9 +37,9 @@ impl Causal {
         self.stores[to.index()].raise(from, upto);
     }
 
-    /// A site is gone for good: those that remain give one another what they have of it. Up to the
-    /// time that is returned, which is after all that it has made, nothing more is waited for. It
-    /// had begun after `born`.
+    /// Gives up a site that is lost for good: the remaining sites exchange what they have of its
+    /// history, which began after `born`. Returns a time after all that the site has made, up to
+    /// which no site waits for anything more.
     pub(super) fn bury(&mut self, site: SiteId, born: Timestamp, remain: &[SiteId]) -> Timestamp {
         let all = self.stores[site.index()][site];
         let theirs = remain.iter().map(|other| self.stores[other.index()][site]);
@@ -74,7 +75,7 @@ impl World {
         stable_vec
     }
 
-    /// Sites make updates, and tell others of theirs.
+    /// Has sites make updates and send them to others.
     pub(super) fn spread_causal(&mut self) {
         if self.causal.random.chance(4) {
             self.causal.slow = !self.causal.slow;
@@ -98,6 +99,6 @@ impl World {
                 }
             }
         }
-        self.at(INTERVAL, Happening::Causal);
+        self.at(INTERVAL, WorldEvent::Causal);
     }
 }

@@ -1,4 +1,4 @@
-//! What judges the world at its end, by logs, outcomes and what is lost.
+//! Checks of a world at its end, of its logs, its outcomes, and what is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use solera_time::Timestamp;
 use super::{Delivered, Log, World};
 
 impl World {
-    /// Everything that was delivered, and what was said of it.
+    /// Checks everything that was delivered, and all reported outcomes.
     pub(super) fn judge_history(&self) -> Result<(), String> {
         self.judge_logs()?;
         self.judge_outcomes()?;
@@ -16,7 +16,7 @@ impl World {
         self.judge_dependencies()
     }
 
-    /// All sites have the same of each group.
+    /// Checks that all sites have the same log of each group.
     fn judge_logs(&self) -> Result<(), String> {
         for group in self.groups() {
             let logs: Vec<&Log> = (0..self.shape.sites)
@@ -61,7 +61,8 @@ impl World {
         delivered
     }
 
-    /// A transaction is delivered in all its groups with one timestamp or in none, as was said.
+    /// Checks that each transaction is delivered in all its groups with one timestamp or in none,
+    /// as was reported.
     fn judge_outcomes(&self) -> Result<(), String> {
         let delivered = self.delivered();
         for (tid, groups) in &delivered {
@@ -78,13 +79,13 @@ impl World {
                 Outcome::Aborted(_) => None,
             };
             if ts != said {
-                return Err(format!("{tid:?} was said to be {outcome:?} and is at {ts:?}"));
+                return Err(format!("{tid:?} was reported as {outcome:?} and is at {ts:?}"));
             }
         }
-        for (tid, committed) in &self.told {
+        for (tid, committed) in &self.answered {
             if delivered.contains_key(tid) != *committed {
-                let told = if *committed { "committed" } else { "aborted" };
-                return Err(format!("{tid:?} was told to be {told}, which is not so"));
+                let outcome = if *committed { "committed" } else { "aborted" };
+                return Err(format!("{tid:?} was reported as {outcome}, which is wrong"));
             }
         }
         for (tid, groups) in &delivered {
@@ -96,7 +97,7 @@ impl World {
         Ok(())
     }
 
-    /// Conflict Ordering: of two that conflict, the later has seen the earlier.
+    /// Checks Conflict Ordering: of two transactions that conflict, the later has seen the earlier.
     fn judge_conflicts(&self) -> Result<(), String> {
         let mut committed: Vec<(Timestamp, TransactionId)> = self
             .delivered()
@@ -124,14 +125,14 @@ impl World {
                         ));
                     }
                 }
-                // An earlier reader must not have been after a later change either: its snapshot is
-                // below its own timestamp, so it cannot have been.
+                // An earlier reader cannot have seen a later change: its snapshot is below its own
+                // timestamp.
             }
         }
         Ok(())
     }
 
-    /// What a transaction that commits has seen survives.
+    /// Checks that the dependencies of committed transactions survive.
     fn judge_dependencies(&self) -> Result<(), String> {
         for (tid, groups) in self.delivered() {
             let share = groups.keys().find_map(|group| self.submitted[&tid].get(group));
@@ -142,7 +143,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is remembered for ever, or left undecided.
+    /// Checks that nothing is remembered for ever or left undecided.
     pub(super) fn judge_memory(&self) -> Result<(), String> {
         for (address, host) in &self.hosts {
             let Some(host) = host else { continue };

@@ -1,53 +1,53 @@
-//! Sites that are lost for good, with all that they have kept; that are removed, and replaced by
-//! ones that begin with what another site has stored.
+//! Sites that are lost for good with all their data, are removed, and are replaced by sites that
+//! begin with the data of another one.
 //!
-//! Real clusters agree on who takes part by merging what they know; here the changes have one
-//! order. What counts for certification is the same: workers learn of a change at different times
-//! and never forget it; who knows of it listens to no former life of a site; that nothing is left
-//! to come of a site is known when all others have said to know that it leaves; and a site joins
+//! Real clusters agree on the members by merging what their sites know; here the changes have one
+//! order. What matters for certification is the same: workers learn of a change at different times
+//! and never forget it; a worker that knows of it ignores former lives of a site; nothing more
+//! comes from a site once all others have confirmed that they know that it leaves; and a site joins
 //! when all know that it is gone.
 
 use solera_machine::Address;
 use solera_time::{SiteId, Vector};
 
-use super::{Happening, Held, Kept, Letter, MILLI, Random, World};
+use super::{Held, Kept, Letter, MILLI, Random, World, WorldEvent};
 
-/// How often workers tell one another who takes part.
+/// Interval at which workers send one another the list of members.
 pub(super) const INTERVAL: u64 = 50 * MILLI;
 
-/// Who takes part.
+/// A list of members.
 #[derive(Clone)]
 pub(super) struct Standing {
     pub(super) members: Vec<SiteId>,
-    /// How often each site was replaced.
+    /// Number of times that each site was replaced.
     pub(super) lives: Vec<u32>,
-    /// Of each site that has left: after all that was ever there of its former lives.
+    /// For each site that has left, a time after all updates of its former lives.
     pub(super) ends: Vector,
 }
 
 pub(super) struct Members {
     random: Random,
-    /// All that ever took part, one after the other. The number of each is its place.
+    /// All lists of members, one after the other. The number of each is its index.
     pub(super) standings: Vec<Standing>,
-    /// How many sites may be lost before decisions may be.
+    /// Number of further sites that may be lost without losing decisions.
     expendable: usize,
     change: Change,
 }
 
-/// How far a change of the members has come.
+/// Progress of a change of members.
 #[derive(Clone)]
 enum Change {
     None,
-    /// These are to be removed.
+    /// These sites are to be removed.
     Lost(Vec<SiteId>),
-    /// All others have to know that these leave.
+    /// All others must know that these sites leave.
     Leaving(Vec<SiteId>),
-    /// All others have to know that these are gone, before they are replaced.
+    /// All others must know that these sites are gone, before they are replaced.
     Gone(Vec<SiteId>),
 }
 
 impl Standing {
-    /// The members, each with the first run of its present life.
+    /// Returns the members, each with the first run of its present life.
     pub(super) fn with_first_runs(&self) -> Vec<(SiteId, u64)> {
         let first_run = |site: &SiteId| first_run(self.lives[site.index()]);
         self.members.iter().map(|site| (*site, first_run(site))).collect()
@@ -77,17 +77,17 @@ impl Members {
         (number, &self.standings[number])
     }
 
-    /// Of which life a site is at present.
+    /// Returns the present life of a site.
     pub(super) fn life(&self, site: SiteId) -> u32 {
         self.newest().1.lives[site.index()]
     }
 
-    /// Whether nothing is on its way that certification waits for.
+    /// Whether no change is under way that certification waits for.
     pub(super) fn is_settled(&self) -> bool {
         matches!(self.change, Change::None | Change::Gone(_))
     }
 
-    /// Which sites are lost next: one, or some at the same time.
+    /// Chooses the sites that are lost next: one, or several at the same time.
     fn choose(&mut self) -> Vec<SiteId> {
         let mut left = self.newest().1.members.clone();
         let most = self.expendable.min(left.len() - 1) as u64;
@@ -100,7 +100,7 @@ impl Members {
 }
 
 impl World {
-    /// Whether a worker takes a letter of a site's life.
+    /// Whether a worker accepts a letter of a site's life.
     pub(super) fn admits(&self, to: Address, from: SiteId, lives: (u32, u32)) -> bool {
         let Some(host) = &self.hosts[&to] else { return false };
         let standing = &self.members.standings[host.knows];
@@ -109,7 +109,7 @@ impl World {
             && (from == to.site || standing.members.contains(&from))
     }
 
-    /// A worker hears who takes part.
+    /// Gives a worker a list of members.
     pub(super) fn learn_members(&mut self, address: Address, number: usize) {
         let members = self.members.standings[number].with_first_runs();
         let Some(host) = self.host(address) else { return };
@@ -121,14 +121,14 @@ impl World {
         }
     }
 
-    /// The workers of those that take part.
+    /// Returns the workers of the present members.
     fn workers(&self) -> Vec<Address> {
         let members = &self.members.newest().1.members;
         let all = self.addresses().into_iter();
         all.filter(|address| members.contains(&address.site)).collect()
     }
 
-    /// Whether all of them know, also after a crash, who takes part now.
+    /// Whether all of them know the present list, also after a crash.
     fn all_know(&self) -> bool {
         let number = self.members.newest().0;
         self.workers().iter().all(|address| {
@@ -143,7 +143,7 @@ impl World {
         })
     }
 
-    /// Others take part from now on. One worker that is up hears of it first.
+    /// Begins a list of members. One worker that is up receives it first.
     fn begin_standing(&mut self, standing: Standing) -> bool {
         let mut up = self.workers();
         up.retain(|at| standing.members.contains(&at.site) && self.hosts[at].is_some());
@@ -156,7 +156,7 @@ impl World {
         true
     }
 
-    /// Goes on with a change of the members, and has workers tell one another of it.
+    /// Continues a change of the members, and has workers send the list to one another.
     pub(super) fn change_members(&mut self) {
         let soon = |world: &mut World, percent| world.quiet || world.members.random.chance(percent);
         let change = std::mem::replace(&mut self.members.change, Change::None);
@@ -175,11 +175,11 @@ impl World {
             }
             change => change,
         };
-        self.tell_members();
-        self.at(INTERVAL, Happening::Members);
+        self.send_members();
+        self.at(INTERVAL, WorldEvent::Members);
     }
 
-    fn tell_members(&mut self) {
+    fn send_members(&mut self) {
         let workers = self.workers();
         for address in &workers {
             let to = workers[self.members.random.below(workers.len() as u64) as usize];
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// A site is lost for good.
+    /// Loses a site for good.
     fn lose(&mut self, site: SiteId) {
         for address in self.addresses().into_iter().filter(|address| address.site == site) {
             self.hosts.insert(address, None);
@@ -227,7 +227,7 @@ impl World {
         Change::Gone(lost)
     }
 
-    /// One of those that were lost begins anew.
+    /// Replaces one of the lost sites.
     fn replace(&mut self, mut lost: Vec<SiteId>) -> Change {
         if !self.all_know() {
             return Change::Gone(lost);

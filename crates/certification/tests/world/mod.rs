@@ -1,5 +1,4 @@
-//! A world of sites in virtual time, and what judges it. The judge knows logs, outcomes, and what
-//! is lost.
+//! A world of sites in virtual time, with checks of its logs, its outcomes, and what is lost.
 
 mod causal;
 mod judge;
@@ -46,7 +45,7 @@ impl Random {
     }
 }
 
-/// One delivered transaction of a group, at one site.
+/// A transaction that a group delivered at one site.
 #[derive(Clone, Debug, PartialEq)]
 struct Delivered {
     ts: Timestamp,
@@ -54,7 +53,7 @@ struct Delivered {
     share: Arc<Share<Write>>,
 }
 
-/// What a site's host has stored of a group.
+/// A host's log of a group.
 #[derive(Clone, Debug, Default)]
 struct Log {
     items: Vec<Delivered>,
@@ -64,8 +63,8 @@ struct Log {
 #[derive(Clone, Debug)]
 enum Letter {
     Certification(Message<Write>),
-    /// Everything of a group in `(prev, known]`.
-    Stretch {
+    /// All transactions of a group in `(prev, known]`.
+    Range {
         group: GroupId,
         prev: Timestamp,
         known: Timestamp,
@@ -75,11 +74,11 @@ enum Letter {
         group: GroupId,
         known: Timestamp,
     },
-    /// The sender's site has made causal updates up to here.
+    /// The sender's site has made causal updates up to this time.
     Causal {
         upto: Timestamp,
     },
-    /// The number of the sites that take part.
+    /// The number of the list of members.
     Members(usize),
 }
 
@@ -87,15 +86,15 @@ enum Letter {
 enum Kept {
     Record(Record<Write>),
     Stored(GroupId, Delivered),
-    /// The sites that take part.
+    /// The number of the list of members.
     Members(usize),
 }
 
 enum Held {
     Send(Address, Letter),
     Decided(TransactionId, Outcome),
-    /// Somebody who knows the name has asked what became of a transaction.
-    Told(TransactionId, Outcome),
+    /// A client that knows the name has asked for the outcome of a transaction.
+    Answer(TransactionId, Outcome),
     Keep(Kept),
 }
 
@@ -105,11 +104,11 @@ struct Host {
     /// Survives crashes, up to `durable`.
     journal: Vec<Kept>,
     durable: usize,
-    /// What must not leave before so much of the journal is durable.
+    /// Outputs that may not leave before this much of the journal is durable.
     held: Vec<(usize, Held)>,
     run: u64,
     skew: u64,
-    /// The number of the sites that take part, as far as it has heard.
+    /// The number of the latest list of members that it has received.
     knows: usize,
     sent: BTreeMap<(GroupId, SiteId), Timestamp>,
 }
@@ -125,8 +124,8 @@ struct Client {
     clippy::large_enum_variant,
     reason = "most of what happens in a world is that a letter arrives"
 )]
-enum Happening {
-    /// With the lives of both sites for which the letter was written.
+enum WorldEvent {
+    /// Carries the lives of both sites for which the letter was written.
     Arrive {
         from: Address,
         to: Address,
@@ -136,7 +135,7 @@ enum Happening {
     Tick(Address, u64),
     Sync(Address, u64, usize),
     Submit,
-    Trouble,
+    Fault,
     Causal,
     Members,
 }
@@ -148,14 +147,14 @@ pub(crate) struct Shape {
     pub(crate) groups: u16,
     pub(crate) keys: u64,
     pub(crate) transactions: u64,
-    /// Milliseconds from one to the next, at most.
+    /// Greatest pause between two transactions, in milliseconds.
     pub(crate) pause: u64,
-    pub(crate) trouble: bool,
+    pub(crate) faulty: bool,
     /// Whether a transaction commits soon or not at all.
     pub(crate) hurried: bool,
     /// Whether transactions depend on causal updates.
     pub(crate) causal: bool,
-    /// Whether sites are lost for good, are removed, and are replaced.
+    /// Whether sites are lost for good, removed, and replaced.
     pub(crate) changes: bool,
     pub(crate) broken: Option<Rule>,
 }
@@ -166,30 +165,30 @@ pub(crate) struct World {
     now: u64,
     sequence: u64,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
+    events: BTreeMap<u64, WorldEvent>,
     hosts: BTreeMap<Address, Option<Host>>,
     down: BTreeMap<Address, (Vec<Kept>, u64, u64)>,
     cut: BTreeSet<(u8, u8)>,
     loss: u64,
     delay: u64,
     clients: Vec<Client>,
-    /// Decides who asks for names, and for outcomes.
+    /// Decides which clients ask for names and for outcomes.
     naming: Random,
-    /// Names that were told, by whom, and how often it had been started then.
+    /// Names that clients received, from which worker, and in which of its runs.
     reserved: Vec<(Address, u64, TransactionId)>,
     named: Vec<TransactionId>,
-    /// Decides what comes late.
+    /// Decides which letters come late.
     lateness: Random,
     causal: Causal,
     members: Members,
-    /// Whether who was asked has told that a named transaction committed.
-    told: BTreeSet<(TransactionId, bool)>,
+    /// Answers about named transactions: whether they committed.
+    answered: BTreeSet<(TransactionId, bool)>,
     pub(crate) outcomes: BTreeMap<TransactionId, Outcome>,
     submitted: BTreeMap<TransactionId, BTreeMap<GroupId, Arc<Share<Write>>>>,
-    /// The latest time with which each may commit.
+    /// The latest time at which each may commit.
     until: BTreeMap<TransactionId, Timestamp>,
     pub(crate) faults: BTreeMap<&'static str, usize>,
-    /// How often a follower delivered what its leader had not.
+    /// Number of deliveries by a follower before its leader.
     pub(crate) ahead: usize,
     quiet: bool,
     left: u64,
@@ -205,7 +204,7 @@ impl World {
             now: 0,
             sequence: 0,
             queue: BinaryHeap::new(),
-            happenings: BTreeMap::new(),
+            events: BTreeMap::new(),
             hosts: BTreeMap::new(),
             down: BTreeMap::new(),
             cut: BTreeSet::new(),
@@ -218,7 +217,7 @@ impl World {
             lateness: Random::new(seed ^ 0x1a7e),
             causal: Causal::new(seed, shape.sites),
             members: Members::new(seed, shape.sites, shape.f),
-            told: BTreeSet::new(),
+            answered: BTreeSet::new(),
             outcomes: BTreeMap::new(),
             submitted: BTreeMap::new(),
             until: BTreeMap::new(),
@@ -233,13 +232,13 @@ impl World {
             let skew = world.random.below(5_000_000);
             world.start(address, Vec::new(), 0, skew);
         }
-        world.at(MILLI, Happening::Submit);
-        world.at(100 * MILLI, Happening::Trouble);
+        world.at(MILLI, WorldEvent::Submit);
+        world.at(100 * MILLI, WorldEvent::Fault);
         if world.shape.causal {
-            world.at(causal::INTERVAL, Happening::Causal);
+            world.at(causal::INTERVAL, WorldEvent::Causal);
         }
         if world.shape.changes {
-            world.at(members::INTERVAL, Happening::Members);
+            world.at(members::INTERVAL, WorldEvent::Members);
         }
         world
     }
@@ -258,10 +257,10 @@ impl World {
         Address { site: SiteId(site), worker: (group.0 % u16::from(self.shape.workers)) as u8 }
     }
 
-    fn at(&mut self, delay: u64, happening: Happening) {
+    fn at(&mut self, delay: u64, event: WorldEvent) {
         self.sequence += 1;
         self.queue.push(Reverse((self.now + delay, self.sequence)));
-        self.happenings.insert(self.sequence, happening);
+        self.events.insert(self.sequence, event);
     }
 
     fn time(&self, skew: u64) -> Now {
@@ -280,8 +279,7 @@ impl World {
             leader: SiteId(0),
             f: self.shape.f,
             run,
-            // Far enough ahead that clocks which differ do not stay below a successor's by
-            // themselves.
+            // Far enough ahead that different clocks do not by themselves stay below a successor's.
             timing: Timing { reserve: Duration::from_secs(2), ..Timing::default() },
             without: self.shape.broken.into(),
         };
@@ -313,7 +311,7 @@ impl World {
         let host = Host { service, logs, journal, durable, held, run, skew, knows, sent };
         self.hosts.insert(address, Some(host));
         self.carry_out(address);
-        self.at(MILLI, Happening::Tick(address, run));
+        self.at(MILLI, WorldEvent::Tick(address, run));
     }
 
     fn host(&mut self, address: Address) -> Option<&mut Host> {
@@ -324,7 +322,7 @@ impl World {
         self.first_violation.get_or_insert(what);
     }
 
-    /// Carries out what a service asks for.
+    /// Carries out a service's outputs.
     fn carry_out(&mut self, address: Address) {
         loop {
             let Some(host) = self.host(address) else { return };
@@ -381,17 +379,17 @@ impl World {
         self.time(skew)
     }
 
-    /// Tells the other members of a group what they lack.
+    /// Sends the other members of a group what they lack.
     fn spread(&mut self, address: Address, group: GroupId) {
         for site in 0..self.shape.sites {
             let to = self.member(group, site);
             if to != address {
-                self.send_stretch(address, to, group);
+                self.send_range(address, to, group);
             }
         }
     }
 
-    fn send_stretch(&mut self, address: Address, to: Address, group: GroupId) {
+    fn send_range(&mut self, address: Address, to: Address, group: GroupId) {
         let Some(host) = self.host(address) else { return };
         let log = &host.logs[&group];
         let prev = host.sent.get(&(group, to.site)).copied().unwrap_or_default();
@@ -401,11 +399,11 @@ impl World {
         }
         let items = log.items.iter().filter(|item| item.ts > prev).cloned().collect();
         host.sent.insert((group, to.site), known);
-        let letter = Letter::Stretch { group, prev, known, items };
+        let letter = Letter::Range { group, prev, known, items };
         host.held.push((host.journal.len(), Held::Send(to, letter)));
     }
 
-    /// Lets go of what may leave; keeping comes first to it in order.
+    /// Sends the outputs that may leave. Records are added to the journal first, in order.
     fn flush(&mut self, address: Address) {
         loop {
             let Some(host) = self.host(address) else { return };
@@ -420,7 +418,7 @@ impl World {
                 *wait = upto;
             }
             let delay = self.random.below(3 * MILLI);
-            self.at(delay, Happening::Sync(address, run, upto));
+            self.at(delay, WorldEvent::Sync(address, run, upto));
         }
         let Some(host) = self.host(address) else { return };
         let durable = host.durable;
@@ -429,8 +427,8 @@ impl World {
             match held {
                 Held::Send(to, letter) => self.post(address, to, letter),
                 Held::Decided(tid, outcome) => self.decided(tid, outcome),
-                Held::Told(tid, outcome) => {
-                    self.told.insert((tid, matches!(outcome, Outcome::Committed(_))));
+                Held::Answer(tid, outcome) => {
+                    self.answered.insert((tid, matches!(outcome, Outcome::Committed(_))));
                 }
                 Held::Keep(_) => {}
             }
@@ -447,12 +445,12 @@ impl World {
             true => self.random.below(MILLI),
             false => self.delay * MILLI + self.random.below(20 * MILLI),
         };
-        // Some come once more, long after.
-        if self.shape.trouble && !self.quiet && self.lateness.chance(25) {
+        // Some arrive a second time, long after.
+        if self.shape.faulty && !self.quiet && self.lateness.chance(25) {
             let late = delay + self.lateness.below(6000 * MILLI);
-            self.at(late, Happening::Arrive { from, to, lives, letter: letter.clone() });
+            self.at(late, WorldEvent::Arrive { from, to, lives, letter: letter.clone() });
         }
-        self.at(delay, Happening::Arrive { from, to, lives, letter });
+        self.at(delay, WorldEvent::Arrive { from, to, lives, letter });
     }
 
     fn decided(&mut self, tid: TransactionId, outcome: Outcome) {
@@ -467,7 +465,7 @@ impl World {
             return;
         }
         let address = addresses[self.random.below(addresses.len() as u64) as usize];
-        // What every partition of the site has stored.
+        // The strong time up to which every partition of the site has stored everything.
         let mut strong = Timestamp::MAX;
         for group in self.groups() {
             let owner = self.member(group, address.site.0);
@@ -480,8 +478,8 @@ impl World {
         for _ in 0..1 + self.random.below(3) {
             let key = self.random.below(self.shape.keys);
             let group = GroupId((key % u64::from(self.shape.groups)) as u16);
-            // Kind 0 reads and conflicts with changes; kinds 1 and 2 change, and 2 only conflicts
-            // with itself and reads.
+            // Kind 0 reads and conflicts with changes. Kinds 1 and 2 change the key; 2 conflicts
+            // only with itself and reads.
             let number = self.random.below(3) as u8;
             let conflicts = [0b110, 0b010, 0b101 | 0b100][usize::from(number)];
             let kind = Kind { number, conflicts };
@@ -511,8 +509,8 @@ impl World {
         self.carry_out(address);
     }
 
-    /// Somebody who will submit at this worker asks for a name, and somebody else may submit by the
-    /// name that he was told, or go away.
+    /// Returns a name for a transaction at this worker. Some clients reserve a name; another client
+    /// may submit under a name that it reserved earlier, or release it.
     fn name_for(&mut self, address: Address) -> Option<TransactionId> {
         let run = self.host(address)?.run;
         if self.naming.chance(50) {
@@ -531,7 +529,7 @@ impl World {
         Some(tid)
     }
 
-    /// Somebody asks everybody what became of one of the last named transactions.
+    /// Asks all workers for the outcome of one of the last named transactions.
     fn ask(&mut self) {
         let back = 1 + self.naming.below(30) as usize;
         let Some(at) = self.named.len().checked_sub(back) else { return };
@@ -539,7 +537,7 @@ impl World {
         for address in self.addresses() {
             let Some(host) = self.host(address) else { continue };
             if let Some(outcome) = host.service.outcome(tid) {
-                host.held.push((host.journal.len(), Held::Told(tid, outcome)));
+                host.held.push((host.journal.len(), Held::Answer(tid, outcome)));
             }
             self.flush(address);
         }
@@ -551,7 +549,7 @@ impl World {
         }
         let seen = shares.values().map(|share| share.snap_vec.max_entry()).max();
         let from = seen.unwrap_or_default().max(Timestamp::from_physical(now.physical));
-        // More than clocks differ by, so that it does not take a fast one to be late.
+        // More than the difference between clocks, so that a slow clock alone is not too late.
         from.later(Duration::from_secs(6))
     }
 
@@ -560,7 +558,7 @@ impl World {
         let Some(host) = self.host(to) else { return };
         match letter {
             Letter::Certification(message) => host.service.handle(now, from, message),
-            Letter::Stretch { group, prev, known, items } => {
+            Letter::Range { group, prev, known, items } => {
                 let log = host.logs.get_mut(&group).unwrap();
                 if prev > log.known {
                     let gap = Letter::Gap { group, known: log.known };
@@ -583,7 +581,7 @@ impl World {
             Letter::Members(number) => self.learn_members(to, number),
             Letter::Gap { group, known } => {
                 host.sent.insert((group, from.site), known);
-                self.send_stretch(to, from, group);
+                self.send_range(to, from, group);
             }
         }
         self.carry_out(to);
@@ -592,14 +590,14 @@ impl World {
     fn crash(&mut self, address: Address) {
         let Some(host) = self.hosts.get_mut(&address).and_then(Option::take) else { return };
         let mut journal = host.journal;
-        // What was not durable may be lost, from some point on.
+        // Records that were not durable may be lost, from some point on.
         let lost = journal.len() - host.durable;
         journal.truncate(host.durable + self.random.below(lost as u64 + 1) as usize);
         self.down.insert(address, (journal, host.run + 1, host.skew));
         self.clients.retain(|client| client.address != address);
     }
 
-    fn trouble(&mut self) {
+    fn inject_fault(&mut self) {
         let sites = u64::from(self.shape.sites);
         let addresses = self.addresses();
         let one = addresses[self.random.below(addresses.len() as u64) as usize];
@@ -679,47 +677,47 @@ impl World {
     fn next(&mut self) -> bool {
         let Some(Reverse((at, id))) = self.queue.pop() else { return false };
         self.now = at;
-        match self.happenings.remove(&id).unwrap() {
-            Happening::Arrive { from, to, lives, letter } => {
-                // Who takes part is heard from anybody.
+        match self.events.remove(&id).unwrap() {
+            WorldEvent::Arrive { from, to, lives, letter } => {
+                // Lists of members are taken from every sender.
                 if matches!(letter, Letter::Members(_)) || self.admits(to, from.site, lives) {
                     self.arrive(from, to, letter);
                 }
             }
-            Happening::Tick(address, run) => {
+            WorldEvent::Tick(address, run) => {
                 let now = self.now_of(address);
                 let stable_vec = self.stable_vec(address);
                 if let Some(host) = self.host(address).filter(|host| host.run == run) {
                     host.service.site_stores(now, &stable_vec);
                     host.service.on_deadline(now);
                     self.carry_out(address);
-                    self.at(5 * MILLI, Happening::Tick(address, run));
+                    self.at(5 * MILLI, WorldEvent::Tick(address, run));
                 }
             }
-            Happening::Sync(address, run, upto) => {
+            WorldEvent::Sync(address, run, upto) => {
                 if let Some(host) = self.host(address).filter(|host| host.run == run) {
                     host.durable = host.durable.max(upto);
                     self.flush(address);
                 }
             }
-            Happening::Submit => {
+            WorldEvent::Submit => {
                 if self.left > 0 {
                     self.left -= 1;
                     self.submit();
                     self.ask();
                     let pause = self.random.below(self.shape.pause * MILLI);
-                    self.at(pause, Happening::Submit);
+                    self.at(pause, WorldEvent::Submit);
                 }
             }
-            Happening::Trouble => {
-                if !self.quiet && self.shape.trouble {
-                    self.trouble();
+            WorldEvent::Fault => {
+                if !self.quiet && self.shape.faulty {
+                    self.inject_fault();
                     let pause = self.random.below(1200 * MILLI);
-                    self.at(pause, Happening::Trouble);
+                    self.at(pause, WorldEvent::Fault);
                 }
             }
-            Happening::Causal => self.spread_causal(),
-            Happening::Members => self.change_members(),
+            WorldEvent::Causal => self.spread_causal(),
+            WorldEvent::Members => self.change_members(),
         }
         true
     }
@@ -733,14 +731,14 @@ impl World {
         self.now = self.now.max(end);
     }
 
-    /// Runs everything, and returns what is wrong.
+    /// Runs the world to its end, and returns the first violation.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         while self.left > 0 && self.first_violation.is_none() {
             let end = self.now + 100 * MILLI;
             self.run_until(end);
         }
         self.settle_down();
-        // Bounded: whoever waits longer waits in vain.
+        // Bounded: a client that waits longer waits in vain.
         let bound = self.now + 20_000 * MILLI;
         while !(self.clients.is_empty() && self.members.is_settled())
             && self.now < bound
@@ -749,7 +747,7 @@ impl World {
             let end = self.now + 100 * MILLI;
             self.run_until(end);
         }
-        // Letters may come six seconds late, and have a leader find out once more what became of a
+        // Letters may come six seconds late, and have a leader determine again the outcome of a
         // transaction whose coordinator is gone.
         let end = self.now + 8000 * MILLI;
         self.run_until(end);
@@ -765,10 +763,10 @@ impl World {
         self.judge_memory()
     }
 
-    /// How many answers there were about named transactions, of both kinds.
-    pub(crate) fn told(&self) -> (usize, usize) {
-        let committed = self.told.iter().filter(|(_, committed)| *committed).count();
-        (committed, self.told.len() - committed)
+    /// Returns the numbers of answers that a named transaction committed, and that it aborted.
+    pub(crate) fn answered(&self) -> (usize, usize) {
+        let committed = self.answered.iter().filter(|(_, committed)| *committed).count();
+        (committed, self.answered.len() - committed)
     }
 
     pub(crate) fn committed(&self) -> usize {

@@ -1,8 +1,9 @@
-//! Registers to which only unique values are assigned: a read names the one writer it saw last.
+//! Registers to which only unique values are assigned: a read identifies the last writer that it
+//! observed.
 //!
 //! The anomalies are those of causal consistency in Bouajjani, Enea, Guerraoui and Hamza, "On
 //! verifying causal consistency" (POPL 2017): a read of an overwritten value is WriteCORead, a read
-//! of nothing after a write is WriteCOInitRead; both are reported as stale.
+//! of the initial state after a write is WriteCOInitRead; both are reported as stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,18 +15,18 @@ use crate::violation::Violation;
 struct Read<'a> {
     reader: usize,
     key: &'a str,
-    /// Whose value it returned; `None` if there was none.
+    /// Writer of the value that it returned; `None` if there was no value.
     writer: Option<usize>,
 }
 
 /// The writes and reads of all registers that can be judged.
 pub(super) struct Registers<'a> {
-    /// For each key, its writers and the value that each left there.
+    /// For each key, its writers and their final values.
     written: BTreeMap<&'a str, BTreeMap<usize, &'a str>>,
     /// For each key and value, its writer.
     writer_of: BTreeMap<(&'a str, &'a str), usize>,
     reads: Vec<Read<'a>>,
-    /// What is wrong in itself, whatever the order.
+    /// Violations that do not depend on the order.
     pub(super) anomalies: Vec<Violation>,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Registers<'a> {
         }
     }
 
-    /// Pairs of a reader and the writer that it saw.
+    /// Returns pairs of a reader and the writer that it observed.
     pub(super) fn reads_from(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.reads.iter().filter_map(|read| Some((read.reader, read.writer?)))
     }

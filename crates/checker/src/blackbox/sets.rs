@@ -1,4 +1,4 @@
-//! Sets of unique elements from which nothing is removed: a read names all visible writers.
+//! Sets of unique elements from which nothing is removed: a read identifies all visible writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use crate::violation::Violation;
 struct Read<'a> {
     reader: usize,
     key: &'a str,
-    /// Writers of which it saw every element, and of which it saw some.
+    /// Writers whose elements it all returned, and writers of which it returned some.
     whole: BTreeSet<usize>,
     partial: BTreeSet<usize>,
 }
 
 /// The writes and reads of all sets that can be judged.
 pub(super) struct Sets<'a> {
-    /// For each key, its writers and what they added.
+    /// For each key, its writers and the elements that they added.
     written: BTreeMap<&'a str, BTreeMap<usize, BTreeSet<&'a str>>>,
     reads: Vec<Read<'a>>,
-    /// What is wrong in itself, whatever the order.
+    /// Violations that do not depend on the order.
     pub(super) anomalies: Vec<Violation>,
 }
 
@@ -118,7 +118,7 @@ impl<'a> Sets<'a> {
         });
     }
 
-    /// Pairs of a reader and a writer that it saw.
+    /// Returns pairs of a reader and a writer that it observed.
     pub(super) fn reads_from(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.reads.iter().flat_map(|read| {
             read.whole.iter().chain(&read.partial).map(|writer| (read.reader, *writer))
@@ -136,7 +136,7 @@ impl<'a> Sets<'a> {
         stale.collect()
     }
 
-    /// Reads that saw a part of what a transaction wrote to the keys its reader looked at.
+    /// Reports reads that observed a part of what a transaction wrote to the keys that they read.
     pub(super) fn fractured_reads(&self) -> Vec<Violation> {
         let mut seen: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (reader, writer) in self.reads_from() {
@@ -156,8 +156,8 @@ impl<'a> Sets<'a> {
         violations
     }
 
-    /// What committed at a surviving site, or as a strong transaction, and is in the end missing
-    /// somewhere.
+    /// Reports transactions that committed at a surviving site, or as strong ones, and are missing
+    /// at some site at the end.
     pub(super) fn missing_in_the_end(&self, history: &History) -> Vec<Violation> {
         let mut missing: BTreeSet<usize> = BTreeSet::new();
         for read in &history.finals {

@@ -1,15 +1,15 @@
-//! Which unknown outcomes are worth assuming.
+//! Rules by which calls with unknown outcomes are worth assuming.
 //!
-//! Whatever order there is, an unknown call in it can be put off, call by call, until it matters to
-//! the next known one, or be left out if it never does. So the search assumes unknown calls only in
-//! a row before a known call that each of the row helps, and these rules say which cannot. They
-//! hold if every unknown call is plain; others always may help.
+//! In any order, an unknown call can be postponed, call by call, until it matters to the next known
+//! one, or be left out if it never does. The search therefore assumes unknown calls only in a row
+//! before a known call that each of them helps, and these rules exclude calls that cannot help.
+//! They hold if every unknown call is plain; other calls may always help.
 
 use super::Call;
 use crate::history::{Answer, Op, Operation};
 
 impl Call<'_> {
-    /// Whether it is a single operation whose answer nobody knows.
+    /// Whether it is a single operation whose answer is not known.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.operations[..], [Operation { answer: None, .. }])
     }
@@ -22,7 +22,8 @@ impl Call<'_> {
         };
         match (op, answer) {
             (_, Answer::Error) => true,
-            // What is not there in the end was put there in vain, and what is there taken away.
+            // Elements that are absent at the end were added in vain, and elements that are present
+            // were removed in vain.
             (Op::SetAdd(elements), Answer::Members(members)) => {
                 elements.iter().any(|element| members.contains(element))
             }
@@ -33,7 +34,7 @@ impl Call<'_> {
                 pairs.iter().any(|(shown, _)| shown == field)
             }
             _ => match (parts(op), parts(next)) {
-                // What empties a key makes room for another type.
+                // An operation that empties a key allows another type.
                 (Some((mine, ours)), Some((theirs, others))) => {
                     mine != theirs || ours.iter().any(|name| others.contains(name))
                 }
@@ -43,8 +44,8 @@ impl Call<'_> {
     }
 }
 
-/// The elements or fields that an operation is about, if it is about nothing else: which of the
-/// two, and their names.
+/// Returns the elements or fields that an operation concerns, and which of the two they are, if it
+/// concerns nothing else.
 fn parts(op: &Op) -> Option<(Kind, &[String])> {
     match op {
         Op::SetAdd(names) | Op::SetRemove(names) => Some((Kind::Elements, names)),

@@ -1,4 +1,4 @@
-//! Reads a history.
+//! Parses a history.
 
 use std::str::FromStr;
 
@@ -74,7 +74,7 @@ impl Reader {
     }
 }
 
-/// What is left of a line.
+/// The remaining words of a line.
 struct Line {
     words: std::iter::Peekable<std::vec::IntoIter<Word>>,
     sites: Option<usize>,

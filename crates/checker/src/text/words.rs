@@ -1,8 +1,8 @@
-//! A line's words: bare, quoted, or a single sign.
+//! Splits a line into words: bare, quoted, or a single sign.
 
 use std::fmt;
 
-/// Signs that stand alone and separate words.
+/// Signs that are words by themselves.
 const SIGNS: &str = "|@=~!?[](){}<>";
 
 /// A word of a line.
@@ -10,20 +10,20 @@ const SIGNS: &str = "|@=~!?[](){}<>";
 pub(super) enum Word {
     /// One of the signs.
     Sign(char),
-    /// Letters, digits and a few more.
+    /// Letters, digits and a few more characters.
     Bare(String),
-    /// Anything, between quotes in the text.
+    /// Any text, between quotes in the line.
     Quoted(String),
 }
 
-/// Why a line cannot be split into words.
+/// Error of splitting a line into words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadWord {
     /// A character that must be quoted.
     Unquoted(char),
-    /// A quote without its end on the line.
+    /// A quote that does not end on the line.
     OpenQuote,
-    /// A backslash before something else than `\`, `"`, `n`, `r` or `t`.
+    /// A backslash before a character other than `\`, `"`, `n`, `r` or `t`.
     Escape,
 }
 
@@ -41,7 +41,8 @@ fn is_bare(character: char) -> bool {
     character.is_ascii_alphanumeric() || "_-.:+/*".contains(character)
 }
 
-/// A string as a word: bare if it can be. `nil` stands for nothing, so the string is quoted.
+/// Formats a string as a word: bare if possible. The bare word `nil` means no value, so the string
+/// "nil" is quoted.
 pub(super) fn word(text: &str) -> String {
     if !text.is_empty() && text != "nil" && text.chars().all(is_bare) {
         return text.to_owned();
@@ -61,7 +62,7 @@ pub(super) fn word(text: &str) -> String {
     quoted
 }
 
-/// Splits a line; what follows `#` outside quotes is a comment.
+/// Splits a line into words. `#` outside quotes begins a comment.
 pub(super) fn split(line: &str) -> Result<Vec<Word>, BadWord> {
     let mut words = Vec::new();
     let mut rest = line.chars().peekable();

@@ -1,4 +1,4 @@
-//! Writes a history.
+//! Formats a history.
 
 use std::fmt;
 

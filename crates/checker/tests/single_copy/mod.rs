@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use solera_checker::{Answer, Op};
 
-/// A value of the single copy, which knows nothing of dots, snapshots and merging.
+/// A value of the single copy, without dots, snapshots and merging.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
@@ -12,7 +12,7 @@ pub(crate) enum Value {
     Hash(BTreeMap<String, String>),
 }
 
-/// The copy, by keys.
+/// Values by key.
 pub(crate) type Store = BTreeMap<String, Value>;
 
 fn int(count: usize) -> Answer {
@@ -23,7 +23,7 @@ fn number(text: Option<&String>) -> Option<i64> {
     text.map_or(Some(0), |text| text.parse().ok())
 }
 
-/// Executes an operation and answers it.
+/// Executes an operation and returns its answer.
 pub(crate) fn execute(store: &mut Store, key: &str, op: &Op) -> Answer {
     let answer = match op {
         Op::Set(value) => {

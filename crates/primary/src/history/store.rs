@@ -1,4 +1,4 @@
-//! The values and the last updates of a partition, and how many bytes they take.
+//! The values and the last updates of a partition, and the number of bytes that they take.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,11 +7,11 @@ use solera_data::{Key, Value};
 use super::Entry;
 use crate::command::Update;
 
-/// About what a value takes in a tree beside its key's and its own bytes.
+/// Approximate size of a value in a tree, without the bytes of the key and of the value.
 const VALUE_BYTES: usize = size_of::<Key>() + size_of::<Held>() + 16;
 
-/// The log takes about so many bytes, or has one entry: what it has no more, replicas get as
-/// values.
+/// Approximate limit of the log's bytes; one entry always stays. Replicas that lack earlier entries
+/// get values.
 const LOG_BYTES: usize = 4 << 20;
 
 /// A value, and the index of the last update of its key.
@@ -21,11 +21,11 @@ pub(crate) struct Held {
     pub(crate) at: u64,
 }
 
-/// How much data there is, in approximate bytes.
+/// Approximate size of the data, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bytes {
     now: usize,
-    /// At most since this was asked for the last time.
+    /// Greatest size since the last call of [`Store::take_held`].
     most: usize,
 }
 
@@ -40,15 +40,14 @@ impl Bytes {
     }
 }
 
-/// What a partition stores. All changes go through here, so that it is known at any time how many
-/// bytes it takes.
+/// Data of a partition. All changes go through this type, so that the size is known at any time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     values: BTreeMap<Key, Held>,
     /// The last updates.
     log: VecDeque<Entry>,
     log_bytes: usize,
-    /// Of both.
+    /// Size of both.
     bytes: Bytes,
 }
 
@@ -87,7 +86,7 @@ impl Store {
         });
     }
 
-    /// Appends to the log, of which at most `limit` entries stay.
+    /// Appends to the log, which keeps at most `limit` entries.
     pub(crate) fn push(&mut self, entry: Entry, limit: usize) {
         let bytes = entry_bytes(&entry);
         self.bytes.add(bytes);
@@ -109,7 +108,7 @@ impl Store {
         self.bytes.remove(before);
     }
 
-    /// Returns how many bytes there are, and how many there were at most since the last call.
+    /// Returns the present size, and the greatest since the last call.
     pub(crate) fn take_held(&mut self) -> (usize, usize) {
         let Bytes { now, most } = self.bytes;
         self.bytes.most = now;
@@ -136,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts anew.
+    /// Computes the size from the contents.
     fn recount(store: &Store) -> usize {
         let values: usize = store.values.iter().map(|(key, held)| value_bytes(key, held)).sum();
         values + store.log.iter().map(entry_bytes).sum::<usize>()

@@ -1,7 +1,7 @@
-//! Parts of a checkpoint, written while the worker goes on.
+//! Parts of a checkpoint, written while the worker continues.
 //!
-//! Keys of a partition come before the rest of it. Records of updates that were applied in between
-//! come again when the machine is rebuilt; each value knows the last update that it has.
+//! Values of a partition come before its other data. Records of updates that were applied in
+//! between are replayed at recovery; each value has the index of the last update that it includes.
 
 use std::ops::Bound;
 
@@ -10,18 +10,18 @@ use solera_data::Key;
 use super::Primary;
 use crate::record::Part;
 
-/// A part with about so many bytes of values takes no more.
+/// Approximate number of bytes of values after which a part ends.
 const PART_BYTES: usize = 1 << 20;
 
 /// Progress of a checkpoint.
 #[derive(Debug, Default)]
 pub struct Checkpoint {
     begun: bool,
-    /// The place of the partition whose turn it is.
+    /// Index of the current partition.
     partition: usize,
     /// The last key of it that was written.
     after: Option<Key>,
-    /// Whether all its keys were.
+    /// Whether all its keys have been written.
     keys_done: bool,
     complete: bool,
 }

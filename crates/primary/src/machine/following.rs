@@ -1,4 +1,4 @@
-//! What replicas other than the home do: apply the history, report how much of it they keep, and be
+//! Replicas other than the home: they apply the history, report how much of it they store, and are
 //! filled.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::message::{Body, Piece};
 use crate::rare;
 use crate::record::Record;
 
-/// The content of a [`Body::Append`].
+/// Content of a [`Body::Append`].
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) after: u64,
@@ -30,7 +30,8 @@ pub(crate) struct Sent {
 pub(crate) struct Staging(Vec<Piece>);
 
 impl Primary {
-    /// Applies what is new of the history that a home, or a site asked by a new home, has sent.
+    /// Applies the new part of a history that a home sent, or the site with the longest one to a
+    /// new home.
     pub(crate) fn on_append(&mut self, now: Now, from: SiteId, index: usize, sent: Sent) {
         let Sent { after, mut entries, epochs, settled, last } = sent;
         if !self.listens_to(from, index) {
@@ -59,12 +60,12 @@ impl Primary {
             replica.filled = true;
             self.record(|| Record::Filled(id));
         }
-        // An empty message is news, or asks.
+        // An empty message brings other news, or requests a report.
         self.report(id, from, false);
     }
 
-    /// Appends entries to a partition's history, keeps them, and answers clients whose updates they
-    /// are. Returns the number of the last update.
+    /// Appends entries to a partition's history, records them, and answers the clients of this
+    /// worker that sent them. Returns the number of the last update.
     pub(crate) fn apply(
         &mut self,
         index: usize,
@@ -93,7 +94,8 @@ impl Primary {
         last
     }
 
-    /// A replica listens to its home; a new home to all whom it asks.
+    /// Whether a replica accepts data from a site: from its home, or as a new home from all sites
+    /// that it asks.
     pub(crate) fn listens_to(&self, site: SiteId, index: usize) -> bool {
         let replica = &self.replicas[index];
         match replica.role {
@@ -103,7 +105,7 @@ impl Primary {
         }
     }
 
-    /// Tells a site how much of a partition's history is kept here.
+    /// Sends a site how much of a partition's history is stored here.
     pub(crate) fn report(&mut self, partition: PartitionId, to: SiteId, asks: bool) {
         let Some(index) = self.index_of(partition) else { return };
         if to != self.config.address.site {
@@ -112,9 +114,9 @@ impl Primary {
         }
     }
 
-    /// Takes a piece of a partition's values; with the last one they replace what is here. Records
-    /// of all pieces are made then: if a checkpoint began between two of them, nobody would have
-    /// the first.
+    /// Takes a piece of a partition's values; with the last one they replace the present values.
+    /// All pieces are recorded then: if a checkpoint began between two of them, the first would be
+    /// lost.
     pub(crate) fn on_piece(&mut self, now: Now, from: SiteId, index: usize, piece: Piece) {
         if !self.listens_to(from, index) || piece.applied <= self.replicas[index].history.applied {
             self.ignored += 1;
@@ -136,12 +138,12 @@ impl Primary {
         }
         match self.replicas[index].role {
             Role::Gathering(_) => self.gather(now, index, true),
-            // It may have more already.
+            // The home may have more already.
             _ => self.report(id, from, true),
         }
     }
 
-    /// At a joining site: what is here may be what only the former home had.
+    /// Empties a replica of a joining site: it may have updates that only the former home had.
     pub(crate) fn begin_anew(&mut self, index: usize) {
         let replica = &mut self.replicas[index];
         if replica.history.applied == 0 && replica.staging.is_none() && !replica.filled {
@@ -160,8 +162,8 @@ impl Replica {
         (self.filled, self.staging) = (false, None);
     }
 
-    /// Takes a piece if it is the next one. With the last piece the values are replaced, and
-    /// nothing is staged any more: then the pieces are returned.
+    /// Takes a piece if it is the next one. With the last piece the values are replaced, the
+    /// staging ends, and the pieces are returned.
     pub(crate) fn stage(&mut self, piece: Piece) -> Option<Vec<Piece>> {
         if piece.place == 0 {
             self.staging = Some(Staging(Vec::new()));
@@ -188,8 +190,8 @@ impl History {
         History::new(self.id, self.log_limit())
     }
 
-    /// Replaces the values by those at an index. When a journal is read, the partition may come
-    /// from a checkpoint that knows of later updates: these stay.
+    /// Replaces the values by those at an index. When a journal is replayed, the partition may come
+    /// from a checkpoint with later updates: these stay.
     fn replace(&mut self, pieces: &[Piece]) {
         let Some(Piece { applied, end: Some(end), .. }) = pieces.last() else { return };
         self.store.remove_until(*applied);

@@ -1,4 +1,4 @@
-//! What a home does: it orders updates, sends them to all sites, and takes a partition over.
+//! A home: orders updates, sends them to all sites, and takes partitions over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,41 +13,41 @@ use crate::message::{Answer, Body, End, Piece, Request};
 use crate::rare;
 use crate::record::Record;
 
-/// Entries in one message.
+/// Number of entries in one message.
 const ENTRIES: usize = 256;
-/// Entries that may be on their way to a site.
+/// Number of entries that may be under way to a site.
 const WINDOW: u64 = 4096;
-/// Values take so many times longer than entries before they are sent again.
+/// Factor by which values may take longer than entries before they are sent again.
 const PIECES_RETRY: u32 = 10;
 
-/// What a home knows of the other sites.
+/// A home's knowledge of the other sites.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
     followers: BTreeMap<SiteId, Follower>,
-    /// Updates that were refused and may come again: their clients have been told.
+    /// Updates that were rejected and may arrive again; their clients have been answered.
     refused: BTreeMap<Address, BTreeMap<u64, Failure>>,
 }
 
-/// What a home knows of a site.
+/// A home's knowledge of one site.
 #[derive(Clone, Copy, Debug, Default)]
 struct Follower {
-    /// The index of its last update, as it has said since the list is the present one.
+    /// Index of its last update, as reported since the present list.
     stored: Option<u64>,
     /// The index of the last entry sent to it.
     sent: u64,
-    /// The index from which it was last answered when it asked.
+    /// The index from which its last request was answered.
     answered: Option<u64>,
-    /// From then on what was sent counts as lost.
+    /// Time after which the entries sent count as lost.
     lost_at: Monotonic,
 }
 
-/// What a new home knows of the other sites' histories.
+/// A new home's knowledge of the other sites' histories.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     applied: BTreeMap<SiteId, u64>,
-    /// The index after which the end of the history was last asked for.
+    /// The index after which it last requested the end of the history.
     taking: Option<u64>,
-    /// When it may ask again.
+    /// When it may send requests again.
     next: Option<Monotonic>,
 }
 
@@ -66,15 +66,16 @@ impl Primary {
         if !answers.is_empty() {
             self.send_to(from, Body::Answers(answers));
         }
-        // The answers are first on the link: a client whose update is applied already is not told
-        // that it is accepted.
+        // The answers are first on the link: a client is not answered that its update is accepted
+        // after it was answered that it is applied.
         for index in ordered {
             self.push(now, index);
         }
     }
 
-    /// Appends an update to its partition's history, unless it is there. `None` if this is not its
-    /// home now, or nobody waits for it any more. The caller has it pushed.
+    /// Appends an update to its partition's history, unless it is there. Returns `None` if this
+    /// worker is not its home now, or its origin no longer waits for it. The caller must push the
+    /// history.
     pub(crate) fn order(
         &mut self,
         origin: Address,
@@ -106,8 +107,8 @@ impl Primary {
         Some(Ok(Done { position: self.replicas[index].history.position(), number }))
     }
 
-    /// Returns why an update was refused before, and forgets what its origin does not wait for any
-    /// more.
+    /// Returns why an update was rejected before. Forgets rejections that the origin no longer
+    /// waits for.
     fn refusal_of(
         &mut self,
         index: usize,
@@ -123,14 +124,14 @@ impl Primary {
         failure
     }
 
-    /// Sends the other sites what they have not been sent.
+    /// Sends the other sites the entries that they have not been sent.
     pub(crate) fn push(&mut self, now: Now, index: usize) {
         let sites: Vec<SiteId> = self.others().collect();
         let applied = self.replicas[index].history.applied;
         self.settle(now, index);
         for site in sites {
             let Some(follower) = self.follower(index, site) else { return };
-            // One that has not reported yet is asked at the next tick.
+            // A site that has not reported yet is asked at the next tick.
             let Follower { stored: Some(stored), sent, .. } = *follower else { continue };
             if sent < applied && sent < stored + WINDOW {
                 self.append_to(now, index, site, sent);
@@ -143,7 +144,8 @@ impl Primary {
         Some(home.followers.entry(site).or_default())
     }
 
-    /// Sends a site the entries after an index, or the values if these entries are gone.
+    /// Sends a site the entries after an index, or the values if the log no longer has these
+    /// entries.
     fn append_to(&mut self, now: Now, index: usize, site: SiteId, after: u64) {
         let retry = self.config.timing.retry;
         let entries = self.replicas[index].history.since(after, ENTRIES);
@@ -196,7 +198,7 @@ impl Primary {
         }
     }
 
-    /// Takes what another site says of its history.
+    /// Handles a site's report about its history.
     pub(crate) fn on_stored(
         &mut self,
         now: Now,
@@ -204,7 +206,7 @@ impl Primary {
         index: usize,
         (applied, asks): (u64, bool),
     ) {
-        // What a leaving site stores may be a history that the new home would not take from it.
+        // The history of a leaving site may be one that the new home would not take from it.
         let heard = self.listens_to(from, index);
         if let Role::Gathering(gathering) = &mut self.replicas[index].role {
             if !heard {
@@ -217,8 +219,7 @@ impl Primary {
         let last = self.replicas[index].history.applied;
         let Some(follower) = self.follower(index, from) else { return };
         follower.stored = Some(applied.min(last));
-        // What was sent for this question is on its way: it is sent again only when it counts as
-        // lost.
+        // The answer to this request is under way: it is sent again only when it counts as lost.
         let is_new = follower.answered != Some(applied) || applied >= last;
         let sends_again = asks && (is_new || now.monotonic >= follower.lost_at);
         if sends_again {
@@ -232,7 +233,7 @@ impl Primary {
         }
     }
 
-    /// Finds out what f + 1 sites store, and tells the others if that is news.
+    /// Determines what f + 1 sites store, and sends it to the others if it has changed.
     fn settle(&mut self, now: Now, index: usize) {
         let members: Vec<SiteId> = self.members.members().collect();
         let me = self.config.address.site;
@@ -262,7 +263,7 @@ impl Primary {
         }
     }
 
-    /// At a tick: sends again what counts as lost. Returns whether something is missing somewhere.
+    /// Sends again what counts as lost; called at a tick. Returns whether some site lacks entries.
     pub(crate) fn replicate(&mut self, now: Now, index: usize) -> bool {
         match self.replicas[index].role {
             Role::Following => return false,
@@ -286,12 +287,12 @@ impl Primary {
         is_missing
     }
 
-    /// As a new home: asks the other sites for their histories, takes the longest, and begins when
-    /// it has that. `is_news` tells whether it has just heard something.
+    /// Continues a takeover: asks the other sites for their histories, takes the longest, and
+    /// becomes the home when it has that. `is_news` is set after a message.
     pub(crate) fn gather(&mut self, now: Now, index: usize, is_news: bool) {
         let me = self.config.address.site;
-        // A joining site, too: it may be a member already, with another list, and have what only
-        // the former home had.
+        // Asks joining sites, too: one may be a member already, with another list, and have updates
+        // that only the former home had.
         let asked: Vec<SiteId> = self.members.listening().filter(|site| *site != me).collect();
         let replica = &mut self.replicas[index];
         let (id, applied) = (replica.history.id, replica.history.applied);
@@ -330,7 +331,7 @@ impl Primary {
         self.replicate(now, index);
     }
 
-    /// Keeps that this worker is the home for the present list.
+    /// Records that this worker is the home for the present list.
     pub(crate) fn note_home(&mut self, index: usize) {
         let list = self.list.clone();
         let replica = &mut self.replicas[index];

@@ -1,4 +1,4 @@
-//! Updates of clients that wait for their home.
+//! Clients' updates that wait for their home.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::list::home_of;
 use crate::message::{Answer, Body, Request};
 use crate::record::Record;
 
-/// Updates that may wait at one worker.
+/// Greatest number of updates that may wait at one worker.
 const MAX_PENDING: usize = 4096;
-/// Numbers that one record reserves.
+/// Number of update numbers that one record reserves.
 const NUMBERS: u64 = 1024;
-/// Bits of a number below those of the life.
+/// Number of bits of an update number below those of the life.
 const LIFE_SHIFT: u32 = 48;
 
 /// An update that waits.
@@ -25,14 +25,15 @@ struct Pending {
     request: RequestId,
     key: Key,
     update: Update,
-    /// Whether the client has heard that it is accepted, and the number that the home has told.
+    /// Whether the client has been answered that it is accepted, and the number that the home
+    /// returned.
     accepted: bool,
     number: Option<i64>,
     sent: Monotonic,
     deadline: Monotonic,
 }
 
-/// The updates of clients that wait, by their numbers.
+/// Clients' updates that wait, by their numbers.
 #[derive(Debug)]
 pub(crate) struct Requests {
     next: u64,
@@ -42,14 +43,14 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Numbers of a later life of the site are greater: other sites remember what was over in an
-    /// earlier one.
+    /// Creates an empty set of requests. Numbers of a later life of the site are greater: other
+    /// sites remember finished updates of an earlier one.
     pub(crate) fn new(life: u32, first: u64) -> Requests {
         let first = u64::from(life) << LIFE_SHIFT | (first & ((1 << LIFE_SHIFT) - 1));
         Requests { next: first, reserved: first, pending: BTreeMap::new() }
     }
 
-    /// Takes no number below this one again.
+    /// Skips all numbers below this one.
     pub(crate) fn skip_to(&mut self, reserved: u64) {
         self.next = self.next.max(reserved);
         self.reserved = self.reserved.max(reserved);
@@ -70,7 +71,7 @@ impl Requests {
 }
 
 impl Primary {
-    /// Takes a client's update.
+    /// Submits a client's update.
     pub(crate) fn submit(&mut self, now: Now, request: RequestId, key: Key, update: Update) {
         let id = PartitionId::of(&key, self.config.topology.partitions);
         if self.index_of(id).is_none() {
@@ -91,11 +92,11 @@ impl Primary {
         let pending =
             Pending { request, key, update, accepted: false, number: None, sent, deadline };
         self.requests.pending.insert(number, pending);
-        self.pass_on(now, number);
+        self.send_to_home(now, number);
     }
 
-    /// Gives an update to its home.
-    fn pass_on(&mut self, now: Now, number: u64) {
+    /// Sends an update to its home.
+    fn send_to_home(&mut self, now: Now, number: u64) {
         let oldest = self.requests.oldest();
         let Some(pending) = self.requests.pending.get_mut(&number) else { return };
         pending.sent = now.monotonic;
@@ -114,7 +115,7 @@ impl Primary {
         }
     }
 
-    /// Sends updates again whose answer or whose entry has not come, and gives up those that have
+    /// Sends updates again whose answer or whose entry has not come, and fails those that have
     /// waited too long.
     pub(crate) fn retry_requests(&mut self, now: Now) {
         let (mut again, mut over) = (Vec::new(), Vec::new());
@@ -129,11 +130,11 @@ impl Primary {
             self.refuse(number, Failure::TimedOut);
         }
         for number in again {
-            self.pass_on(now, number);
+            self.send_to_home(now, number);
         }
     }
 
-    /// Takes a home's answers.
+    /// Handles a home's answers.
     pub(crate) fn on_answers(&mut self, answers: Vec<Answer>) {
         for Answer { number, result } in answers {
             match result {

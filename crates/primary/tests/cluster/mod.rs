@@ -1,4 +1,4 @@
-//! Sites with one worker each. The test delivers and loses messages, and moves the clock.
+//! Sites with one worker each. The test delivers and loses messages, and advances the clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
 pub(crate) struct Cluster {
     pub(crate) workers: Vec<Worker>,
     pub(crate) links: BTreeMap<(SiteId, SiteId), VecDeque<(u32, Message)>>,
-    /// Without the numbers of updates.
+    /// Records without the numbers of updates.
     pub(crate) replies: BTreeMap<RequestId, Vec<(Response, bool)>>,
     pub(crate) numbers: BTreeMap<RequestId, Vec<Option<i64>>>,
     pub(crate) rare: Vec<&'static str>,
@@ -108,12 +108,12 @@ impl Cluster {
         self.input(site, Input::Cancel { request });
     }
 
-    /// The replies to a request until now.
+    /// Returns the replies to a request so far.
     pub(crate) fn replies(&self, request: RequestId) -> &[(Response, bool)] {
         self.replies.get(&request).map_or(&[], Vec::as_slice)
     }
 
-    /// The only reply to a request, which must be its last.
+    /// Returns the only reply to a request, which must be its last.
     pub(crate) fn answer(&self, request: RequestId) -> Option<&Response> {
         match self.replies(request) {
             [] => None,
@@ -122,7 +122,7 @@ impl Cluster {
         }
     }
 
-    /// Where a site's replica of the key's partition is.
+    /// Returns the position of a site's replica of the key's partition.
     pub(crate) fn position(&mut self, site: SiteId, key: &Key) -> Position {
         let request = self.command(site, Command::Read { key: key.clone() });
         match self.answer(request) {
@@ -145,7 +145,7 @@ impl Cluster {
         self.at(site).has_settled()
     }
 
-    /// The messages on a link, in order.
+    /// Returns the messages on a link, in order.
     pub(crate) fn queued(&self, from: SiteId, to: SiteId) -> Vec<&Body> {
         let link = self.links.get(&(from, to));
         link.into_iter().flatten().map(|(_, message)| &message.body).collect()
@@ -161,7 +161,7 @@ impl Cluster {
         true
     }
 
-    /// Delivers what is on a link now and what joins it meanwhile.
+    /// Delivers the messages on a link, including those that are added meanwhile.
     pub(crate) fn deliver_on(&mut self, from: SiteId, to: SiteId) {
         while self.step(from, to) {}
     }
@@ -184,23 +184,23 @@ impl Cluster {
         self.deliver_among(&sites);
     }
 
-    /// Loses what is on a link.
+    /// Loses the messages on a link.
     pub(crate) fn lose(&mut self, from: SiteId, to: SiteId) {
         self.links.remove(&(from, to));
     }
 
-    /// Loses what is on a link but for these messages.
+    /// Loses the messages on a link, except these.
     pub(crate) fn keep(&mut self, from: SiteId, to: SiteId, is_kept: impl Fn(&Body) -> bool) {
         let link = self.links.entry((from, to)).or_default();
         link.retain(|(_, message)| is_kept(&message.body));
     }
 
-    /// Loses what a site has sent and what was sent to it.
+    /// Loses the messages from and to a site.
     pub(crate) fn cut_off(&mut self, site: SiteId) {
         self.links.retain(|(from, to), _| *from != site && *to != site);
     }
 
-    /// Moves the clock, and lets each running worker do what is due.
+    /// Advances the clock, and has each running worker perform what is due.
     pub(crate) fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
         let now = self.now();
@@ -211,7 +211,7 @@ impl Cluster {
         }
     }
 
-    /// Delivers everything, and lets workers send again, until nothing is missing anywhere.
+    /// Delivers everything, and has workers send again, until nothing is missing anywhere.
     pub(crate) fn run(&mut self) {
         for _ in 0..8 {
             self.pass(RETRY_MS);
@@ -219,20 +219,20 @@ impl Cluster {
         }
     }
 
-    /// Stops a worker. What it has sent and was sent is lost.
+    /// Stops a worker. Messages from and to it are lost.
     pub(crate) fn stop(&mut self, site: SiteId) {
         self.workers[site.index()].machine = None;
         self.cut_off(site);
     }
 
-    /// Starts a worker again from what it has kept.
+    /// Restarts a worker from its journal.
     pub(crate) fn restart(&mut self, site: SiteId, members: &Members) {
         self.stop(site);
         let worker = &mut self.workers[site.index()];
         worker.machine = Some(worker.rebuilt(members));
     }
 
-    /// Begins a new life of a site, with nothing of the former one.
+    /// Begins a new life of a site, without data of the former one.
     pub(crate) fn begin_life(&mut self, site: SiteId, members: &Members) {
         self.stop(site);
         let worker = &mut self.workers[site.index()];
@@ -249,7 +249,7 @@ impl Cluster {
         self.with(site, |machine| machine.set_members(now, members));
     }
 
-    /// Calls a machine and carries out what it asks for.
+    /// Calls a machine and carries out its outputs.
     pub(crate) fn with(&mut self, site: SiteId, call: impl FnOnce(&mut Primary)) {
         let worker = &mut self.workers[site.index()];
         let machine = worker.machine.as_mut().expect("the worker runs");
@@ -297,7 +297,7 @@ impl Worker {
         Checkpoint::default()
     }
 
-    /// The machine, rebuilt from the checkpoint and the records since that began.
+    /// Returns the machine, rebuilt from the checkpoint and the records since its beginning.
     pub(crate) fn rebuilt(&self, members: &Members) -> Primary {
         let mut recovery = Recovery::new(self.config.clone(), &self.first);
         for part in &self.parts {
@@ -314,7 +314,7 @@ pub(crate) fn address(site: SiteId) -> Address {
     Address { site, worker: 0 }
 }
 
-/// The site at which a partition's home is.
+/// Returns the site of a partition's home.
 pub(crate) fn home_of(members: &Members, partition: PartitionId) -> SiteId {
     let topology = Topology { partitions: PARTITIONS, workers: vec![1; members.sites()] };
     let topology = Arc::new(topology);
@@ -325,33 +325,33 @@ pub(crate) fn home_of(members: &Members, partition: PartitionId) -> SiteId {
     SiteId::all(members.sites()).find(is_home).expect("each partition has a home")
 }
 
-/// A key whose home is at the first site under the first list, and so on.
+/// Returns a key whose home is at the first site under the first list, and so on.
 pub(crate) fn key_at<const N: usize>(homes: [(&Members, SiteId); N]) -> Key {
     let fits = |id: &PartitionId| homes.iter().all(|(list, home)| home_of(list, *id) == *home);
     let partition = (0..PARTITIONS).map(PartitionId).find(fits).expect("some partition fits");
     key_in(partition, 0)
 }
 
-/// One of the keys of a partition.
+/// Returns one of the keys of a partition.
 pub(crate) fn key_in(partition: PartitionId, place: usize) -> Key {
     let keys = (0..).map(|number| Key::from(format!("k{number}").as_str()));
     keys.filter(|key| PartitionId::of(key, PARTITIONS) == partition).nth(place).expect("no end")
 }
 
-/// The list after a site was declared dead.
+/// Returns the list after a site was declared dead.
 pub(crate) fn without(members: &Members, site: SiteId) -> Members {
     let asked = members.members().find(|other| *other != site).expect("another site is there");
     members.changed(asked, site, Change::Remove).unwrap()
 }
 
-/// The list after a site that was declared dead is gone and may join.
+/// Returns the list after a site that was declared dead is gone and may join.
 pub(crate) fn joining(members: &Members, site: SiteId) -> Members {
     let gap = Gap { cut: Timestamp(1), end: Timestamp(1) };
     let asked = members.members().next().expect("a site is there");
     members.closed(site, gap).changed(asked, site, Change::Add).unwrap()
 }
 
-/// What a session has seen that saw one position of a key's partition.
+/// Returns the past of a session that saw one position of a key's partition.
 pub(crate) fn past(key: &Key, position: Position) -> Past {
     let mut past = Past::default();
     past.note(PartitionId::of(key, PARTITIONS), position);
@@ -362,12 +362,12 @@ pub(crate) fn at(epoch: u64, index: u64) -> Position {
     Position { epoch, index }
 }
 
-/// The last reply to an update that is at this place of its partition's history.
+/// Returns the last reply to an update at this index of its partition's history.
 pub(crate) fn applied_at(epoch: u64, index: u64) -> Response {
     Response::Applied(Done { position: at(epoch, index), number: None })
 }
 
-/// The first reply to such an update of another site's client.
+/// Returns the first reply to such an update of another site's client.
 pub(crate) fn accepted_at(epoch: u64, index: u64) -> Response {
     Response::Accepted(Done { position: at(epoch, index), number: None })
 }
@@ -380,7 +380,7 @@ pub(crate) fn barrier(past: &Past) -> Command {
     Command::Barrier { past: past.clone() }
 }
 
-/// Asserts that all these sites have the same.
+/// Asserts that all these sites have the same data.
 pub(crate) fn assert_equal(cluster: &Cluster, sites: &[SiteId], keys: &[Key]) {
     let of = |site: &SiteId| {
         let applied: Vec<_> = cluster.at(*site).applied().map(|(id, at, _)| (id, at)).collect();

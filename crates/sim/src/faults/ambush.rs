@@ -1,4 +1,4 @@
-//! Faults that wait for a phase of certification, and strike who takes part in it.
+//! Faults that wait for a phase of certification and strike a site that takes part in it.
 
 use solera_certification::Body;
 use solera_machine::Address;
@@ -9,10 +9,10 @@ use crate::faults::Fault;
 use crate::queue::MS;
 use crate::random::Random;
 
-/// A message of certification arrives.
+/// The message of certification that an ambush waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// A coordinator's, that wants a vote.
+    /// A coordinator's request for a vote.
     Prepare,
     /// A leader's vote, to a follower.
     Accept,
@@ -20,35 +20,35 @@ pub(crate) enum Phase {
     Accepted,
     /// The outcome, to a leader.
     Decision,
-    /// What a leader has delivered, to another site.
+    /// Deliveries of a leader, to another site.
     Delivery,
-    /// A candidate's, that wants to lead.
+    /// A candidate's message.
     Election,
-    /// Of a member that has noticed that it lacks what was delivered.
+    /// A message of a member that has noticed that it lacks deliveries.
     Missing,
 }
 
-/// Who is struck.
+/// The site that an ambush strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     Coordinator,
-    /// Or the candidate.
+    /// The leader, or the candidate.
     Leader,
 }
 
 /// What happens to the victim's site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blow {
-    /// It crashes, or without journals is paused, and goes on after so many nanoseconds.
+    /// It crashes, or without journals is paused, and continues after this many nanoseconds.
     Stop(u64),
-    /// It is cut off from all others for so many nanoseconds.
+    /// It is cut off from all others for this many nanoseconds.
     Isolate(u64),
-    /// It is gone for good.
+    /// It is lost for good.
     Destroy,
-    /// The groups are to be led from another site.
+    /// An operator requests that the groups are led from another site.
     MoveLeaders(usize),
-    /// The groups are to be led from the victim, which is cut off for so many nanoseconds from the
-    /// site that it was about to hear.
+    /// An operator requests that the groups are led from the victim, which is cut off for this many
+    /// nanoseconds from the site whose message was about to arrive.
     Overtake(u64),
 }
 
@@ -58,12 +58,12 @@ pub(crate) struct Ambush {
     phase: Phase,
     victim: Victim,
     pub(crate) blow: Blow,
-    /// Whether before the receiver handles the message.
+    /// Whether the blow comes before the receiver handles the message.
     pub(crate) before: bool,
 }
 
 impl Ambush {
-    /// The site to strike, if this is the message to wait for.
+    /// Returns the site to strike, if this is the message that the ambush waits for.
     pub(crate) fn victim(
         self,
         from: Address,
@@ -79,7 +79,7 @@ impl Ambush {
         victim.filter(|_| phase == self.phase)
     }
 
-    /// What took effect, for the tally.
+    /// Returns the name of the ambush in the tally.
     pub(crate) fn name(self) -> &'static str {
         let moves = matches!(self.blow, Blow::MoveLeaders(_));
         match (self.phase, self.victim) {
@@ -104,8 +104,8 @@ impl Ambush {
     }
 }
 
-/// The phase that a message belongs to, and the sites of its coordinator and leader, as far as it
-/// tells.
+/// Returns the phase that a message belongs to, and the sites of its coordinator and leader, as far
+/// as it shows them.
 fn place(
     from: Address,
     to: Address,
@@ -127,7 +127,7 @@ fn place(
             (Phase::Accept, Some(coordinator.site), Some(from.site))
         }
         Body::Accepted { ballot, .. } => (Phase::Accepted, Some(to.site), Some(ballot.leader)),
-        // Within a site it is not to a leader, as a rule.
+        // Within a site the receiver is usually not a leader.
         Body::Decision { oldest: Some(_), .. } if from.site != to.site => {
             (Phase::Decision, Some(from.site), Some(to.site))
         }
@@ -180,8 +180,8 @@ pub(crate) fn ambushes(
         let ambush = Ambush { phase, victim, blow, before: random.chance(50) };
         faults.push((random.within(20 * MS, end), Fault::Ambush(ambush)));
     }
-    // Who could not hear the leader for a while and is to lead then; of few seeds, so that
-    // elections of members that have everything stay as frequent.
+    // A site that could not hear the leader for a while is to lead then. Only few seeds do this, so
+    // that elections of members that have everything stay as frequent.
     if random.chance(30) {
         let (phase, victim) = (Phase::Missing, Victim::Leader);
         let blow = Blow::Overtake(random.within(300, 1200) * MS);

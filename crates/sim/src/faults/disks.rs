@@ -1,4 +1,4 @@
-//! What goes wrong with workers and their disks, and when.
+//! Faults of workers and their disks, and when they occur.
 
 use solera_journal::FaultyCall;
 
@@ -6,34 +6,34 @@ use crate::faults::Fault;
 use crate::queue::MS;
 use crate::random::Random;
 
-/// Something that happens to one worker of a site with journals, or to its disk.
+/// A fault of one worker of a site with journals, or of its disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DiskFault {
-    /// The worker's process dies, the others of its site go on. Its machine loses power, or does
-    /// not.
+    /// The worker's process dies; the others of its site continue. Its machine loses power or not.
     Crash { power: bool },
-    /// The worker starts from its disk, if it does not run, or if its disk has failed.
+    /// The worker starts from its disk, if it does not run or if its disk has failed.
     Start,
-    /// The power fails in the middle of the so many-th call from now that changes the disk.
+    /// The power fails in the middle of one of the next calls that change the disk: after this
+    /// many.
     PowerFails { calls: u64 },
-    /// So many bytes of space are left.
+    /// This many bytes of space are left.
     Fill { room: u64 },
     /// One of the next calls of a kind fails.
     Fail(FaultyCall, u64),
-    /// Syncs take so many nanoseconds longer.
+    /// Syncs take this many nanoseconds longer.
     Slow(u64),
-    /// The disk has space and is fast again; the worker starts anew if it has to.
+    /// The disk has space and is fast again; the worker restarts if it has to.
     Heal,
-    /// A bit of what is written flips.
+    /// A bit of the data on disk flips.
     Rot,
-    /// The next write goes to another place.
+    /// The next write goes to a wrong place.
     Misdirect,
     /// A whole checkpoint is written at once.
     Checkpoint,
 }
 
-/// Draws what happens to workers and disks before `end`. Only those of `spoilt` sites rot: who
-/// finds its data damaged may never come back.
+/// Draws faults of workers and disks before `end`. Only disks of `spoilt` sites rot: a site with
+/// damaged data may never come back.
 pub(crate) fn disk_faults(
     random: &mut Random,
     workers: &[u8],

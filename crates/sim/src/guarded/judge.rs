@@ -1,10 +1,10 @@
-//! What must hold of guarded transactions in the end.
+//! Checks of guarded transactions at the end of a run.
 //!
-//! At each site that is up, of its present life:
-//! - What was answered as committed is there, and nothing that was answered as refused or given up
-//!   is.
-//! - Nothing is there for which a guard had to refuse: of no units, or beyond the limit.
-//! - Each guard has spent exactly what is there, and no promise is open.
+//! For each site that is up, in its present life:
+//! - Attempts that were answered as committed are there, and those that were rejected or given up
+//!   are not.
+//! - No attempt is there that a guard had to refuse: without units, or beyond the limit.
+//! - Each guard has spent exactly the units of the attempts that are there, and no promise is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +18,14 @@ use super::{Attempt, Fate};
 use crate::scenario::Scenario;
 use crate::world::{SiteState, World};
 
-/// What was read, and what went wrong.
+/// Final reads and problems found.
 #[derive(Debug)]
 pub(super) struct Judge {
     topology: std::sync::Arc<Topology>,
     limit: u32,
     /// Reads without answers.
     asked: BTreeMap<RequestId, Key>,
-    /// The attempts that are in each set.
+    /// Attempts in each set.
     members: BTreeMap<Key, BTreeSet<usize>>,
     problems: Vec<String>,
 }
@@ -49,7 +49,7 @@ impl Judge {
         self.problems.push(what);
     }
 
-    /// Asks for all sets; requests are numbered from `first` on.
+    /// Reads all sets; requests are numbered from `first` on.
     pub(super) fn read(&mut self, world: &mut World, attempts: &[Attempt], first: u64) {
         let judged = attempts.iter().filter(|attempt| is_judged(world, attempt));
         let sets: BTreeSet<(usize, Key, bool)> = judged
@@ -68,7 +68,7 @@ impl Judge {
         }
     }
 
-    /// A reply. Returns whether it was to a read of the judge.
+    /// Handles a reply. Returns whether it was to one of the final reads.
     pub(super) fn reply(&mut self, request: RequestId, response: &Response) -> bool {
         let Some(key) = self.asked.remove(&request) else { return false };
         let Response::Executed { outcome: Ok(Outcome::Members(members)), .. } = response else {
@@ -80,7 +80,7 @@ impl Judge {
         true
     }
 
-    /// Returns what went wrong.
+    /// Returns the problems found.
     pub(super) fn judge(&mut self, world: &World, attempts: &[Attempt]) -> Vec<String> {
         let unread = self.asked.values().map(|key| format!("{key} could not be read"));
         self.problems.extend(unread);
@@ -107,7 +107,7 @@ impl Judge {
         std::mem::take(&mut self.problems)
     }
 
-    /// Whether an attempt is in all of its sets, or in none.
+    /// Whether an attempt is in all of its sets, or in none; `None` if in some.
     fn is_there(&self, number: usize, attempt: &Attempt) -> Option<bool> {
         let is_in = |(key, _): &(Key, Level)| {
             self.members.get(key).is_some_and(|members| members.contains(&number))
@@ -127,7 +127,7 @@ impl Judge {
         self.problems.push(format!("{number} {problem}: {attempt:?}"));
     }
 
-    /// Compares what a guard has spent of a key with what is there.
+    /// Compares what a guard has spent of a key with the attempts that are there.
     fn judge_key(
         &mut self,
         world: &World,
@@ -156,7 +156,7 @@ impl Judge {
     }
 }
 
-/// Whether an attempt is of a site's present life, at a site that is up.
+/// Whether an attempt belongs to the present life of a site that is up.
 fn is_judged(world: &World, attempt: &Attempt) -> bool {
     world.state(attempt.site) == SiteState::Up && world.life(attempt.site) == attempt.life
 }

@@ -1,4 +1,4 @@
-//! Sites in virtual time, each with a host next to it whose futures live and die with the site.
+//! Sites in virtual time, each with a host whose futures live and die with the site.
 
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -17,29 +17,29 @@ use crate::queue::MS;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::world::{EPOCH_MICROS, Happening, SiteState, World};
+use crate::world::{EPOCH_MICROS, SiteState, World, WorldEvent};
 
-/// Something that runs at a host.
+/// A task of a host.
 pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// What a host runs whenever it starts.
+/// Returns the tasks of a host, whenever it starts.
 pub(super) type Program = Box<dyn Fn(usize) -> Vec<Task>>;
 
-/// By how much the clocks of two sites differ at most, in milliseconds.
+/// Greatest difference between the clocks of two sites, in milliseconds.
 pub(super) const SKEW_MS: u64 = 300;
-/// By how much the clocks of a site's workers may differ.
+/// Greatest difference between the clocks of a site's workers.
 const WITHIN: Duration = Duration::from_millis(SKEW_MS);
 
 pub(super) struct Cluster {
     pub(super) world: World,
     desk: Desk,
-    /// What each host runs, while it runs.
+    /// Tasks of each host; `None` while it does not run.
     hosts: Vec<Option<Vec<Task>>>,
     pub(super) program: Program,
     skew_ms: Vec<u64>,
-    /// How often a host has stopped.
+    /// Number of times that a host has stopped.
     pub(super) stops: u32,
-    /// What was durable and is not there.
+    /// Durable data that is missing.
     pub(super) lost: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl Cluster {
         Cluster { world, desk, hosts, program, skew_ms, stops: 0, lost }
     }
 
-    /// What a host's clock shows when the world begins.
+    /// Returns the time of a host's clock when the world begins.
     pub(super) fn epoch_ms(&self, host: usize) -> u64 {
         EPOCH_MICROS.unsigned_abs() / 1000 + self.skew_ms[host]
     }
@@ -81,9 +81,9 @@ impl Cluster {
     pub(super) fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             let until = self.world.now + MS;
-            while let Some(happenings) = self.world.step(until) {
+            while let Some(events) = self.world.step(until) {
                 self.desk.lock().now = self.world.now;
-                self.observe(happenings);
+                self.observe(events);
                 if self.desk.lock().take_news() {
                     self.run();
                 }
@@ -93,7 +93,8 @@ impl Cluster {
         }
     }
 
-    /// What hosts find out without asking, and which of them run.
+    /// Updates the information that hosts have without requests, and starts hosts of sites that are
+    /// up.
     fn look_around(&mut self) {
         let answering = self.world.replicas().map(|(address, _)| *address);
         let answering = answering.filter(|worker| self.world.answers(*worker)).collect();
@@ -110,7 +111,7 @@ impl Cluster {
         }
     }
 
-    /// As `SOLERA.ATTACH HORIZON` tells it.
+    /// Returns the horizon of a site, as `SOLERA.ATTACH HORIZON` does.
     fn horizon(&self, site: SiteId) -> Option<Horizon> {
         let mut replicas = self.world.replicas();
         let worker = Address { site, worker: 0 };
@@ -128,7 +129,7 @@ impl Cluster {
         Some(Horizon { latest: clock.max(now_ms + SKEW_MS), stable })
     }
 
-    /// Lets all hosts go on as far as they can now.
+    /// Polls all hosts until none of them can continue now.
     fn run(&mut self) {
         loop {
             for tasks in self.hosts.iter_mut().flatten() {
@@ -140,8 +141,8 @@ impl Cluster {
             for (worker, request, command) in asked {
                 if self.world.answers(worker) {
                     self.world.command(worker, request, command);
-                    let happenings = self.world.take_happenings();
-                    self.observe(happenings);
+                    let events = self.world.take_events();
+                    self.observe(events);
                 } else {
                     self.desk.lock().break_off(request);
                 }
@@ -152,28 +153,29 @@ impl Cluster {
         }
     }
 
-    fn observe(&mut self, happenings: Vec<Happening>) {
-        for happening in happenings {
-            match happening {
-                Happening::Reply(_, request, response) => {
+    fn observe(&mut self, events: Vec<WorldEvent>) {
+        for world_event in events {
+            match world_event {
+                WorldEvent::Reply(_, request, response) => {
                     self.desk.lock().answer(request, response);
                 }
-                Happening::Refused(_, request) | Happening::Unanswered(_, request) => {
+                WorldEvent::Refused(_, request) | WorldEvent::Unanswered(_, request) => {
                     self.desk.lock().break_off(request);
                 }
-                Happening::WorkerDown(worker) => self.desk.lock().stop(worker),
-                Happening::SiteDown(site) => {
+                WorldEvent::WorkerDown(worker) => self.desk.lock().stop(worker),
+                WorldEvent::SiteDown(site) => {
                     self.hosts[site] = None;
                     self.stops += 1;
                 }
-                Happening::Lost(what) => self.lost.push(what),
+                WorldEvent::Lost(what) => self.lost.push(what),
                 _ => {}
             }
         }
     }
 }
 
-/// Draws what goes wrong: sites that are cut off or crash, one worker that does, and all at once.
+/// Draws faults: sites that are cut off or crash, one worker that crashes, and crashes of all sites
+/// at once.
 fn faults(random: &mut Random, end: u64) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
     for _ in 0..random.within(2, 7) {
@@ -186,7 +188,7 @@ fn faults(random: &mut Random, end: u64) -> Vec<(u64, Fault)> {
             0..4 => {
                 for other in (0..SITES).filter(|other| *other != site) {
                     faults.push((at, Fault::Cut(site, other)));
-                    faults.push((until, Fault::Mend(site, other)));
+                    faults.push((until, Fault::Restore(site, other)));
                 }
             }
             4..7 => {

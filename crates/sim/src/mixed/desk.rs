@@ -1,4 +1,4 @@
-//! Where futures leave what they ask of replicas, and find the answers.
+//! Requests of futures to replicas, and the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,11 +13,10 @@ use solera_unistore::{Command, Response};
 use crate::queue::MS;
 use crate::random::Random;
 
-/// How long a session waits for an answer before it takes its connection for broken, in
-/// nanoseconds.
+/// Time without an answer after which a session treats its connection as broken, in nanoseconds.
 const PATIENCE: u64 = 1_500 * MS;
 
-/// What the world and the futures of all hosts share. Copies are the same desk.
+/// State that the world and the futures of all hosts share. Copies share their contents.
 #[derive(Clone)]
 pub(super) struct Desk(Arc<Mutex<Inner>>);
 
@@ -28,17 +27,17 @@ pub(super) struct Inner {
     requests: u64,
     outbox: Vec<(Address, RequestId, Command)>,
     waiting: BTreeMap<RequestId, Slot>,
-    /// The workers that answer clients.
+    /// Workers that answer clients.
     pub(super) answering: BTreeSet<Address>,
-    /// How often each worker has stopped; connections end with it.
+    /// Number of times that each worker has stopped; its connections end then.
     stops: BTreeMap<Address, u64>,
-    /// How far commits are seen, as each site tells.
+    /// How far commits are visible, as each site reports.
     pub(super) horizons: BTreeMap<SiteId, Horizon>,
-    /// Whether there are answers that nobody has looked at.
+    /// Whether there are answers that no future has looked at.
     news: bool,
 }
 
-/// What is waited for.
+/// State of a request.
 enum Slot {
     Asked { worker: Address, until: u64 },
     Answered(Box<Response>),
@@ -64,7 +63,7 @@ impl Desk {
         self.0.lock().expect("the world has one thread")
     }
 
-    /// A number in `low..high`.
+    /// Returns a number in `low..high`.
     pub(super) fn within(&self, low: u64, high: u64) -> u64 {
         self.lock().random.within(low, high)
     }
@@ -73,7 +72,7 @@ impl Desk {
         self.lock().random.below(limit)
     }
 
-    /// A worker of a site that answers, and how often it has stopped before.
+    /// Returns a worker of a site that answers, and how often it has stopped before.
     pub(super) fn some_worker(&self, site: SiteId) -> Option<(Address, u64)> {
         let mut desk = self.lock();
         let of_site: Vec<_> =
@@ -82,20 +81,21 @@ impl Desk {
         Some((worker, desk.stops(worker)))
     }
 
-    /// Whether a connection that was opened after so many stops of its worker is open still.
+    /// Whether a connection that was opened after this number of stops of its worker is still open.
     pub(super) fn is_open(&self, (worker, stops): (Address, u64)) -> bool {
         let desk = self.lock();
         desk.answering.contains(&worker) && desk.stops(worker) == stops
     }
 
-    /// Asks a worker. None: the connection broke before the answer came.
+    /// Sends a command to a worker and returns the answer, or `None` if the connection broke
+    /// before.
     pub(super) async fn ask(&self, worker: Address, command: Command) -> Option<Response> {
         let request = self.lock().send(worker, command);
         std::future::poll_fn(|_| self.lock().look(request)).await
     }
 
-    /// Tells a worker something that has no answer.
-    pub(super) fn tell(&self, worker: Address, command: Command) {
+    /// Sends a command without an answer to a worker.
+    pub(super) fn send_only(&self, worker: Address, command: Command) {
         let mut desk = self.lock();
         desk.requests += 1;
         let request = RequestId(desk.requests);
@@ -128,12 +128,12 @@ impl Inner {
         }
     }
 
-    /// What was asked since this was called last.
+    /// Returns the commands that were sent since the last call.
     pub(super) fn take_asked(&mut self) -> Vec<(Address, RequestId, Command)> {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Whether somebody may go on.
+    /// Whether some future may continue, since the last call.
     pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
@@ -145,7 +145,7 @@ impl Inner {
         }
     }
 
-    /// A worker does not answer a request.
+    /// Records that a worker does not answer a request.
     pub(super) fn break_off(&mut self, request: RequestId) {
         if let Some(slot @ Slot::Asked { .. }) = self.waiting.get_mut(&request) {
             *slot = Slot::Broken;
@@ -153,7 +153,7 @@ impl Inner {
         }
     }
 
-    /// A worker has stopped: all connections with it break.
+    /// Records that a worker has stopped: all connections with it break.
     pub(super) fn stop(&mut self, stopped: Address) {
         *self.stops.entry(stopped).or_default() += 1;
         self.answering.remove(&stopped);
@@ -169,7 +169,7 @@ impl Inner {
 /// The clock of one host.
 pub(super) struct HostClock {
     pub(super) desk: Desk,
-    /// What it shows when the world begins.
+    /// Time that it shows when the world begins.
     pub(super) epoch_ms: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What hosts do: clients call transactions that write or read in all stores, and one cleaner
-//! completes and collects.
+//! The hosts' tasks: clients call transactions that write or read in all stores, and one cleaner
+//! recovers transactions and collects garbage.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ use super::probe::{self, Probes};
 use super::store::{Rule, Spaces};
 use super::users::{DATABASES, USERS, Users};
 
-/// Every transaction that writes puts its number into sets of its stores, and counts itself in
+/// Every writing transaction adds its number to sets in its stores, and increments a counter in
 /// each.
 const SOURCE: &str = "
 store directory : linearizable;
@@ -64,13 +64,13 @@ transaction counts(a: handle<counter> in directory, b: handle<counter> in mail,
 }
 ";
 
-/// How many clients each host has.
+/// Number of clients of each host.
 const CLIENTS: usize = 2;
-/// How many objects of each kind there are.
+/// Number of objects of each kind.
 pub(super) const OBJECTS: usize = 3;
 
-/// The times fit one another as [`Limits`] says. After `finish_ms` a command runs for one second
-/// and a half at most, and clocks differ by less than what is left until `orphan_ms`.
+/// Limits that agree with one another as [`Limits`] requires. After `finish_ms` a command runs for
+/// at most 1.5 seconds, and clocks differ by less than the rest until `orphan_ms`.
 pub(super) fn limits() -> Limits {
     Limits {
         run_ms: 20_000,
@@ -85,34 +85,35 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-/// A transaction that writes.
+/// A writing transaction.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) object: usize,
     pub(super) three: bool,
-    /// How it ended, if its host lived on.
+    /// Outcome, if its host did not stop meanwhile.
     pub(super) outcome: Option<Outcome>,
 }
 
-/// What is known of what clients did.
+/// Knowledge about the clients' transactions.
 #[derive(Default)]
 pub(super) struct Known {
-    /// By the transaction's number.
+    /// Writes by the number of the transaction.
     pub(super) writes: BTreeMap<i64, Write>,
     pub(super) reads: u32,
-    /// How often a call was refused for a right that was missing from its beginning to its end.
+    /// Number of calls that were rejected for a right that was missing from their beginning to
+    /// their end.
     pub(super) refused: u32,
-    /// How many transactions others have completed.
+    /// Number of transactions that other hosts have completed.
     pub(super) recovered: u32,
-    /// How often that was denied.
+    /// Number of times that a completion was denied.
     pub(super) denied: u32,
     pub(super) violations: Vec<String>,
     pub(super) probes: Probes,
-    /// Of transactions that were left incomplete.
+    /// Records of transactions that were left incomplete.
     tickets: Vec<Record>,
 }
 
-/// What clients of a host leave to its cleaner.
+/// Garbage that clients of a host hand to its cleaner.
 #[derive(Default)]
 struct Left {
     complete: Vec<Record>,
@@ -121,7 +122,7 @@ struct Left {
 
 type Inbox = Rc<RefCell<Left>>;
 
-/// A host, and what all share.
+/// A host, and the state that all hosts share.
 #[derive(Clone)]
 pub(super) struct Host {
     pub(super) index: usize,
@@ -133,7 +134,7 @@ pub(super) struct Shared {
     pub(super) desk: Desk,
     pub(super) users: Users,
     without: Option<Rule>,
-    /// Whether each host also probes what is there.
+    /// Whether each host also probes for numbers.
     probing: bool,
     module: Module,
     modules: Arc<Modules>,
@@ -176,7 +177,8 @@ impl Host {
         HostClock { desk: self.shared.desk.clone(), epoch_ms: self.epoch_ms }
     }
 
-    /// Two clients, a cleaner, a prober if there are some, and at the first host the administrator.
+    /// Returns a host's tasks: two clients, a cleaner, a prober if the run has them, and at the
+    /// first host the administrator.
     pub(super) fn work(&self) -> Vec<Task> {
         let inbox = Inbox::default();
         let mut tasks: Vec<Task> = Vec::new();
@@ -194,12 +196,12 @@ impl Host {
         tasks
     }
 
-    /// Only the cleaner.
+    /// Returns the tasks while the world settles: only the cleaner.
     pub(super) fn rest(&self) -> Vec<Task> {
         vec![Box::pin(self.clone().cleaner(Inbox::default()))]
     }
 
-    /// Now and then grants a user a right, or revokes it.
+    /// Repeatedly grants a right to a user, or revokes it.
     async fn administrator(self) {
         let (clock, desk) = (self.clock(), &self.shared.desk);
         loop {
@@ -285,8 +287,8 @@ impl Host {
         if lacks && changes == users.changes() {
             known.refused += 1;
             if !matches!(outcome, Outcome::Failed(_)) {
-                let told = format!("{number} began although {user} lacked a right: {outcome}");
-                known.violations.push(told);
+                let violation = format!("{number} began although {user} lacked a right: {outcome}");
+                known.violations.push(violation);
             }
         }
         if let Outcome::Incomplete { ticket: Some(ticket), .. } = &outcome {
@@ -296,7 +298,7 @@ impl Host {
         known.writes.get_mut(&number).expect("it was noted").outcome = Some(outcome);
     }
 
-    /// Now and then goes on from a ticket, also from one that others go on from.
+    /// Sometimes resumes from a ticket, also from one that others resume from.
     async fn resume_some(&self, connections: &mut Connections, inbox: &RefCell<Left>) {
         let ticket = {
             let tickets = &self.shared.known.borrow().tickets;
@@ -304,7 +306,7 @@ impl Host {
             if count == 0 || self.shared.desk.below(4) > 0 {
                 return;
             }
-            // Often the latest, of which most may still be under way.
+            // Often the latest ticket, whose transaction may still be under way.
             let any = self.shared.desk.below(count);
             tickets[if self.shared.desk.below(2) == 0 { count - 1 } else { any }].clone()
         };
@@ -315,14 +317,14 @@ impl Host {
         self.leave(&mut resumed, inbox);
     }
 
-    /// What a coordinator leaves behind is for its host's cleaner.
+    /// Hands a coordinator's garbage to its host's cleaner.
     fn leave(&self, coordinator: &mut Coordinator, inbox: &RefCell<Left>) {
         let mut inbox = inbox.borrow_mut();
         inbox.complete.extend(coordinator.leftovers());
         inbox.given_up.extend(coordinator.given_up());
     }
 
-    /// Recovers and collects from time to time.
+    /// Periodically recovers transactions and collects garbage.
     async fn cleaner(self, inbox: Inbox) {
         let clock = self.clock();
         let mut collector = Collector::new(limits());
@@ -342,12 +344,12 @@ impl Host {
                 known.recovered += found.completed.len() as u32;
                 collector.take(&mut found, clock.now_ms());
             }
-            // What fails is done the next time.
+            // The next round repeats what fails.
             let _ = collector.collect(&mut connections, clock.now_ms()).await;
         }
     }
 
-    /// What is in both sets and counters of an object, in all stores.
+    /// Reads both sets and counters of an object in all stores.
     pub(super) async fn look(self, object: usize, into: Rc<RefCell<Option<Outcome>>>, sets: bool) {
         let mut connections = self.connections(None);
         let (name, kind) = if sets { ("read", "set") } else { ("counts", "count") };

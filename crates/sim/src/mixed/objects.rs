@@ -7,19 +7,19 @@ use solera_data::{Op, Outcome, Value as Bytes};
 use solera_mixt::store::{Fields, ObjectCall, StoreError};
 use solera_program::value::Value;
 
-/// The operation of a replica that a call is.
+/// Returns the operation of a replica for a call.
 pub(super) fn operation(call: &ObjectCall) -> Op {
     let op = call.on_object().on_key(|| panic!("the programs of this world append nothing"));
     op.expect("the compiler lets no other call through")
 }
 
-/// What its outcome means to the program.
+/// Converts the operation's outcome to a value of the program.
 pub(super) fn answer(call: &ObjectCall, outcome: Outcome) -> Result<Value, StoreError> {
     let answer = call.on_object().answer(outcome).map_err(|error| call.failed(error, "a key"))?;
     Ok(answer.expect("the programs of this world load nothing that may be missing"))
 }
 
-/// The values of a named object.
+/// Returns the values of a named object.
 pub(super) fn fields(outcome: Outcome) -> Result<Fields, StoreError> {
     let Outcome::Pairs(pairs) = outcome else {
         return Err(StoreError::Refused(format!("it answers {outcome:?}")));
@@ -29,7 +29,7 @@ pub(super) fn fields(outcome: Outcome) -> Result<Fields, StoreError> {
     pairs.collect()
 }
 
-/// A number as it is kept.
+/// Formats a number as it is stored.
 pub(super) fn text(number: impl ToString) -> Bytes {
     Bytes::from(number.to_string().as_str())
 }

@@ -1,9 +1,10 @@
-//! Transactions that always fail, and say what they have read of a strong store; and a judge of
-//! what they say.
+//! Transactions that always fail and report what they have read in a strong store, and a check of
+//! these reports.
 //!
-//! Nothing is ever removed from the sets. So what a call is told as certain was so at one point of
-//! the order of commits, after all that had committed before the call began, only if each number is
-//! there that a client was told was written, or that another such call was told was there.
+//! Nothing is ever removed from the sets. A certain report holds at one point of the order of
+//! commits, after all that had committed before the call began. This requires that each number is
+//! present that was written according to a client's answer, or that an earlier call reported as
+//! present.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ use solera_program::value::Value;
 use super::life::{Host, Known, OBJECTS, handle};
 use super::users::DATABASES;
 
-/// It also changes something, which must not take effect.
+/// The transaction also changes something, which must not take effect.
 pub(super) const SOURCE: &str = r#"
 transaction probe(a: handle<set<int>> in directory, an: handle<counter> in directory, number: int) {
     an.add(1);
@@ -24,26 +25,26 @@ transaction probe(a: handle<set<int>> in directory, an: handle<counter> in direc
 }
 "#;
 
-/// What probes were told.
+/// Reports of probes.
 #[derive(Default)]
 pub(super) struct Probes {
-    /// Numbers that are there, for certain.
+    /// Numbers that were reported as certainly present.
     there: BTreeSet<i64>,
-    /// How often it was told that a number is missing, for certain.
+    /// Number of reports that a number is certainly missing.
     pub(super) missing: u32,
-    /// How often nothing was told for certain.
+    /// Number of reports without certainty.
     pub(super) uncertain: u32,
 }
 
 impl Probes {
-    /// How often a number was told to be there, for certain.
+    /// Returns the number of reports that a number is certainly present.
     pub(super) fn there(&self) -> u32 {
         self.there.len() as u32
     }
 }
 
 impl Host {
-    /// Probes now and then whether a number is there, most often the last one.
+    /// Repeatedly probes whether a number is present, most often the last one.
     pub(super) async fn prober(self) {
         let (clock, desk) = (self.clock(), &self.shared.desk);
         let mut connections = self.connections(None);
@@ -63,13 +64,13 @@ impl Host {
     }
 }
 
-/// The numbers of the transactions that write an object.
+/// Returns the numbers of the transactions that write an object.
 fn numbers_of(known: &Known, object: usize) -> Vec<i64> {
     let writes = known.writes.iter().filter(|(_, write)| write.object == object);
     writes.map(|(number, _)| *number).collect()
 }
 
-/// Whether somebody was told that a number is there.
+/// Whether a client or probe was answered that a number is present.
 fn is_there(known: &Known, number: i64) -> bool {
     matches!(known.writes[&number].outcome, Some(Outcome::Done { .. }))
         || known.probes.there.contains(&number)
@@ -96,13 +97,15 @@ fn judge(known: &mut Known, number: i64, was_there: bool, outcome: &Outcome) {
     }
     known.probes.missing += 1;
     if was_there {
-        known.violations.push(format!("{number} was there, and is told as missing for certain"));
+        known
+            .violations
+            .push(format!("{number} was there, and is reported as missing for certain"));
     }
 }
 
-/// What was told to be there and never was.
+/// Returns the numbers that were reported as present and never were.
 pub(super) fn violations(known: &Known) -> Vec<String> {
     let failed = |number: &&i64| matches!(known.writes[number].outcome, Some(Outcome::Failed(_)));
     let never = known.probes.there.iter().filter(failed);
-    never.map(|number| format!("{number} was never there, and is told as there")).collect()
+    never.map(|number| format!("{number} was never there, and is reported as there")).collect()
 }

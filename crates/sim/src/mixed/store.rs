@@ -1,5 +1,5 @@
-//! Replicas as stores of mixed transactions: what `solera::mixed` does over sockets, with commands
-//! of replicas.
+//! Replicas as stores of mixed transactions: the same as `solera::mixed` does over sockets, with
+//! commands of replicas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,30 +22,31 @@ use super::objects;
 use super::users::Users;
 use crate::queue::MS;
 
-/// How many sites there are.
+/// Number of sites.
 pub(super) const SITES: usize = 3;
-/// How long a commit may still take effect whose connection broke, in nanoseconds: longer than any
-/// command runs.
+/// Time for which a commit whose connection broke may still take effect, in nanoseconds: longer
+/// than a command runs.
 const IN_DOUBT: u64 = 1_500 * MS;
-/// How long a site is given to get what was committed elsewhere.
+/// Time that a site gets to receive what was committed elsewhere.
 const PATIENCE: Duration = Duration::from_millis(1_000);
-/// What takes no part in conflicts.
+/// Kind of operations that conflict with nothing.
 const FREE: Kind = Kind { number: 61, conflicts: 0 };
-/// The names that can be listed: those of recovery records.
+/// Prefix of the names that can be listed: those of recovery records.
 const LISTED: &str = "r:";
 
-/// A rule that stores or hosts do without, so that a judge must notice.
+/// A rule that a test takes out of stores or hosts, to prove that the checks detect its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Who takes over a transaction sees first what was committed at the site of the one before.
+    /// A host that takes over a transaction first sees what was committed at the site of the
+    /// previous one.
     Sees,
     /// Readers find witnesses.
     Witnesses,
-    /// Whoever goes on with a transaction does so in the name of its user.
+    /// A host that continues a transaction acts in the name of its user.
     Names,
-    /// After a commit whose answer was lost, nothing begins before it is known.
+    /// After a commit whose answer was lost, the session begins nothing until the outcome is known.
     Doubt,
-    /// What a transaction has read that fails is certified.
+    /// The reads of a failed transaction are certified.
     Certify,
 }
 
@@ -57,7 +58,7 @@ pub(super) struct Spaces {
     pub(super) name: &'static str,
     pub(super) level: Level,
     pub(super) site: SiteId,
-    /// As whom sessions act. None: as the host, who may do everything.
+    /// The user of the sessions; `None` for the host, which has all rights.
     pub(super) user: Option<Arc<str>>,
     pub(super) without: Option<Rule>,
 }
@@ -118,31 +119,32 @@ impl Database for Spaces {
 /// A commit whose outcome is not known.
 struct Doubt {
     of: Lost,
-    /// A value that it has created, if it has created any.
+    /// A value that the commit has created, if any.
     created: Option<(Name, u64)>,
 }
 
 #[derive(Clone, Copy)]
 enum Lost {
-    /// Its site can be asked.
+    /// Its site knows the outcome under this name.
     Named(TransactionId),
-    /// It is known some time after this.
+    /// The connection broke at this time; the outcome is known some time later.
     Broken(u64),
-    /// It has committed, and is not seen yet.
+    /// It has committed, and the session does not see it yet.
     Unseen,
 }
 
 struct Session {
     of: Spaces,
-    /// The worker, and how often it had stopped when the connection was opened. None if that broke.
+    /// The worker, and how often it had stopped when the connection was opened. `None` if the
+    /// connection broke.
     line: Option<(Address, u64)>,
     /// What the session has seen.
     pasts: Pasts,
     tx: Option<Tx>,
-    /// The numbers that the open transaction writes.
+    /// Numbers that the open transaction writes.
     written: Vec<i64>,
     claim: Option<Claim>,
-    /// What the last strong transaction has not seen of those that were in its way.
+    /// What the last strong transaction lacked of the transactions in its way.
     lacks: Option<Vector>,
     doubt: Option<Doubt>,
 }
@@ -160,7 +162,7 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// The worker; a new connection goes on where the last one was.
+    /// Returns the worker. A new connection attaches the session's past.
     async fn open(&mut self) -> Result<Address, StoreError> {
         if let Some(line) = self.line.filter(|line| self.of.desk.is_open(*line)) {
             return Ok(line.0);
@@ -179,7 +181,7 @@ impl Session {
         Ok(line.0)
     }
 
-    /// Asks the worker that the session is connected with.
+    /// Sends a command to the worker that the session is connected with.
     async fn ask(&mut self, command: Command) -> Result<Response, StoreError> {
         let line = self.line.filter(|line| self.of.desk.is_open(*line));
         let answer = match line {
@@ -193,11 +195,11 @@ impl Session {
         })
     }
 
-    /// Gives up the open transaction.
+    /// Aborts the open transaction.
     fn close(&mut self) {
         self.written.clear();
         if let (Some(tx), Some((worker, _))) = (self.tx.take(), self.line) {
-            self.of.desk.tell(worker, Command::Abort { tx: tx.id });
+            self.of.desk.send_only(worker, Command::Abort { tx: tx.id });
         }
     }
 
@@ -213,13 +215,13 @@ impl Session {
         self.key(&format!("!{}", name.key))
     }
 
-    /// The set of the names of all records. It is causal, so that records do not conflict with one
-    /// another.
+    /// Returns the set of the names of all records. It is causal, so that records do not conflict
+    /// with one another.
     fn index(&self) -> Key {
         Key::from(format!("records:{}", self.of.name).as_str())
     }
 
-    /// An operation within the open transaction.
+    /// Executes an operation within the open transaction.
     async fn operate(&mut self, level: Level, key: Key, op: Op) -> Result<Outcome, StoreError> {
         let Some(Tx { id: tx, strong }) = self.tx else {
             return Err(StoreError::Refused("no transaction is open".to_owned()));
@@ -244,7 +246,7 @@ impl Session {
         objects::fields(self.operate(self.of.level, self.name(name), Op::HashGetAll).await?)
     }
 
-    /// Finds out what became of the last commit.
+    /// Determines the outcome of the last commit.
     async fn settle(&mut self) -> Result<(), StoreError> {
         let Some(doubt) = self.doubt.as_ref().map(|doubt| doubt.of) else { return Ok(()) };
         if self.of.without == Some(Rule::Doubt) {
@@ -256,7 +258,7 @@ impl Session {
             Lost::Broken(since) if self.of.desk.lock().now - since < IN_DOUBT => {
                 return Err(unavailable("the last commit may be under way"));
             }
-            // It may as well have had no effect.
+            // It may also have had no effect.
             Lost::Broken(_) => false,
             Lost::Named(tid) => {
                 self.open().await?;
@@ -274,8 +276,8 @@ impl Session {
         Ok(())
     }
 
-    /// Whether the open transaction sees the last commit, if that is known to have taken effect:
-    /// the site may know so before its snapshots contain it.
+    /// Checks that the open transaction sees the last commit, if that is known to have taken
+    /// effect: the site may know the outcome before its snapshots contain it.
     async fn see_own(&mut self) -> Result<(), StoreError> {
         let created = self.doubt.as_ref().and_then(|doubt| doubt.created.clone());
         let Some((name, field)) = created else { return Ok(()) };
@@ -292,7 +294,7 @@ impl Session {
         self.settle().await?;
         self.open().await?;
         if let Some(past) = self.lacks.take() {
-            // If it does not come in time, the attempt is in vain once more.
+            // If it does not arrive in time, the attempt fails once more.
             let (pasts, timeout) = (Pasts::causal(past), Some(PATIENCE));
             self.ask(Command::Attach { pasts, timeout }).await?;
         }
@@ -395,7 +397,7 @@ impl Session {
         }
     }
 
-    /// A transaction was not committed or certified.
+    /// Records the claim of a transaction that was not committed or certified.
     fn aborted(&mut self, error: &CommandError) -> StoreError {
         if let CommandError::Aborted { claim, lacks, .. } = error {
             self.claim = Some(*claim);
@@ -465,7 +467,7 @@ fn unavailable(why: &str) -> StoreError {
     StoreError::Unavailable(why.to_owned())
 }
 
-/// What a replica's error means to a transaction. Nothing was done.
+/// Converts a replica's error, which means that nothing was done.
 fn failure(error: &CommandError) -> StoreError {
     match error {
         CommandError::Aborted { .. } | CommandError::NoSuchTransaction => StoreError::Conflict,
@@ -508,7 +510,7 @@ impl Connection for Session {
 
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
         let horizon = self.of.desk.lock().horizons.get(&self.of.site).copied();
-        let told = horizon.map(Some).ok_or_else(|| unavailable("no worker of the site answers"));
-        Box::pin(std::future::ready(told))
+        let answer = horizon.map(Some).ok_or_else(|| unavailable("no worker of the site answers"));
+        Box::pin(std::future::ready(answer))
     }
 }

@@ -1,30 +1,30 @@
-//! Users, and what they may do.
+//! Users and their rights.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use solera_mixt::store::StoreError;
 
-/// Who calls, and which databases there are.
+/// Names of the users and of the databases.
 pub(super) const USERS: [&str; 3] = ["alice", "bob", "carol"];
 pub(super) const DATABASES: [&str; 3] = ["directory", "mail", "shop"];
 
-/// The rights of all users, and who has begun which transaction. Copies are the same.
+/// The rights of all users, and the user of each transaction. Copies share their contents.
 #[derive(Clone)]
 pub(super) struct Users(Arc<Mutex<Inner>>);
 
 struct Inner {
     /// Pairs of a user and a database.
     rights: BTreeSet<(&'static str, &'static str)>,
-    /// Who has begun the transaction that writes a number.
+    /// The user of the transaction that writes each number.
     callers: BTreeMap<i64, &'static str>,
-    /// How often rights have changed.
+    /// Number of changes of rights.
     changes: u32,
     violations: Vec<String>,
 }
 
 impl Users {
-    /// Users who may use all databases.
+    /// Creates users who may use all databases.
     pub(super) fn new() -> Users {
         let (callers, violations) = (BTreeMap::new(), Vec::new());
         let inner = Inner { rights: BTreeSet::new(), callers, changes: 0, violations };
@@ -62,7 +62,7 @@ impl Users {
         self.lock().rights.iter().any(|right| *right == (user, database))
     }
 
-    /// What a session of a user is told. The host, which has no name, may do everything.
+    /// Checks the rights of a session's user. The host, which has no name, has all rights.
     pub(super) fn check(&self, user: Option<&str>, database: &str) -> Result<(), StoreError> {
         match user {
             Some(user) if !self.may(user, database) => {
@@ -72,21 +72,22 @@ impl Users {
         }
     }
 
-    /// Notes who has begun a transaction.
+    /// Records the user of a transaction.
     pub(super) fn begins(&self, number: i64, user: &'static str) {
         self.lock().callers.insert(number, user);
     }
 
-    /// Judges a write of a number, which its caller must have a right to, whoever does it.
+    /// Checks a write of a number, for which its user needs a right, whichever host executes it.
     pub(super) fn judge(&self, number: i64, database: &str) {
         let caller = self.lock().callers.get(&number).copied();
         if let Some(caller) = caller.filter(|caller| !self.may(caller, database)) {
-            let told = format!("{number} of {caller} was written in {database} without a right");
-            self.lock().violations.push(told);
+            let violation =
+                format!("{number} of {caller} was written in {database} without a right");
+            self.lock().violations.push(violation);
         }
     }
 
-    /// What was done without a right.
+    /// Returns the writes without a right.
     pub(super) fn violations(&self) -> Vec<String> {
         self.lock().violations.clone()
     }

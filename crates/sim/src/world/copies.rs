@@ -1,9 +1,9 @@
-//! Older copies of disks: whether a worker that has just started lets nobody in who lacks what it
-//! was told.
+//! Older copies of disks: checks that a worker that has just started rejects every copy that lacks
+//! what its original had sent.
 //!
-//! A copy that was made when a process began lacks nothing that the process remembered then. So
-//! each start of a worker leaves such a copy, and each later start of another worker, which knows
-//! no more than its own disk holds, is shown all of them.
+//! A copy that was made when a process began has all that the process remembered then. Each start
+//! of a worker therefore leaves such a copy, and each later start of another worker, which knows no
+//! more than its own disk holds, is shown all of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,84 +12,90 @@ use solera_machine::Address;
 use solera_site::Message;
 use solera_time::{Origin, Timestamp};
 
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::queue::MS;
 
-/// So long after a worker was told a time, in nanoseconds, that is in its journal.
+/// Time after which a worker's journal holds a time that it has received, in nanoseconds.
 const RECORDED_AFTER: u64 = 2_000 * MS;
 
-/// A worker, and another that tells it times.
+/// A worker, and another that sends it times.
 type Pair = (Address, Address);
 
-/// What workers were told, and what copies there are.
+/// Times that workers have received, and the copies of disks.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// Up to when the disk of each worker's copies goes: how far the clock of each of its processes
-    /// was when it began, by the life of its site.
+    /// How far each copy goes: the clock of each process of a worker when it began, by the life of
+    /// the worker's site.
     remembered: BTreeMap<(Address, u32), Vec<Timestamp>>,
-    told: BTreeMap<Pair, Told>,
+    sent: BTreeMap<Pair, SentTimes>,
     /// When the sync of each worker's journal began.
     submitted: BTreeMap<Address, u64>,
 }
 
-/// The times of its own that one worker has told another in the present life of its site.
+/// The times of its own that one worker has sent to another in the present life of its site.
 #[derive(Default)]
-struct Told {
+struct SentTimes {
     life: u32,
-    /// The latest.
+    /// The latest time.
     latest: Timestamp,
-    /// The latest that is on the disk of who was told.
+    /// The latest time on the receiver's disk.
     durable: Timestamp,
-    /// Later ones, each with when it was told.
+    /// Later times, each with the time of its arrival.
     recent: VecDeque<(u64, Timestamp)>,
 }
 
-impl Told {
-    fn in_life(&mut self, life: u32) -> &mut Told {
+impl SentTimes {
+    fn in_life(&mut self, life: u32) -> &mut SentTimes {
         if self.life != life {
-            *self = Told { life, ..Told::default() };
+            *self = SentTimes { life, ..SentTimes::default() };
         }
         self
     }
 }
 
 impl Copies {
-    /// A process of a worker begins.
+    /// Records that a process of a worker begins.
     pub(super) fn begin(&mut self, worker: Address, life: u32, run: Run) {
         self.remembered.entry((worker, life)).or_default().push(run.0);
-        // What was told and not made durable is lost.
-        for (_, told) in self.told.iter_mut().filter(|((one, _), _)| *one == worker) {
-            told.recent.clear();
+        // What it had received and not made durable is lost.
+        for (_, sent) in self.sent.iter_mut().filter(|((one, _), _)| *one == worker) {
+            sent.recent.clear();
         }
     }
 
-    /// A worker begins without data.
+    /// Forgets a worker that begins without data.
     pub(super) fn forget(&mut self, worker: Address) {
-        self.told.retain(|(one, _), _| *one != worker);
+        self.sent.retain(|(one, _), _| *one != worker);
     }
 
-    /// A worker begins to sync its journal.
+    /// Records that a worker begins to sync its journal.
     pub(super) fn submit(&mut self, worker: Address, now: u64) {
         self.submitted.insert(worker, now);
     }
 
-    /// A worker has synced its journal.
+    /// Records that a worker has synced its journal.
     pub(super) fn synced(&mut self, worker: Address) {
         let Some(submitted) = self.submitted.get(&worker) else { return };
-        for (_, told) in self.told.iter_mut().filter(|((one, _), _)| *one == worker) {
-            while let Some((at, ts)) = told.recent.front()
+        for (_, sent) in self.sent.iter_mut().filter(|((one, _), _)| *one == worker) {
+            while let Some((at, ts)) = sent.recent.front()
                 && at + RECORDED_AFTER <= *submitted
             {
-                told.durable = told.durable.max(*ts);
-                told.recent.pop_front();
+                sent.durable = sent.durable.max(*ts);
+                sent.recent.pop_front();
             }
         }
     }
 }
 
 impl World {
-    /// A worker is about to take a message of another site.
-    pub(super) fn note_told(&mut self, from: Address, to: Address, message: &Message, life: u32) {
+    /// Records the times in a message of another site that a worker is about to handle.
+    pub(super) fn note_sent_times(
+        &mut self,
+        from: Address,
+        to: Address,
+        message: &Message,
+        life: u32,
+    ) {
         let Message::UniStore(solera_unistore::Message::Replicate(stretches)) = message else {
             return;
         };
@@ -102,10 +108,10 @@ impl World {
         });
         let now = self.now;
         if let Some(links) = self.links.as_mut().filter(|_| takes) {
-            let told = links.copies.told.entry((to, from)).or_default().in_life(life);
-            if told.latest < ts {
-                told.latest = ts;
-                told.recent.push_back((now, ts));
+            let sent = links.copies.sent.entry((to, from)).or_default().in_life(life);
+            if sent.latest < ts {
+                sent.latest = ts;
+                sent.recent.push_back((now, ts));
             }
         }
     }
@@ -119,32 +125,32 @@ impl World {
             return;
         };
         let mut let_in = Vec::new();
-        for ((one, other), told) in &links.copies.told {
+        for ((one, other), sent) in &links.copies.sent {
             if *one != worker {
                 continue;
             }
             let other = *other;
             let former = members.gaps(other.site).last().map_or(Timestamp::ZERO, |gap| gap.end);
-            let is_asked = members.is_member(other.site) && members.life(other.site) == told.life;
-            let copies = links.copies.remembered.get(&(other, told.life)).into_iter().flatten();
+            let is_asked = members.is_member(other.site) && members.life(other.site) == sent.life;
+            let copies = links.copies.remembered.get(&(other, sent.life)).into_iter().flatten();
             let began = Timestamp::from_physical(self.now_at(other).physical);
-            // A copy whose clock is behind what was told might be telling that itself.
-            let is_asked = is_asked && told.latest < began;
+            // A copy whose clock is behind the time that was sent might be sending that itself.
+            let is_asked = is_asked && sent.latest < began;
             let lacks =
-                |remembered: &&Timestamp| is_asked && (**remembered).max(former) < told.durable;
+                |remembered: &&Timestamp| is_asked && (**remembered).max(former) < sent.durable;
             for remembered in copies.filter(lacks) {
                 asked += 1;
-                let card = self.card_of_copy(other, told.life, (*remembered, began));
+                let card = self.card_of_copy(other, sent.life, (*remembered, began));
                 if card.is_some_and(|card| self.is_welcome(worker, &card).is_ok()) {
                     let_in.push(format!(
-                        "{worker:?} was told {:?} by {other:?}, and lets a copy in that remembers \
+                        "{worker:?} was sent {:?} by {other:?}, and admits a copy that remembers \
                          {remembered:?}",
-                        told.durable
+                        sent.durable
                     ));
                 }
             }
         }
-        self.happenings.extend(let_in.into_iter().map(Happening::Lost));
+        self.events.extend(let_in.into_iter().map(WorldEvent::Lost));
         (0..asked).for_each(|_| self.tally.count("copies that lacked something"));
     }
 }

@@ -1,7 +1,9 @@
-//! Who lets whom in: each worker is a node that remembers whose data the others had, as servers do.
+//! Admission of workers by one another: each worker is a node that remembers whose data the others
+//! had, as servers do.
 //!
-//! No worker of this world ever runs with less than it has told others, so nobody who runs may be
-//! refused for that. Copies of disks that lack something are only shown ([`super::copies`]).
+//! No worker of this world runs with less than it has sent to others, so that no running worker may
+//! be rejected for that. Copies of disks that lack something are only shown to workers
+//! ([`super::copies`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,26 +17,26 @@ use solera_machine::NodeId;
 use solera_membership::Members;
 use solera_unistore::{Command, Config};
 
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::storage::writes;
 use crate::weakness::Weakness;
 
-/// By how much clocks may differ: more than faults let them.
+/// Greatest difference of clocks that is accepted: more than faults cause.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
-/// What a worker's process knows of the others.
+/// A worker's knowledge of the others.
 struct Door {
-    /// What it shows, but for whom it is shown to, and when.
+    /// Its own card, apart from its receiver and the time.
     card: Card,
     identity: Identity,
     admission: Admission,
 }
 
-/// All of a world.
+/// All doors of a world.
 #[derive(Default)]
 pub(super) struct Doors {
     doors: BTreeMap<Address, Door>,
-    /// What each worker has on its disk of those whom it has let in.
+    /// Each worker's durable record of the workers that it has admitted.
     kept: BTreeMap<Address, BTreeMap<NodeId, Origin>>,
 }
 
@@ -46,7 +48,7 @@ fn worker_of(card: &Card) -> Address {
     Address { site: card.from.site, worker: card.from.node }
 }
 
-/// What a worker that runs these protocols takes its cluster for: each worker is a node.
+/// Returns the cluster that a worker with these protocols believes to be in: each worker is a node.
 fn identity(config: &Config, speaks: Vec<Speaks>) -> Identity {
     let topology = &config.topology;
     let workers = topology.workers.iter().enumerate();
@@ -63,7 +65,7 @@ fn identity(config: &Config, speaks: Vec<Speaks>) -> Identity {
     }
 }
 
-/// Reads a greeting that a worker has sent.
+/// Decodes a greeting that a worker has sent.
 pub(super) fn read_greeting(bytes: &[u8]) -> Greeting {
     let (head, body) = bytes.split_first_chunk::<HEAD>().expect("greetings have a head");
     let length = Greeting::body_length(head).expect("what a worker has sent is a greeting");
@@ -72,13 +74,13 @@ pub(super) fn read_greeting(bytes: &[u8]) -> Greeting {
 }
 
 impl Doors {
-    /// A worker begins without data.
+    /// Forgets a worker that begins without data.
     pub(super) fn forget(&mut self, worker: Address) {
         self.doors.remove(&worker);
         self.kept.remove(&worker);
     }
 
-    /// A worker lets another in, and remembers that.
+    /// Records that a worker has admitted another.
     pub(super) fn note_entry(&mut self, worker: Address, theirs: &Card) {
         let Some(door) = self.doors.get_mut(&worker) else { return };
         let sites = door.admission.members().sites();
@@ -86,34 +88,34 @@ impl Doors {
         self.kept.insert(worker, door.admission.entered().clone());
     }
 
-    /// Another worker has let this one in, or refused it.
+    /// Records that another worker has admitted or rejected this one.
     pub(super) fn heard(&mut self, worker: Address, from: Address, word: Result<(), String>) {
         if let Some(door) = self.doors.get_mut(&worker) {
             door.admission.heard(node(from), word);
         }
     }
 
-    /// Another worker has not answered for long.
+    /// Records that another worker has not answered for long.
     pub(super) fn silent(&mut self, worker: Address, other: Address) {
         if let Some(door) = self.doors.get_mut(&worker) {
             door.admission.silent(node(other));
         }
     }
 
-    /// A worker's replica knows this of the sites.
+    /// Records what a worker's replica knows about the sites.
     pub(super) fn note(&mut self, worker: Address, members: &Members) {
         if let Some(door) = self.doors.get_mut(&worker) {
             door.admission.note(members);
         }
     }
 
-    /// Whether what comes from a worker of this life of its site still counts.
+    /// Whether messages of a worker from this life of its site still count.
     pub(super) fn admits(&self, worker: Address, from: Address, life: u32) -> bool {
         let door = self.doors.get(&worker);
         door.is_some_and(|door| door.admission.admits(from.site, life).is_ok())
     }
 
-    /// Whether a worker refuses a command because no other site accepts it.
+    /// Whether a worker rejects a command because no other site accepts the worker.
     pub(super) fn refuses(&self, worker: Address, command: &Command) -> bool {
         let door = self.doors.get(&worker).filter(|_| writes(command));
         door.is_some_and(|door| door.admission.refusal().is_some())
@@ -121,14 +123,14 @@ impl Doors {
 }
 
 impl World {
-    /// The protocols that workers run, as they tell one another.
+    /// Returns the protocols that workers announce to one another.
     fn speaks(&self) -> Vec<Speaks> {
         solera_site::protocols(self.primary.is_some(), self.trial.is_some())
             .map(Speaks::of)
             .collect()
     }
 
-    /// A worker's process begins to take calls.
+    /// Has a worker's process accept calls.
     pub(super) fn open_door(&mut self, worker: Address) {
         let (incarnation, physical) = (self.incarnation(worker), self.now_at(worker).physical);
         let life = self.lives[worker.site.index()];
@@ -148,8 +150,8 @@ impl World {
         links.doors.doors.insert(worker, Door { card, identity, admission });
     }
 
-    /// What a worker shows to another now. `received` is the last frame that has arrived from that
-    /// one.
+    /// Returns the card that a worker shows to another now. `received` is the last frame that has
+    /// arrived from the other one.
     pub(super) fn card(&self, worker: Address, to: Address, received: u64) -> Option<Card> {
         let door = self.links.as_ref()?.doors.doors.get(&worker)?;
         let clock_us = self.now_at(worker).physical.0;
@@ -157,8 +159,8 @@ impl World {
         Some(Card { to: node(to), clock_us, hybrid_us, received, ..door.card.clone() })
     }
 
-    /// What a copy of a worker's data would say that has begun so, started once more than the
-    /// worker ever was.
+    /// Returns the card of a copy of a worker's data that begins such a run and was started once
+    /// more than the worker ever was.
     pub(super) fn card_of_copy(&self, worker: Address, life: u32, run: Run) -> Option<Card> {
         let card = self.card(worker, worker, 0).or_else(|| {
             let identity = identity(&self.configs[&worker], self.speaks());
@@ -168,7 +170,7 @@ impl World {
         Some(Card { life, data, starts, incarnation: u64::MAX, runs: vec![run], ..card })
     }
 
-    /// Whether a worker lets another in that has shown its card.
+    /// Whether a worker admits another that has shown its card.
     pub(super) fn lets_in(
         &mut self,
         worker: Address,
@@ -194,15 +196,15 @@ impl World {
             welcome.err().map(|unwelcome| Refusal::of(unwelcome, theirs.from, &identity))
         });
         let Some(refusal) = refusal else { return Ok(()) };
-        // Of a process that has died meanwhile, another one may have been let in.
+        // If the process has died meanwhile, another one may have been admitted.
         if is_wrong && self.is_there((other, theirs.incarnation)) {
             let what = format!("{worker:?} refuses {theirs:?}: {refusal}");
-            self.happenings.push(Happening::Lost(what));
+            self.events.push(WorldEvent::Lost(what));
         }
         Err(refusal)
     }
 
-    /// Whether a worker may let another in, by what is known of the sites and of what it has told.
+    /// Whether a worker may admit another, given the sites and the times that the other has sent.
     pub(super) fn is_welcome(&self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
         let door = self.links.as_ref().and_then(|links| links.doors.doors.get(&worker));
         let (Some(door), Some(replica)) = (door, self.replica(&worker)) else {

@@ -1,4 +1,4 @@
-//! What strikes links, sites, clocks and disks.
+//! Faults of links, sites, clocks and disks.
 
 use solera_machine::Address;
 use solera_site::Message;
@@ -6,14 +6,14 @@ use solera_time::SiteId;
 
 use super::class_of;
 use super::links::Links;
-use super::{Due, Happening, SiteState, World};
+use super::{Due, SiteState, World, WorldEvent};
 use crate::faults::Fault;
 use crate::faults::ambush::{Ambush, Blow};
 use crate::faults::disks::DiskFault;
 use crate::queue::MS;
 
 impl World {
-    /// Whether a message is one that an ambush waits for.
+    /// Returns the ambush that waits for this message, and its victim.
     pub(super) fn spring(
         &mut self,
         from: Address,
@@ -27,7 +27,7 @@ impl World {
         found.map(|(at, victim)| (self.ambushes.remove(at), victim))
     }
 
-    /// The message was between the victim and another site.
+    /// Strikes the victim of an ambush. The message was between it and the site `other`.
     pub(super) fn strike_in_ambush(&mut self, ambush: Ambush, victim: usize, other: usize) {
         self.trace.write(self.now, format_args!("{ambush:?} of site {victim}"));
         self.tally.count(ambush.name());
@@ -43,20 +43,20 @@ impl World {
             Blow::Isolate(long) => {
                 for other in (0..self.states.len()).filter(|other| *other != victim) {
                     self.strike(Fault::Cut(victim, other));
-                    self.push(self.now + long, Due::Fault(Fault::Mend(victim, other)));
+                    self.push(self.now + long, Due::Fault(Fault::Restore(victim, other)));
                 }
             }
             Blow::Destroy => self.destroy(victim),
             Blow::MoveLeaders(site) => self.move_leaders(site),
             Blow::Overtake(long) => {
                 self.strike(Fault::Cut(victim, other));
-                self.push(self.now + long, Due::Fault(Fault::Mend(victim, other)));
+                self.push(self.now + long, Due::Fault(Fault::Restore(victim, other)));
                 self.move_leaders(victim);
             }
         }
     }
 
-    /// An operator asks at some site that all groups are led from another one.
+    /// Has an operator at some site request that all groups are led from another one.
     fn move_leaders(&mut self, to: usize) {
         let Some(root) = self.root_beside(to) else { return };
         self.tally.count("leaders moved");
@@ -78,7 +78,7 @@ impl World {
                 self.cuts[a][b] += 1;
                 self.cuts[b][a] += 1;
             }
-            Fault::Mend(a, b) => {
+            Fault::Restore(a, b) => {
                 self.cuts[a][b] = self.cuts[a][b].saturating_sub(1);
                 self.cuts[b][a] = self.cuts[b][a].saturating_sub(1);
             }
@@ -150,7 +150,7 @@ impl World {
         for other in (0..self.states.len()).filter(|other| *other != site) {
             self.lose(site, other);
         }
-        self.happenings.push(Happening::SiteDown(site));
+        self.events.push(WorldEvent::SiteDown(site));
     }
 
     pub(super) fn resume(&mut self, site: usize) {
@@ -170,7 +170,7 @@ impl World {
             let (epoch, life) = (self.epochs[site][site], self.lives[site]);
             self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
         }
-        // Steps of another site that is paused are put off again.
+        // Steps of another paused site are deferred again.
         let steps = self.links.as_mut().map_or_else(Vec::new, Links::take_deferred);
         for (step, place) in steps.into_iter().zip(0..) {
             self.push(self.now + MS / 100 + place, Due::Link(step));
@@ -187,7 +187,7 @@ impl World {
         let site = address.site.index();
         let Some(storage) = self.storages.get_mut(&address) else { return };
         match fault {
-            // Of a paused process nobody can tell whether it died.
+            // For a paused process it would be unclear whether it died.
             DiskFault::Crash { power } => {
                 if self.runs(site) && self.workers.contains_key(&address) {
                     self.tally.count("crashes of workers");

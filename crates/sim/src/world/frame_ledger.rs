@@ -1,6 +1,6 @@
-//! What frames must be delivered, in which order: all that a worker queues for another of its site
-//! arrives there once, and in order within its protocol and lane, as long as both processes live.
-//! Between sites frames may be lost.
+//! Checks which frames are delivered, and in which order: all that a worker queues for another of
+//! its site arrives there once, and in order within its protocol and lane, as long as both
+//! processes live. Between sites frames may be lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,32 +11,32 @@ use solera_machine::{Address, Lane};
 pub(super) type Process = (Address, u64);
 pub(super) type Body = Arc<Vec<u8>>;
 
-/// From which process to which.
+/// Sender and receiver.
 type Way = (Process, Process);
 
 /// A lane, and the number of a protocol.
 type Class = (Lane, u8);
 
-/// Judges deliveries by what was queued; it does not ask links.
+/// Judges deliveries by what was queued; it does not use the links' state.
 #[derive(Default)]
 pub(super) struct FrameLedger {
-    /// What is queued or under way between workers of a site.
+    /// Bodies that are queued or under way between workers of a site.
     queued: BTreeMap<Way, BTreeMap<Class, VecDeque<Body>>>,
-    /// The number of the last frame that was delivered.
+    /// Number of the last frame that was delivered.
     delivered: BTreeMap<Way, u64>,
 }
 
 impl FrameLedger {
-    /// A worker queues a body for a process of its site.
+    /// Records that a worker queues a body for a process of its site.
     pub(super) fn queued(&mut self, from: Process, to: Process, class: Class, body: Body) {
         let of_way = self.queued.entry((from, to)).or_default();
         of_way.entry(class).or_default().push_back(body);
     }
 
-    /// A frame is delivered.
+    /// Records that a frame is delivered.
     ///
     /// # Errors
-    /// It should not be, or not yet.
+    /// The frame must not be delivered, or not yet.
     pub(super) fn delivered(
         &mut self,
         from: Process,
@@ -61,7 +61,8 @@ impl FrameLedger {
         Ok(())
     }
 
-    /// A worker's process has ended. What it has sent may still arrive.
+    /// Forgets what is queued for a worker whose process has ended. What it has sent may still
+    /// arrive.
     pub(super) fn end(&mut self, worker: Address) {
         self.queued.retain(|(_, (to, _)), _| *to != worker);
         self.delivered.retain(|(_, (to, _)), _| *to != worker);

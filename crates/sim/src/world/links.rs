@@ -1,8 +1,8 @@
 //! Links between workers, each of which is a process of its own, over connections in virtual time.
 //!
-//! [`solera_links::Link`] decides what is queued, sent again, and delivered, as in servers. This
-//! module is its host: it makes connections, lets them break for one end before the other, and
-//! carries frames in the time that their bytes take.
+//! [`solera_links::Link`] decides what is queued, sent again and delivered, as in servers. This
+//! module is its host: it makes connections, breaks them for one end before the other, and carries
+//! frames in the time that their bytes take.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::copies::Copies;
 use super::doors::{Doors, read_greeting};
 use super::frame_ledger::FrameLedger;
 use super::frame_ledger::{Body, Process};
-use super::{Due, Happening, SiteState, World};
+use super::{Due, SiteState, World, WorldEvent};
 use crate::queue::MS;
 use crate::scenario::Wiring;
 use crate::weakness::Weakness;
 
-/// After so long without an answer, in nanoseconds, a refusal counts no more.
+/// Time without an answer, in nanoseconds, after which a rejection no longer counts.
 const SILENCE: u64 = 1_000 * MS;
-/// What stands before the body of a frame, in bytes.
+/// Length of a frame's header, in bytes.
 const FRAME_HEADER: usize = 17;
 
 /// All links of a world.
@@ -34,16 +34,16 @@ pub(super) struct Links {
     pub(super) doors: Doors,
     pub(super) copies: Copies,
     ledger: FrameLedger,
-    /// What a worker knows of its link with another.
+    /// One worker's state of its link with another.
     ends: BTreeMap<(Address, Address), End>,
     connections: BTreeMap<u64, Connection>,
-    /// The number of the latest connection.
+    /// Number of the latest connection.
     latest: u64,
-    /// What a worker has to say in this turn.
+    /// Messages that a worker sends in this turn.
     outbox: BTreeMap<Address, Vec<Message>>,
-    /// What reaches workers of paused sites; they take it when they resume.
+    /// Steps of workers at paused sites, which take them when they resume.
     deferred: Vec<Step>,
-    /// Whether faults have ended: then the judges read all at once, and try nothing again.
+    /// Whether faults have ended: the final reads are then sent all at once, and none is repeated.
     is_healed: bool,
 }
 
@@ -51,11 +51,11 @@ struct End {
     link: Link<Body>,
     /// The connection that this worker made.
     connection: Option<u64>,
-    /// Counts the calls of this worker.
+    /// Number of calls of this worker.
     attempt: u64,
-    /// Whether the latest may still be answered.
+    /// Whether the latest call may still be answered.
     is_calling: bool,
-    /// When one was answered last, in nanoseconds.
+    /// When a call was last answered, in nanoseconds.
     answered: u64,
 }
 
@@ -63,32 +63,32 @@ struct End {
 struct Connection {
     caller: Process,
     called: Process,
-    /// The life of the caller's site.
+    /// Life of the caller's site.
     life: u32,
-    /// As the called worker's link counts it.
+    /// Number of the connection at the called worker's link.
     number: u64,
     caller_is_there: bool,
     called_is_there: bool,
-    /// What arrives from then on is lost.
+    /// Frames that arrive from then on are lost.
     broken_at: Option<u64>,
     /// Whether the caller has sent a frame.
     has_sent: bool,
     /// When the caller can send the next frame.
     free_at: u64,
-    /// Whether it will be reminded of that.
+    /// Whether a step to send more is scheduled.
     will_send: bool,
     /// When the last frame arrives, and the last acknowledgement.
     last_arrival: (u64, u64),
 }
 
-/// One of the two processes that a connection is between.
+/// One of the two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Caller,
     Called,
 }
 
-/// A call on its way to become a connection.
+/// A connection request on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     caller: Process,
@@ -96,22 +96,22 @@ pub(super) struct Call {
     attempt: u64,
     life: u32,
     handshake: Handshake,
-    /// The greeting's bytes.
+    /// The encoded greeting.
     hello: Body,
 }
 
-/// Something that happens to a link.
+/// A step of a link.
 #[derive(Debug)]
 pub(super) enum Step {
     /// A worker calls another, unless it has begun another attempt since.
     Call(Process, Address, u64),
     /// The called worker reads the greeting.
     Greeting(Call),
-    /// It has made up its mind.
+    /// The called worker decides.
     Decision(Call, Process, Handshake),
-    /// The caller reads that it is welcome, and over which connection.
+    /// The caller reads that its call is accepted, and over which connection.
     Welcome(Call, u64, Vec<u8>),
-    /// The caller reads that it is not, and why.
+    /// The caller reads that its call is rejected, and why.
     Refusal(Call, Vec<u8>),
     /// The connection has room for the next frame.
     Room(u64),
@@ -140,7 +140,7 @@ impl Links {
         }
     }
 
-    /// Bytes take no time any more, and no command is refused.
+    /// Removes transfer times of bytes, and no longer rejects commands.
     pub(super) fn heal(&mut self) {
         self.is_healed = true;
         self.wiring.byte_time = 0;
@@ -150,7 +150,7 @@ impl Links {
         self.weakness == Some(weakness)
     }
 
-    /// Adds to what a worker says in this turn.
+    /// Adds a message to those that a worker sends in this turn.
     pub(super) fn say(&mut self, to: Address, message: Message) {
         self.outbox.entry(to).or_default().push(message);
     }
@@ -159,7 +159,7 @@ impl Links {
         std::mem::take(&mut self.deferred)
     }
 
-    /// Who takes part in a step.
+    /// Returns the process that takes part in a step.
     fn process(&self, step: &Step) -> Option<Process> {
         let side = |connection: &u64, side| {
             let connection = self.connections.get(connection)?;
@@ -179,8 +179,8 @@ impl Links {
         }
     }
 
-    /// The connections of which one side is a worker that `is_one` and the other one that
-    /// `is_other`.
+    /// Returns the connections between a worker for which `is_one` holds and another for which
+    /// `is_other` holds.
     fn between(
         &self,
         is_one: impl Fn(Address) -> bool,
@@ -196,7 +196,7 @@ impl Links {
 }
 
 impl World {
-    /// A worker's process begins: it knows nobody, and calls all others.
+    /// Begins the links of a new worker process: it knows no other worker, and calls all of them.
     pub(super) fn begin_links(&mut self, worker: Address) {
         self.end_links(worker);
         self.open_door(worker);
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// A worker's process is gone. What it has sent may arrive for a moment.
+    /// Ends the links of a worker process. Messages that it has sent may arrive for a moment.
     pub(super) fn end_links(&mut self, worker: Address) {
         let Some(links) = &mut self.links else { return };
         links.ends.retain(|(one, _), _| *one != worker);
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// All connections between two sites break.
+    /// Breaks all connections between two sites.
     pub(super) fn break_links(&mut self, a: usize, b: usize) {
         let Some(links) = &self.links else { return };
         let at = |site: usize| move |worker: Address| worker.site.index() == site;
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// The connections between two workers break.
+    /// Breaks the connections between two workers.
     pub(super) fn break_link(&mut self, a: Address, b: Address) {
         let Some(links) = &self.links else { return };
         for connection in links.between(|one| one == a, |other| other == b) {
@@ -248,7 +248,7 @@ impl World {
         }
     }
 
-    /// Nothing arrives from `at` on, and each side notices some time.
+    /// Breaks a connection: nothing arrives from `at` on, and each side notices at some time.
     fn break_connection(&mut self, number: u64, at: u64) {
         let Some(connection) = self.connection(number) else { return };
         if connection.broken_at.is_some() {
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// A connection is forgotten when both sides have given it up.
+    /// Forgets a connection when both sides have given it up.
     fn forget_if_over(&mut self, number: u64) {
         let Some(links) = &mut self.links else { return };
         let is_over = |connection: &Connection| {
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    /// Has a worker call another after so many nanoseconds, unless it is connected by then.
+    /// Has a worker call another after `after` nanoseconds, unless it is connected by then.
     fn call_after(&mut self, worker: Address, other: Address, after: u64) {
         let process = (worker, self.incarnation(worker));
         if let Some(end) = self.end(worker, other) {
@@ -358,7 +358,7 @@ impl World {
         if self.passes(caller.0, called) {
             self.push(self.now + there, Due::Link(Step::Greeting(call)));
         }
-        // Mostly time enough for an answer.
+        // Usually enough time for an answer.
         let patience = there + back + self.random.within(MS, 60 * MS);
         self.push(self.now + patience, Due::Link(Step::Call(caller, called, attempt)));
     }
@@ -473,7 +473,7 @@ impl World {
         self.send_frames(number);
     }
 
-    /// Sends what a worker had to say in its turn.
+    /// Sends the messages of a worker's turn.
     pub(super) fn send_outbox(&mut self, from: Address) {
         while let Some((to, messages)) =
             self.links.as_mut().and_then(|links| links.outbox.pop_first())
@@ -507,7 +507,7 @@ impl World {
         }
     }
 
-    /// Sends what waits for a connection, until that is occupied.
+    /// Sends the frames that wait for a connection, until it is occupied.
     fn send_frames(&mut self, number: u64) {
         loop {
             let now = self.now;
@@ -563,11 +563,11 @@ impl World {
         if takes || delivers_all {
             let ledger = self.links.as_mut().map(|links| &mut links.ledger);
             if let Some(Err(what)) = ledger.map(|it| it.delivered(caller, called, frame, body)) {
-                self.happenings.push(Happening::Lost(what));
+                self.events.push(WorldEvent::Lost(what));
             }
             self.deliver_frame((caller.0, life), called, body);
         }
-        // The worker may have died of what it was sent.
+        // Handling the frame may have crashed the worker.
         let last = self.end(called.0, caller.0).map(|end| end.link.received(counted));
         match last {
             Some(Some(last)) if self.is_there(called) => self.acknowledge(number, last),
@@ -576,7 +576,7 @@ impl World {
         }
     }
 
-    /// A frame that has arrived is delivered whole, whatever becomes of its connection meanwhile.
+    /// Delivers the whole frame that has arrived, even if its connection breaks meanwhile.
     fn deliver_frame(&mut self, from: (Address, u32), to: Process, body: &[u8]) {
         let (from, life) = from;
         let topology = &self.configs[&to.0].topology;
@@ -598,7 +598,7 @@ impl World {
                 return;
             }
             if from.site != to.0.site {
-                self.note_told(from, to.0, &message, life);
+                self.note_sent_times(from, to.0, &message, life);
             }
             self.receive(from, to.0, Box::new(message), life);
             strike(self, false);
@@ -627,7 +627,7 @@ impl World {
         }
     }
 
-    /// A side gives its connection up. If it was not broken, it is now.
+    /// Handles that a side gives up its connection. Breaks the connection if it was not broken.
     fn notice(&mut self, number: u64, side: Side) {
         self.break_connection(number, self.now);
         let now = Monotonic(self.now);
@@ -657,8 +657,8 @@ impl World {
         self.forget_if_over(number);
     }
 
-    /// Whether a worker would have to wait for one of its site that cannot be reached, as sessions
-    /// find out before they give a command.
+    /// Whether a worker would have to wait for one of its site that cannot be reached. Sessions
+    /// find this out before they send a command.
     pub(super) fn is_out_of_reach(&self, worker: Address, command: &Command) -> bool {
         let (Command::Execute { key, .. } | Command::Operate { key, .. }) = command else {
             return false;
@@ -674,7 +674,7 @@ impl World {
         end.is_some_and(|end| !end.link.is_reachable(Monotonic(self.now)))
     }
 
-    /// The workers of other sites to which enough is under way.
+    /// Returns the workers of other sites whose queues are full enough to hold messages back.
     pub(super) fn full_links(&self, from: Address) -> Vec<Address> {
         let Some(links) = &self.links else { return Vec::new() };
         let enough = links.wiring.queue_limit / 4;

@@ -3,7 +3,7 @@
 use solera_machine::Address;
 use solera_membership::SiteStatus;
 
-use super::{Due, Happening, SiteState, World};
+use super::{Due, SiteState, World, WorldEvent};
 use crate::faults::Fault;
 use crate::faults::disks::DiskFault;
 use crate::queue::MS;
@@ -35,7 +35,7 @@ impl World {
         }
     }
 
-    /// A worker dies; with its machine's power, or alone.
+    /// Kills a worker, with or without a power loss of its machine.
     pub(super) fn kill(&mut self, address: Address, power: bool) {
         self.count_state(address);
         let Some(storage) = self.storages.get_mut(&address) else { return };
@@ -47,12 +47,12 @@ impl World {
         self.scheduled.remove(&address);
         if ran {
             let last = self.now + self.random.within(0, 200_000);
-            self.gasps.insert((address, life), last);
-            self.happenings.push(Happening::WorkerDown(address));
+            self.final_arrivals.insert((address, life), last);
+            self.events.push(WorldEvent::WorkerDown(address));
         }
     }
 
-    /// Counts in which states workers crash.
+    /// Counts the states in which workers crash.
     fn count_state(&mut self, address: Address) {
         let Some(worker) = self.workers.get(&address) else { return };
         if !self.storages.contains_key(&address) {
@@ -99,8 +99,8 @@ impl World {
                 for _ in &started.undone {
                     self.tally.count("commits undone");
                 }
-                self.happenings.extend(
-                    started.undone.into_iter().map(|event| Happening::Undone(address, event)),
+                self.events.extend(
+                    started.undone.into_iter().map(|event| WorldEvent::Undone(address, event)),
                 );
                 self.booted.insert(address, self.now);
                 if !self.is_joining(site) {
@@ -132,7 +132,7 @@ impl World {
                 self.destroy(site);
             }
             Err(Refusal::Lost { promised, found, .. }) => {
-                self.happenings.push(Happening::Lost(format!(
+                self.events.push(WorldEvent::Lost(format!(
                     "{address:?} has records up to {found} of the {promised} that were durable"
                 )));
                 self.destroy(site);
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Starts a worker that does not run, and one whose disk has failed.
+    /// Starts a worker that does not run, and restarts one whose disk has failed.
     pub(super) fn start_again(&mut self, address: Address) {
         let failing = self.workers.get(&address).is_some_and(|worker| worker.refuses().is_some());
         if failing && self.runs(address.site.index()) {
@@ -149,7 +149,7 @@ impl World {
         self.start(address);
     }
 
-    /// Writes the next part of a worker's checkpoint. Whether there was one.
+    /// Writes the next part of a worker's checkpoint. Returns whether there was one.
     pub(super) fn checkpoint(&mut self, address: Address, keys: usize) -> bool {
         if !self.storages.contains_key(&address) {
             return false;

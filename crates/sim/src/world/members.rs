@@ -6,31 +6,31 @@ use solera_machine::Address;
 use solera_membership::{Change, Gap, SiteStatus};
 use solera_time::SiteId;
 
-use super::{Due, EPOCH_MICROS, Happening, SiteState, World};
+use super::{Due, EPOCH_MICROS, SiteState, World, WorldEvent};
 use crate::faults::Fault;
 use crate::queue::MS;
 
 impl World {
-    /// Whether a site has not yet all that it shall have before it serves.
+    /// Whether a site lacks data that it must have before it serves.
     pub(crate) fn is_joining(&self, site: usize) -> bool {
         !self.served.contains(&site)
     }
 
-    /// A replica that an operator can ask, other than at this site.
+    /// Returns a replica at another site that an operator can send commands to.
     pub(super) fn root_beside(&self, site: usize) -> Option<Address> {
         let up = |other: &usize| *other != site && self.states[*other] == SiteState::Up;
         let other = (0..self.states.len()).find(up)?;
         Some(Address { site: SiteId(other as u8), worker: 0 })
     }
 
-    /// How a site stands, as another one knows.
+    /// Returns a site's status and life, as another site knows them.
     pub(crate) fn standing(&self, site: usize) -> Option<(SiteStatus, u32)> {
         let replica = self.replica(&self.root_beside(site)?)?;
         let (members, site) = (replica.status().members().clone(), SiteId(site as u8));
         Some((members.status(site), members.life(site)))
     }
 
-    /// The latest life of a site that any running one knows.
+    /// Returns the latest life of a site that any running site knows.
     fn latest_life(&self, site: usize) -> u32 {
         let id = SiteId(site as u8);
         let others = (0..self.states.len()).filter(|other| *other != site);
@@ -49,7 +49,7 @@ impl World {
         2 * up > members.len()
     }
 
-    /// The sites that were removed in some life, with what is gone of each of these lives.
+    /// Returns the sites that were removed in some life, with the gap of each of these lives.
     pub(crate) fn removed(&self) -> impl Iterator<Item = (usize, Vec<Gap>)> + '_ {
         self.removed.iter().map(|site| {
             let root = self.root_beside(*site).and_then(|root| self.replica(&root));
@@ -59,7 +59,7 @@ impl World {
         })
     }
 
-    /// Sites that an operator has removed or added, and that are not there yet.
+    /// Describes a site that an operator has removed or added and whose change is not complete.
     pub(crate) fn unfinished(&self) -> Option<String> {
         let changes = |due: &Due| {
             use Fault::{Add, Destroy, Remove, RemoveAgain};
@@ -103,9 +103,9 @@ impl World {
         }
     }
 
-    /// Whether all other sites that are not lost have it on their disks that a site leaves or is
-    /// gone, as `solera site remove` waits for: a site that was asked may crash, or be lost, before
-    /// it informs another one.
+    /// Whether all other sites that are not lost have durably recorded that a site leaves or is
+    /// gone, as `solera site remove` waits for: the site that took the command may crash, or be
+    /// lost, before it informs another one.
     fn is_removal_known(&self, site: usize) -> bool {
         let id = SiteId(site as u8);
         let stays = |other: &usize| {
@@ -126,7 +126,7 @@ impl World {
 
     pub(super) fn destroy(&mut self, site: usize) {
         if self.is_joining(site) {
-            // Others wait for it until an operator gives it up.
+            // The other sites wait for it until an operator removes it.
             self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
         }
         self.stop(site, SiteState::Destroyed);
@@ -137,29 +137,28 @@ impl World {
             let forgotten = Some((SiteStatus::Gone, self.lives[site] - 1));
             if self.is_joining(site) {
                 if self.standing(site) == forgotten {
-                    // Who was asked crashed before it was durable.
+                    // The site that took the command crashed before it was durable.
                     self.ask_for_change(site, Change::Add);
                 }
                 self.push(self.now + 200 * MS, Due::Fault(Fault::Add(site)));
             }
             return;
         }
-        // As the site knows that is asked: it may be struck while it carries that out.
-        // Who is asked may not have heard yet of a life that others know.
+        // Reads the state before the command: its execution may crash a site. The site that takes
+        // the command may not yet know of a life that others know.
         let former = self.latest_life(site);
         let is_known = self.standing(site).is_some_and(|(_, life)| life == former);
         let mut gaps = self.removed().filter(|(other, _)| *other == site);
         let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
         drop(gaps);
-        // An operator adds a site again once its removal is known, as `solera site remove` shows
-        // it.
+        // An operator adds a site again once its removal is known, as `solera site remove` reports.
         let can_be_added =
             self.states[site] == SiteState::Destroyed && self.is_removal_known(site) && is_known;
         if !can_be_added || !self.ask_for_change(site, Change::Add) {
             if self.states[site] == SiteState::Destroyed
                 && matches!(self.standing(site), Some((SiteStatus::Member, _)))
             {
-                // Who was asked to remove it is lost, and has told nobody.
+                // The site that took the removal was lost before it informed another one.
                 self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
             }
             self.push(self.now + 60 * MS, Due::Fault(Fault::Add(site)));
@@ -167,18 +166,18 @@ impl World {
         }
         self.push(self.now + 100 * MS, Due::Fault(Fault::Add(site)));
         let gap = gap.expect("a site that can be added was removed");
-        self.happenings.push(Happening::Replaced(site, gap.cut));
+        self.events.push(WorldEvent::Replaced(site, gap.cut));
         self.states[site] = SiteState::Joining;
-        // If an earlier life was destroyed before anybody else heard that it was added, this one
-        // has its number.
+        // If an earlier life was destroyed before any other site learned that it was added, this
+        // one has its number.
         self.lives[site] = former + 1;
         self.served.remove(&site);
         let lives = u64::from(self.lives[site]);
-        // The clocks of what replaces a site are not behind those of what it replaces.
+        // The clocks of the replacement are not behind those of the replaced site.
         let latest = self.latest[site].later(Duration::from_millis(1)).micros() as i64;
         let skew = latest - EPOCH_MICROS - (self.now / 1000) as i64;
         self.lose(site, site);
-        // None of its former life may be asked whether it serves.
+        // Workers of its former life must not be asked whether they serve.
         for address in self.addresses_of(site) {
             self.workers.remove(&address);
             self.end_links(address);
@@ -201,8 +200,7 @@ impl World {
         }
     }
 
-    /// A site that has joined serves clients once some of its workers say so; see
-    /// [`Self::answers`].
+    /// Marks a joined site as up once some of its workers serve; see [`Self::answers`].
     pub(super) fn note_serving(&mut self, site: usize) {
         if self.states[site] != SiteState::Joining {
             return;
@@ -218,8 +216,8 @@ impl World {
         }
     }
 
-    /// Reports lives of sites of which a worker that runs `trial` is the first to know that they
-    /// are gone.
+    /// Reports lives of sites that are gone, when a worker that runs `trial` is the first to learn
+    /// it.
     pub(super) fn note_gone(&mut self, address: Address) {
         let Some(worker) = self.workers.get(&address) else { return };
         let machine = worker.machine();
@@ -231,7 +229,7 @@ impl World {
             if lives > *known {
                 *known = lives;
                 let (life, members) = (lives as u32 - 1, machine.members().members().collect());
-                self.happenings.push(Happening::Gone { site, life, members });
+                self.events.push(WorldEvent::Gone { site, life, members });
             }
         }
     }
