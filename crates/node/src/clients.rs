@@ -1,4 +1,4 @@
-//! The clients of a site that are connected to this process, and how many there may be.
+//! Clients of a site that are connected to this process, and their limit.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,25 +10,25 @@ use tokio::net::TcpStream;
 
 use crate::room::{Place, Room};
 
-/// The ends of a socket.
+/// Returns the addresses and the descriptor of a socket.
 pub(crate) fn ends_of(stream: &TcpStream) -> Ends {
-    // A client that is gone already has no address.
+    // A client that has already disconnected has no address.
     let text = |address: std::io::Result<std::net::SocketAddr>| {
         address.map_or_else(|_| "?:0".to_owned(), |address| address.to_string())
     };
     Ends::new(text(stream.peer_addr()), text(stream.local_addr()), stream.as_raw_fd())
 }
 
-/// The clients of a site, whichever of its workers serves them.
+/// Clients of a site, of all its workers in this process.
 #[derive(Default)]
 pub(crate) struct Clients {
     connected: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Those whose TLS begins just now. All share one limit.
+    /// Connections in a TLS handshake. They count towards the same limit as clients.
     greeting: Arc<Room>,
 }
 
 impl Clients {
-    /// Takes a client in, unless there are `limit` already.
+    /// Admits a client; `None` if `limit` clients are connected already.
     pub(crate) fn admit(self: &Arc<Self>, id: u64, ends: Ends, limit: usize) -> Option<Member> {
         let mut connected = lock(&self.connected);
         if connected.len() >= limit {
@@ -42,31 +42,31 @@ impl Clients {
         Some(Member { clients: self.clone(), client })
     }
 
-    /// Lets a client begin TLS, unless `limit` clients are connected. One that takes long may have
-    /// to make way.
+    /// Lets a client begin a TLS handshake; `None` if `limit` clients are connected. A slow
+    /// handshake may be closed later in favour of other clients.
     pub(crate) fn greet(&self, from: IpAddr, limit: usize) -> Option<Place> {
         let connected = lock(&self.connected);
         let left = limit.saturating_sub(connected.len());
         (left > 0).then(|| self.greeting.enter(from, left))
     }
 
-    /// How many there are.
+    /// Returns the number of clients.
     pub(crate) fn count(&self) -> usize {
         lock(&self.connected).len()
     }
 
-    /// How many of them have a transaction open.
+    /// Returns the number of clients with an open transaction.
     pub(crate) fn in_transaction(&self) -> usize {
         lock(&self.connected).values().filter(|client| client.is_in_transaction()).count()
     }
 
-    /// All of them, the oldest of each worker first.
+    /// Returns all clients, the oldest of each worker first.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         lock(&self.connected).values().cloned().collect()
     }
 }
 
-/// A client for as long as it is connected.
+/// Registration of a client, until it disconnects.
 pub(crate) struct Member {
     clients: Arc<Clients>,
     pub(crate) client: Arc<Client>,

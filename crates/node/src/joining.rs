@@ -1,48 +1,47 @@
-//! What the log tells of a worker whose site joins.
+//! Log lines about a worker whose site joins.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use solera_unistore::Progress;
 
-/// How often it tells how far it is.
+/// Interval between progress lines.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far a worker is on its way to serve, as it was last told.
+/// Progress of a worker towards serving, as last logged.
 #[derive(Debug)]
 pub(crate) enum Joining {
-    /// It waits to be let in.
+    /// The worker waits to be accepted.
     Waiting,
-    /// It gets its partitions: since when, and when that was last told of, with how many bytes.
+    /// The worker copies its partitions: the start, and the time and bytes of the last log line.
     Getting { began: Instant, told: Instant, bytes: u64 },
-    /// It has them, and waits for the rest of its site.
+    /// The worker has its partitions, and waits for the rest of its site.
     Filled,
-    /// There is nothing more to tell.
+    /// The worker serves; nothing more is logged.
     Serving,
 }
 
-/// Something to tell of a worker that joins.
+/// An event to log about a joining worker.
 #[derive(Debug, PartialEq)]
 pub(crate) enum News {
-    /// It begins to get its partitions; from a site, by its number.
+    /// The worker begins to copy its partitions from a site, given by its number.
     Begins { partitions: usize, donor: usize },
-    /// So many are there, and so many bytes; and how many of these came in the time since the last
-    /// word.
+    /// Partitions and bytes copied so far, and bytes copied since the last log line.
     Has { filled: usize, partitions: usize, bytes: u64, more: u64, since: Duration },
-    /// All are there.
+    /// All partitions are copied.
     HasAll { partitions: usize, bytes: u64, took: Duration },
-    /// It serves clients.
+    /// The worker serves clients.
     Serves,
 }
 
 impl Joining {
-    /// Of a worker that is just started.
+    /// Creates the state of a worker that has just started.
     pub(crate) fn new(progress: Progress) -> Joining {
-        // One that has joined before it was started again has nothing to tell.
+        // A worker that joined before it was restarted logs nothing.
         if progress.filled == progress.partitions { Joining::Serving } else { Joining::Waiting }
     }
 
-    /// What is to be told now, if there is something.
+    /// Returns the event to log now, if there is one.
     pub(crate) fn news(&mut self, now: Instant, progress: Progress, serves: bool) -> Option<News> {
         let Progress { filled, partitions, bytes, donor, .. } = progress;
         match *self {
@@ -61,7 +60,7 @@ impl Joining {
                     return None;
                 }
                 *self = Joining::Getting { began, told: now, bytes };
-                // It may have begun anew.
+                // The copy may have begun again.
                 let more = bytes.saturating_sub(before);
                 Some(News::Has { filled, partitions, bytes, more, since })
             }
@@ -79,7 +78,7 @@ impl Joining {
 }
 
 impl News {
-    /// In words, of a worker, with the sites' names.
+    /// Returns the log line of the event for a worker, with the sites' names.
     pub(crate) fn explain(&self, worker: &str, name: impl Fn(usize) -> String) -> String {
         match self {
             News::Begins { partitions, donor } => {

@@ -29,25 +29,25 @@ mod calling;
 
 pub(crate) use answering::unwelcome_callers;
 
-/// The longest pause between two calls of a node that does not answer.
+/// Longest pause between two calls of a node that does not answer.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// How long a call and its greeting may take.
+/// Timeout of a call and its greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection on which nothing came for so long is given up.
+/// Time without traffic after which a connection is closed.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long links may go on sending when the node stops.
+/// Time for sending queued messages when the node stops.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The same refusal is told again after this long, then after twice as long, up to the last.
+/// Pause before the same refusal is logged again. It doubles each time, up to the last.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 const LAST_TELL_AGAIN: Duration = Duration::from_secs(3600);
-/// How many refusals are remembered.
+/// Number of refusals that are remembered.
 const MOST_TOLD: usize = 256;
-/// Clocks that differ by more are warned about.
+/// Difference of clocks above which a warning is logged.
 const NOTABLE_SKEW_US: i64 = 1_000_000;
 const READ_SIZE: usize = 64 * 1024;
-/// How much memory for what comes in is kept between two frames.
+/// Capacity of the input buffer that is kept between two frames.
 const KEPT_INPUT: usize = 4 << 20;
-/// The longest reason that is sent or told.
+/// Longest reason that is sent or logged, in bytes.
 const MAX_REASON: usize = 2000;
 
 /// A connection to another node, with or without TLS.
@@ -55,25 +55,26 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 type Stream = Box<dyn Duplex>;
 
-/// What carries the messages of one node.
+/// State of the links of one node.
 pub(crate) struct Carrier {
     pub(crate) spec: Arc<ClusterSpec>,
-    /// What is compared with others; it cannot change while the process runs.
+    /// Identity that is compared with other nodes' identities. It cannot change while the process
+    /// runs.
     pub(crate) identity: Identity,
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
-    /// Between nodes, if they speak so.
+    /// TLS between nodes; `None` without TLS.
     pub(crate) tls: Option<Arc<Current<PeerTls>>>,
-    /// Tells this process from those that were this node before.
+    /// Distinguishes this process from earlier processes of the same node.
     pub(crate) incarnation: u64,
-    /// The data directory of this node, if it has one.
+    /// Data directory of this node; `None` in memory.
     pub(crate) data: Option<DataDir>,
-    /// What its workers remembered when they began; nothing if it keeps none.
+    /// Recovered state of each worker at the start of the process; empty in memory.
     pub(crate) runs: Runs,
     pub(crate) network: Arc<Network>,
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) log: Log,
-    /// The refusals that were told.
+    /// Refusals that were logged.
     pub(crate) told: Mutex<Told>,
 }
 
@@ -87,24 +88,24 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // If it panicked, it has already said so.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
 impl Carrier {
-    /// Starts the thread, which takes calls at `listener`.
+    /// Starts the thread, which accepts calls at `listener`.
     ///
     /// # Errors
-    /// The thread or its event loop cannot be made.
+    /// The thread or its event loop cannot be created.
     pub(crate) fn start(self, listener: std::net::TcpListener) -> std::io::Result<Running> {
         listener.set_nonblocking(true)?;
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("links".to_owned()).spawn(move || {
             runtime.block_on(Arc::new(self).run(listener, stopped));
-            // A name that is being looked up is not waited for: that can take half a minute.
+            // A running name lookup is abandoned, because it can take half a minute.
             runtime.shutdown_background();
         })?;
         Ok(Running { stop, thread: Some(thread) })
@@ -126,17 +127,16 @@ impl Carrier {
             () = self.take_calls(listener) => {}
             () = stopped(stop) => {}
         }
-        // What waits is sent if that is quick.
+        // Queued messages are still sent if that is quick.
         let _ = timeout(LAST_WORDS, callers.join_all()).await;
     }
 
-    /// What new links are protected with.
+    /// Returns the TLS configuration for new links.
     fn tls(&self) -> Option<Arc<PeerTls>> {
         self.tls.as_ref().map(|tls| tls.get())
     }
 
-    /// Warns of a clock that is for sure ahead, or behind if negative, by more than clocks should
-    /// be.
+    /// Warns when a clock certainly differs too much. `ahead_us` is negative if it is behind.
     fn note_skew(&self, name: &str, ahead_us: i64) {
         if ahead_us.abs() > NOTABLE_SKEW_US {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
@@ -146,7 +146,7 @@ impl Carrier {
         }
     }
 
-    /// What this node shows to another one.
+    /// Returns the card that this node sends to another node.
     fn card(&self, to: NodeId) -> Card {
         let membership = self.network.membership();
         let card = Card::new(&self.identity, self.me, to, self.incarnation, clock_us());
@@ -160,7 +160,7 @@ impl Carrier {
         }
     }
 
-    /// Whether a node that has shown its card takes part.
+    /// Checks whether a node that has sent its card may take part.
     async fn lets_in(&self, theirs: &Card) -> Result<(), Failure> {
         let (node, origin) = (theirs.from, theirs.origin());
         let unwelcome = |unwelcome| self.unwelcome(node, unwelcome);
@@ -172,7 +172,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// Whether a node that has shown its card may still have a place in the cluster.
+    /// Rejects a node that has sent its card and whose site was removed.
     fn is_not_removed(&self, theirs: &Card) -> Result<(), Failure> {
         match self.network.membership().admits(theirs.from.site, theirs.life) {
             Err(Unwelcome::Removed) => Err(self.unwelcome(theirs.from, Unwelcome::Removed)),
@@ -180,15 +180,16 @@ impl Carrier {
         }
     }
 
-    /// A node takes part from now on. Not before it is sure that no other process speaks as that
-    /// node, which would be the one to be refused later.
+    /// Records that a node takes part. Must be called only when it is certain that no other process
+    /// acts as that node, because that process would be refused later.
     async fn note_entry(&self, theirs: &Card) {
         let (node, network) = (theirs.from, self.network.clone());
         network.membership().note_entry(node, theirs.origin(), theirs.sites.len());
-        // The other links go on while the disk is slow.
+        // The other links continue while the disk is slow.
         let kept = spawn_blocking(move || network.membership().keep_entries()).await;
         if let Ok(Err(problem)) = kept {
-            // Better than no link: a full disk keeps this node from writing, and not from reading.
+            // This is better than no link: a full disk prevents this node from writing, but not
+            // from reading.
             self.log.warn(format_args!(
                 "if {} loses its data, this node will not notice after a restart: {problem}",
                 self.spec.name_of(node)
@@ -196,7 +197,7 @@ impl Carrier {
         }
     }
 
-    /// Whether this node has heard something of another one that the other does not remember.
+    /// Whether this node has heard something of another node that the other node has lost.
     async fn has_forgotten(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
         let membership = self.network.membership();
@@ -212,20 +213,20 @@ impl Carrier {
         })
     }
 
-    /// Another node has let this one in, or refused it.
+    /// Records that another node has accepted this one, or refused it.
     fn is_taken(&self, node: NodeId, word: Result<(), String>) {
         let news = self.network.membership().heard(node, word);
         tell_of_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
-    /// Another node has not answered for long.
+    /// Records that another node has not answered for a long time.
     fn is_silent(&self, node: NodeId) {
         let news = self.network.membership().silent(node);
         tell_of_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
-    /// A node whose clock has gone too far ahead while its link stood would make all times run
-    /// ahead.
+    /// Rejects a node whose clock has run too far ahead while its link was up. Its times would push
+    /// the times of all nodes ahead.
     fn not_too_early(&self, node: NodeId, ahead_us: i64) -> Result<(), Failure> {
         let limit = self.network.settings().max_clock_skew;
         let ahead = Duration::from_micros(u64::try_from(ahead_us).unwrap_or(0));
@@ -237,7 +238,7 @@ impl Carrier {
         Err(Failure::Refused(Refusal::Clocks { node, ahead_ms, limit_ms }))
     }
 
-    /// Whether it still does.
+    /// Checks whether a node may still send messages.
     fn admits(&self, node: NodeId, life: u32) -> Result<(), Failure> {
         let admitted = self.network.membership().may_speak(node, life);
         admitted.map_err(|unwelcome| self.unwelcome(node, unwelcome))
@@ -247,7 +248,7 @@ impl Carrier {
         Failure::Refused(Refusal::of(unwelcome, node, &self.identity))
     }
 
-    /// Says it in plain words if a connection with `whom` failed for its TLS.
+    /// Replaces a failure of TLS on a connection with `whom` by a clear explanation.
     fn explain(&self, failure: Failure, whom: &str) -> Failure {
         let explained = match &failure {
             Failure::Io(error) => self.tls().and_then(|tls| tls.explain(error, whom)),
@@ -256,14 +257,14 @@ impl Carrier {
         explained.map_or(failure, |reason| Failure::Refused(Refusal::Tls(reason)))
     }
 
-    /// Whether a refusal was not told already.
+    /// Whether a refusal should be logged as a warning now.
     fn is_news(&self, line: &str) -> bool {
         let mut told = self.told.lock().expect("nothing panics with the lock");
         told.is_news(line, Instant::now())
     }
 }
 
-/// Tells whether this node takes writes from now on, if that is news.
+/// Logs whether this node accepts writes, if that has changed.
 pub(crate) fn tell_of_acceptance(
     network: &Network,
     spec: &ClusterSpec,
@@ -283,26 +284,27 @@ pub(crate) fn tell_of_acceptance(
     }
 }
 
-/// How far another's clock is ahead for sure, in microseconds; behind if negative. It was read
-/// between two readings of this node's clock, and how long after the first nobody knows: messages
-/// wait while a node starts or is busy.
+/// Returns how far another clock is certainly ahead, in microseconds; negative if it is behind. The
+/// other clock was read between two readings of this node's clock. How long after the first reading
+/// is unknown, because messages wait while a node starts or is busy.
 fn surely_ahead(before: u64, theirs: u64, after: u64) -> i64 {
     if theirs < before { -((before - theirs) as i64) } else { theirs.saturating_sub(after) as i64 }
 }
 
-/// Refusals that were told, with when to tell each of them again.
+/// Refusals that were logged, with the time and the pause before each is logged again.
 #[derive(Debug, Default)]
 pub(crate) struct Told(BTreeMap<String, (Instant, Duration)>);
 
 impl Told {
-    /// Whether a line should be told now: first at once, then more and more rarely. Lines of one
-    /// node or caller whose reasons differ in numbers alone are the same.
+    /// Returns whether a line should be logged now: at once the first time, then at growing
+    /// intervals. Lines of one node or caller whose reasons differ only in numbers count as the
+    /// same.
     fn is_news(&mut self, line: &str, now: Instant) -> bool {
         let (who, reason) = line.split_once(": ").unwrap_or((line, ""));
         let reason = reason.chars().filter(|letter| !letter.is_ascii_digit());
         let line: String = who.chars().chain(reason).collect();
         if self.0.len() >= MOST_TOLD {
-            // Strangers can call with names without end.
+            // Strangers can call with any number of names.
             self.0.clear();
         }
         let pause = match self.0.get(&line) {
@@ -315,14 +317,14 @@ impl Told {
     }
 }
 
-/// Why a connection is of no use.
+/// Reason why a connection cannot be used.
 #[derive(Debug)]
 enum Failure {
-    /// The two do not belong together.
+    /// The two nodes refuse one another.
     Refused(Refusal),
-    /// It could not be made, or broke.
+    /// The connection could not be opened, or broke.
     Broken(String),
-    /// The same, in the system's words or those of TLS.
+    /// The same, as an error of the operating system or of TLS.
     Io(std::io::Error),
 }
 
@@ -344,7 +346,7 @@ impl std::fmt::Display for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // TLS tells at length what it thinks of one who leaves without a word.
+        // TLS has a long text for a peer that closes the connection without a closing message.
         match error.kind() {
             std::io::ErrorKind::UnexpectedEof => Failure::Broken("it hung up".to_owned()),
             _ => Failure::Io(error),
@@ -359,7 +361,7 @@ impl From<WireError> for Failure {
 }
 
 async fn stopped(mut stop: watch::Receiver<bool>) {
-    // A sender that is gone stops, too.
+    // A dropped sender stops the links, too.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -379,7 +381,8 @@ async fn read_greeting(stream: &mut Stream) -> Result<Greeting, Failure> {
     Greeting::decode(&head, &body).map_err(Failure::Refused)
 }
 
-/// Reads what there is. Memory grows with what arrives, whatever a frame's length says.
+/// Reads the available bytes. The buffer grows with the bytes that arrive, whatever length a frame
+/// announces.
 async fn read_more(read: &mut ReadHalf<Stream>, input: &mut Vec<u8>) -> std::io::Result<usize> {
     if input.capacity() - input.len() < READ_SIZE / 4 {
         input.reserve(READ_SIZE);
@@ -387,7 +390,7 @@ async fn read_more(read: &mut ReadHalf<Stream>, input: &mut Vec<u8>) -> std::io:
     read.read_buf(input).await
 }
 
-/// Removes what was read. What a very long frame needed is given back.
+/// Removes the bytes that were read, and frees the buffer of a very long frame.
 fn consume(input: &mut Vec<u8>, used: usize) {
     input.drain(..used);
     if input.is_empty() && input.capacity() > KEPT_INPUT {

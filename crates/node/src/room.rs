@@ -1,5 +1,6 @@
-//! Room for connections that have not said yet what they want. When there is no more, the oldest of
-//! whoever has most of them makes way: who opens many and says nothing keeps nobody else out.
+//! Limits connections that have not identified themselves yet. When the limit is reached, the
+//! oldest connection of the address with the most connections is closed, so that a host that opens
+//! many idle connections locks nobody else out.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-/// Those that wait, in the order of their coming.
+/// The limited connections, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Room(Mutex<Waiting>);
 
@@ -31,7 +32,7 @@ impl Waiting {
 }
 
 impl Room {
-    /// Takes a place among `limit`; another makes way if that is needed.
+    /// Adds a connection, after closing others until fewer than `limit` remain.
     pub(crate) fn enter(self: &Arc<Self>, from: IpAddr, limit: usize) -> Place {
         while self.count() >= limit.max(1) {
             self.make_way();
@@ -44,15 +45,15 @@ impl Room {
         Place { room: self.clone(), from, number, dismissed }
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     pub(crate) fn count(&self) -> usize {
         self.lock().count
     }
 
-    /// Dismisses one, if there is any.
+    /// Closes one connection, if there is any.
     pub(crate) fn make_way(&self) {
         let mut waiting = self.lock();
-        // Of those with as many, the one that came first.
+        // Among addresses with equally many connections, the oldest connection is closed.
         let firsts = waiting.by_address.iter().filter_map(|(from, own)| {
             let (first, _) = own.first_key_value()?;
             Some((own.len(), u64::MAX - first, *from, *first))
@@ -68,7 +69,7 @@ impl Room {
     }
 }
 
-/// A place in a room, until it is dropped.
+/// Permit of a connection, until dropped.
 pub(crate) struct Place {
     room: Arc<Room>,
     from: IpAddr,
@@ -77,7 +78,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Ends when it has to make way.
+    /// Completes when the connection must close.
     pub(crate) async fn dismissed(&self) {
         self.dismissed.notified().await;
     }

@@ -1,4 +1,4 @@
-//! Calling other nodes, and sending what is for them.
+//! Calling other nodes, and sending messages to them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -19,15 +19,15 @@ use super::{
 use crate::handshake::clock_us;
 use crate::link::Link;
 
-/// Pauses between calls grow from here to [`LAST_PAUSE`].
+/// First pause between calls. Pauses grow up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// After so long without an answer, a node's refusal is forgotten. Longer than a restart takes: a
-/// node that is refused should not take writes in between.
+/// Time without an answer after which a node's refusal no longer counts. It is longer than a
+/// restart, so that a refused node does not accept writes during one.
 const REFUSAL_COUNTS: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Carrier {
-    /// Calls a node again and again.
+    /// Calls a node until the links stop.
     pub(super) async fn keep_calling(
         self: Arc<Self>,
         link: Arc<Link>,
@@ -88,7 +88,8 @@ impl Carrier {
         }
     }
 
-    /// Makes a connection on which both have agreed to talk. Returns the other's card, too.
+    /// Opens a connection on which both nodes have accepted one another. Also returns the peer's
+    /// card.
     async fn call(&self, link: &Link) -> Result<(Stream, Card), Failure> {
         let handshake = link.handshake();
         let mut stream = self.reach(link).await?;
@@ -109,7 +110,7 @@ impl Carrier {
                 if !link.opened(handshake, theirs.incarnation, theirs.received) {
                     return Err(Failure::Refused(Refusal::Taken));
                 }
-                // Nothing waits from here on: the link must be closed again.
+                // No await may follow: the caller must close the link again.
                 self.is_taken(link.peer, Ok(()));
                 self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
                 Ok((stream, theirs))
@@ -143,7 +144,7 @@ impl Carrier {
         Ok(Box::new(tls.connector.connect(name, stream).await?))
     }
 
-    /// Sends what the link has to say, until the connection breaks or the node stops. Returns why.
+    /// Sends the link's frames until the connection breaks or the node stops. Returns the reason.
     async fn converse(&self, link: &Link, stream: Stream, stop: watch::Receiver<bool>) -> String {
         let (read, write) = split(stream);
         let ended = tokio::select! {
@@ -157,8 +158,8 @@ impl Carrier {
     }
 }
 
-/// Connects to the first address of a host that answers. One that is silent leaves time for the
-/// others.
+/// Connects to the first address of a host that answers. The timeout of each address leaves time
+/// for the others.
 async fn connect(host: impl ToSocketAddrs) -> Result<TcpStream, Failure> {
     let addresses: Vec<SocketAddr> = lookup_host(host).await?.collect();
     let patience = GREETING_TIMEOUT / (addresses.len() as u32 + 1);
@@ -173,7 +174,7 @@ async fn connect(host: impl ToSocketAddrs) -> Result<TcpStream, Failure> {
     Err(last)
 }
 
-/// Between half of a pause and all of it, so that nodes do not call in step.
+/// Returns a random time between half of a pause and all of it, so that nodes do not call in step.
 fn jittered(pause: Duration) -> Duration {
     let random = RandomState::new().hash_one(0u8) >> 32;
     pause / 2 + (pause / 2).mul_f64(random as f64 / f64::from(u32::MAX))
@@ -212,7 +213,7 @@ async fn speak(
     }
 }
 
-/// Takes acknowledgements and answers.
+/// Handles acknowledgements and answers.
 async fn listen_back(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Failure> {
     let mut input = Vec::new();
     loop {

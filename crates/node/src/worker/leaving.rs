@@ -1,17 +1,17 @@
-//! Commands whose clients leave before they are answered.
+//! Commands whose clients disconnect before the answer.
 
 use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// How long a command may still run after its client has left, so that a client that is gone does
-/// not keep its session. Whoever asks for the outcome of a commit whose answer was lost relies on
-/// it: after `IN_DOUBT_MS` in `solera-mixt` the commit is over.
+/// Time that a command may still run after its client has disconnected, so that the session does
+/// not remain for ever. Recovery of a commit whose answer was lost relies on this limit: after
+/// `IN_DOUBT_MS` in `solera-mixt` the commit is over.
 const AFTER_LEAVING: Duration = Duration::from_secs(10);
 
-/// Runs something for a client to its end, or gives it up some time after the client has `left`. It
-/// is pinned where it is made: what a command is would be copied for each of them.
+/// Runs a command to its end, or drops it some time after `left` completes. The caller pins the
+/// future, so that a large future is not copied for each command.
 pub(super) async fn unless_left<T>(
     mut running: Pin<&mut impl Future<Output = T>>,
     left: impl Future<Output = ()>,
@@ -41,7 +41,7 @@ mod tests {
         assert_eq!(unless_left(pin!(sleep(AFTER_LEAVING)), ready(())).await, Some(()));
         assert_eq!(unless_left(pin!(pending::<()>()), ready(())).await, None);
         assert_eq!(began.elapsed().as_secs(), 20);
-        // The time begins when the client leaves.
+        // The time begins when the client disconnects.
         let began = Instant::now();
         assert_eq!(unless_left(pin!(pending::<()>()), sleep(hour)).await, None);
         assert_eq!(began.elapsed(), hour + AFTER_LEAVING);

@@ -1,4 +1,4 @@
-//! What reaches a worker: messages of other workers and orders of the host, and time.
+//! Event loop of a worker: messages of other workers, control messages of the host, and deadlines.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -17,21 +17,20 @@ use super::listening::listen;
 use crate::control::{Control, Parcel};
 use crate::joining::Joining;
 
-/// After how long what inputs lead to leaves, and clients have their turn. Where a protocol has
-/// more to do than the worker can, other clients wait for about half of it
-/// (`solera papers calibrate --turns`).
+/// Time after which outputs are sent and clients run. When a protocol has more work than the worker
+/// can do, other clients wait for about half of it (`solera papers calibrate --turns`).
 const TURN: Duration = Duration::from_micros(25);
-/// What inputs may cost before the clock is read again.
+/// Cost of inputs after which the clock is read again.
 const QUANTUM: u64 = 16;
 
-/// Empties the worker's mailbox, delivers what is due, and keeps the machine's deadlines.
+/// Receives from the worker's mailbox, delivers due messages, and serves the machine's deadlines.
 pub(super) struct Postman {
     worker: Rc<Worker>,
     mailbox: UnboundedReceiver<Parcel>,
     /// Messages under way, per sender, in order.
     under_way: BTreeMap<Address, VecDeque<(Instant, u32, Vec<Message>)>>,
     stopping: bool,
-    /// What the log says of it if its site joins.
+    /// Log lines about the progress of a joining site.
     joining: Joining,
 }
 
@@ -45,7 +44,7 @@ impl Postman {
         let mut more = false;
         while !self.stopping {
             if more {
-                // Timers are too coarse to wait for what is due now.
+                // Timers are too coarse for work that is due now.
                 tokio::task::yield_now().await;
                 while let Ok(parcel) = self.mailbox.try_recv() {
                     self.take(parcel);
@@ -75,7 +74,7 @@ impl Postman {
         *self.worker.alive.borrow()
     }
 
-    /// When the next message or deadline is due.
+    /// Returns when the next message or deadline is due, and records the machine's deadline.
     fn arm(&self) -> Instant {
         let far = self.worker.network.clock().instant() + Duration::from_secs(1);
         if !self.is_alive() {
@@ -99,7 +98,7 @@ impl Postman {
     }
 
     fn obey(&mut self, control: Control) {
-        // What is in memory and in no journal nobody may see; who asks is told that none answers.
+        // Nobody may see data that is in memory and in no journal. The caller gets no answer.
         if control.asks_about_data() && !self.worker.answers() {
             return;
         }
@@ -116,7 +115,7 @@ impl Postman {
             Control::Held(reply) => {
                 let _ = reply.send(self.worker.take_held());
             }
-            // What is there in part is not counted: whoever asked is told that there is no answer.
+            // The keys of a partly filled partition are not counted. The caller gets no answer.
             Control::CountKeys(_) if !self.worker.serves() => {}
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
@@ -147,7 +146,7 @@ impl Postman {
             Control::Run(task) => task(),
             Control::Configure(spec) => self.worker.configure(&spec),
             Control::Kill(done) => {
-                // What has arrived was received before.
+                // Messages that have arrived count as received before the site died.
                 let now = self.worker.now();
                 self.worker.state.borrow_mut().engine.work(now, u64::MAX);
                 self.worker.alive.send_replace(false);
@@ -169,7 +168,7 @@ impl Postman {
         }
     }
 
-    /// Delivers what is due, for one turn. Returns whether more waits.
+    /// Delivers due messages, for one turn. Returns whether more work waits.
     fn deliver(&mut self) -> bool {
         if !self.is_alive() {
             self.under_way.retain(|from, _| from.site == self.worker.address.site);
@@ -185,7 +184,7 @@ impl Postman {
             while link.front().is_some_and(|(due, ..)| *due <= instant) {
                 let Some((_, life, messages)) = link.pop_front() else { break };
                 let there = from.site.index();
-                // What was under way when the link was cut is lost.
+                // Messages that were under way when the link was cut are lost.
                 if there != here && network.is_cut(there, here) {
                     continue;
                 }

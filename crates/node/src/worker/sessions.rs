@@ -1,4 +1,4 @@
-//! What sessions need of the worker at which they are open.
+//! The worker as the context of its sessions.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -23,7 +23,7 @@ use super::Worker;
 use crate::membership::refused_by;
 use crate::modules::{Local, Sessions};
 
-/// How long a request waits for another node of the site.
+/// Timeout of a request to another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Context for Worker {
@@ -69,8 +69,9 @@ impl Context for Worker {
         self.state.borrow_mut().next_request()
     }
 
-    /// The journal of `owner` may fail meanwhile; where a site has several nodes, it may die, or a
-    /// transaction may hold the key whose coordinator has died.
+    /// Waits for a reply with a timeout. The journal of `owner` may fail meanwhile. Where a site
+    /// has several nodes, the owner's node may die, or a transaction whose coordinator has died may
+    /// hold the key.
     async fn reply_about(
         &self,
         request: RequestId,
@@ -252,7 +253,7 @@ impl Context for Worker {
 
     fn run_modules(&self, caller: Lent, request: Vec<Vec<u8>>) -> Option<oneshot::Receiver<Value>> {
         let modules = self.network.modules()?;
-        // Weak, as it is held by what the network holds.
+        // A weak reference, because the network itself holds the modules.
         let network = Arc::downgrade(&self.network);
         let sessions: Weak<dyn Sessions> = network;
         let (spec, log) = (self.spec.clone(), self.log.clone());
