@@ -1,4 +1,4 @@
-//! The HTTP side: `/status`, `/metrics`, `/health`, `/ready`, `/faults`.
+//! The HTTP endpoints: `/status`, `/metrics`, `/health`, `/ready` and `/faults`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -29,12 +29,12 @@ use crate::status::{
     JournalSample, MemoryStatus, PeerStatus, PrimaryStatus, ReachedSite, SiteStatus,
 };
 
-/// Why the HTTP side does not run.
+/// Reason why the HTTP server cannot run.
 #[derive(Debug)]
 pub struct AdminError {
-    /// Where it should listen.
+    /// Address of the HTTP port.
     pub address: SocketAddr,
-    /// Why it cannot.
+    /// Reason.
     pub error: std::io::Error,
 }
 
@@ -54,16 +54,17 @@ impl fmt::Display for AdminError {
 
 impl std::error::Error for AdminError {}
 
-/// The HTTP side's port. Taken before the cluster starts, so that a port in use is found out early.
+/// Port of the HTTP server. It is bound before the cluster starts, so that a port in use is
+/// reported early.
 pub struct AdminListener {
     listener: tokio::net::TcpListener,
 }
 
 impl AdminListener {
-    /// Takes the port.
+    /// Binds the port.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     pub async fn bind(address: SocketAddr) -> Result<AdminListener, AdminError> {
         let listener = tokio::net::TcpListener::bind(address).await;
         match listener {
@@ -72,17 +73,18 @@ impl AdminListener {
         }
     }
 
-    /// Serves on a port that was taken before, on this thread's event loop.
+    /// Registers a port that is already bound with this thread's event loop.
     ///
     /// # Errors
-    /// The event loop does not take it.
+    /// The event loop rejects the port.
     pub fn from_std(listener: std::net::TcpListener) -> std::io::Result<AdminListener> {
         listener.set_nonblocking(true)?;
         Ok(AdminListener { listener: tokio::net::TcpListener::from_std(listener)? })
     }
 
-    /// Serves a cluster's status and metrics, and faults if it is all in this process, to those who
-    /// may, until `end` is done; requests that are under way then have a second.
+    /// Serves status and metrics of a cluster to authorised users, and faults if this process runs
+    /// the whole cluster. Returns after `end` completes; pending requests then have one more
+    /// second.
     pub async fn serve(self, cluster: Arc<Cluster>, end: impl Future<Output = ()>) {
         let mut router = Router::new()
             .route("/", get(index))
@@ -138,7 +140,7 @@ async fn status(
         Ok(Query(detail)) => detail,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, error.body_text()),
     };
-    // Status is for many, what users write is not.
+    // Many users may read the status, but keys are user data.
     let names_keys = user.may_run("solera.at-risk");
     if let Some(mut status) = cluster.node_status(detail.detailed).await {
         if let Some(here) = cluster.here.as_ref().filter(|_| names_keys) {
@@ -157,7 +159,7 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {
-    // Anybody may ask, so it names no files.
+    // Anyone may ask, so the answer names no files.
     let failing = cluster.network.no_writes().map(|why| match why {
         NoWrites::Full(_) => {
             "this process takes no writes: a disk is nearly full; takes_no_writes in /status tells more\n"
@@ -214,9 +216,9 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
     }
 }
 
-/// Whether no web page can have made a browser send this. A page may send text to any address
-/// without asking, but no JSON, and browsers say which page it was; a name that leads here may be
-/// its own.
+/// Rejects requests that a web page may have made a browser send. A page may send text to any
+/// address without permission, but not JSON, and browsers add the page's origin. A host name that
+/// resolves to this host may belong to the page.
 fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if headers.contains_key(header::ORIGIN) {
@@ -311,7 +313,7 @@ fn head(text: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// A label's value as Prometheus reads it.
+/// Escapes the value of a label for Prometheus.
 fn label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -339,7 +341,7 @@ fn render(sites: &[SiteStatus]) -> String {
     text
 }
 
-/// The metrics that have a value for each of something at a site.
+/// Renders the metrics with further labels besides the site.
 fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
     let metric = ("solera_space_keys", "Keys stored at the site, by space.", "gauge");
     render_metric(text, sites, metric, |site| {
@@ -375,7 +377,7 @@ fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
     });
 }
 
-/// What `primary` tells, if a space needs it.
+/// Renders the metrics of `primary`, if a space needs it.
 fn render_primary(text: &mut String, sites: &[SiteStatus]) {
     type Metric = (&'static str, &'static str, &'static str, fn(&PrimaryStatus) -> u64);
     const METRICS: [Metric; 5] = [
@@ -403,7 +405,7 @@ fn render_primary(text: &mut String, sites: &[SiteStatus]) {
     }
 }
 
-/// A metric, and its values at each site, with the labels that each has beside the site.
+/// Renders a metric with its values at each site, and with the further labels of each value.
 fn render_metric<'a, V: fmt::Display, I: IntoIterator<Item = (String, V)>>(
     text: &mut String,
     sites: &'a [SiteStatus],
@@ -418,8 +420,8 @@ fn render_metric<'a, V: fmt::Display, I: IntoIterator<Item = (String, V)>>(
     }
 }
 
-/// A histogram of durations: how many took less than so many microseconds, but for the last, which
-/// have no upper bound.
+/// Renders a histogram of durations. Each bucket is an upper bound in microseconds and a count; the
+/// last bucket has no upper bound.
 fn render_histogram(
     text: &mut String,
     (metric, site): (&str, &str),
@@ -479,7 +481,7 @@ const JOURNAL_METRICS: [JournalMetric; 9] = [
     ),
 ];
 
-/// The journals; nothing where there are none.
+/// Renders the metrics of the journals; empty without journals.
 fn render_journals(sites: &[SiteStatus]) -> String {
     let mut text = String::new();
     let journals: Vec<(&str, &JournalSample)> =
@@ -558,7 +560,7 @@ const LINK_GAUGES: [LinkGauge; 4] = [
     ("solera_link_reconnects_total", "counter", "Connections made again.", |link| link.reconnects),
 ];
 
-/// The links of a node; nothing for a whole cluster, whose links are in memory.
+/// Renders the metrics of a node's links; empty for a whole cluster, whose links are in memory.
 fn render_links(sites: &[ReachedSite]) -> String {
     let mut text = String::new();
     if sites.is_empty() {
@@ -588,7 +590,7 @@ mod tests {
     use super::*;
     use crate::log::Log;
 
-    /// Anybody may ask whether a process is ready, so it names no files.
+    /// Anyone may ask whether a process is ready, so the answer names no files.
     #[tokio::test]
     async fn a_process_that_takes_no_writes_tells_anybody_what_helps() {
         let spec = ClusterSpec::local(1).unwrap();

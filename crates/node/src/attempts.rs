@@ -1,4 +1,4 @@
-//! What the log says of failed logins and TLS that did not come about.
+//! Log lines about failed logins and failed TLS handshakes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::log::Log;
 
-/// Failed attempts are logged at most so often, so that they cannot fill a disk.
+/// Minimum time between two log lines, so that failed attempts cannot fill a disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// How much of a name that somebody tried is logged.
+/// Length at which a logged user name is cut off, in bytes.
 const LOGGED_NAME: usize = 64;
 
-/// Tells about failed attempts, but not about too many.
+/// Logs failed attempts, limited in rate.
 pub(crate) struct Attempts {
     log: Log,
     told: Cell<Option<Instant>>,
@@ -24,7 +24,7 @@ impl Attempts {
         Attempts { log, told: Cell::new(None), untold: Cell::new(0) }
     }
 
-    /// Somebody gave a wrong password, or named nobody.
+    /// Logs a login with a wrong password or an unknown user.
     pub(crate) fn failed(&self, name: &[u8], from: Option<SocketAddr>) {
         let name = &name[..name.len().min(LOGGED_NAME)];
         let from = from.map_or_else(|| "this process".to_owned(), |from| from.ip().to_string());
@@ -32,7 +32,7 @@ impl Attempts {
         self.tell(format_args!("{what}"));
     }
 
-    /// Somebody could not make a TLS connection.
+    /// Logs a failed TLS handshake.
     pub(crate) fn broken(&self, reason: &str, from: SocketAddr) {
         self.tell(format_args!("no TLS with the client {}: {reason}", from.ip()));
     }
