@@ -1,28 +1,28 @@
-//! Whether the other sites take this node for one of theirs.
+//! Acceptance of this node by the other sites.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_machine::NodeId;
 use solera_membership::{Members, Standing};
 
-/// What the nodes of other sites said to this node's calls.
+/// The last answers of other sites' nodes to this node's calls.
 ///
-/// Whoever is refused wherever it asks has another configuration, another cluster, or a wrong
-/// clock, and what it writes may never come together with what the others do. Whom nobody answers
-/// is only cut off.
+/// A node that is refused wherever it calls has another configuration, another cluster, or a wrong
+/// clock, and its writes may never merge with those of the others. A node that gets no answer is
+/// only cut off.
 ///
-/// Only sites that take part have a say. One that joins shows that it agrees when it lets this node
-/// in; that it does not, is its own problem: otherwise a wrong newcomer could stop a whole cluster.
+/// Only sites that take part count. A joining site's acceptance counts as agreement; its refusal
+/// does not count, because otherwise a wrongly configured newcomer could stop a whole cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Acceptance {
-    /// Whether any of them ever let this process in.
+    /// Whether any of them ever accepted this process.
     ever: bool,
-    /// Each one's last word; the reason if it was a refusal.
+    /// Last answer of each node; a refusal has its reason.
     words: BTreeMap<NodeId, Result<(), String>>,
 }
 
 impl Acceptance {
-    /// A node of another site has let this one in, or refused it.
+    /// Notes that a node of another site has accepted this one, or refused it.
     pub(crate) fn heard(&mut self, node: NodeId, word: Result<(), String>, members: &Members) {
         if has_a_say(node, members) {
             self.ever |= word.is_ok();
@@ -30,21 +30,22 @@ impl Acceptance {
         }
     }
 
-    /// A node has not answered for long. That it refused this one counts no more: what is left of
-    /// the other sites may think otherwise, and if nobody is, this node is only cut off.
+    /// Notes that a node has not answered for a long time. Its refusal no longer counts, because
+    /// the remaining sites may accept this node; if none remains, this node is only cut off.
     pub(crate) fn silent(&mut self, node: NodeId) {
         if self.words.get(&node).is_some_and(Result::is_err) {
             self.words.remove(&node);
         }
     }
 
-    /// The sites stand so from now on. What is taken back was said in another life of its site.
+    /// Updates the standings of the sites. Answers from an earlier life of a site are removed.
     pub(crate) fn note(&mut self, members: &Members) {
         self.words.retain(|node, _| has_a_say(*node, members));
     }
 
-    /// Who refuses this node, and why, if it must take no writes: nobody accepts it. If somebody
-    /// has in this process, one other site alone may be the one that is wrong.
+    /// Returns which node refuses this one, and why, if this node must reject writes because no
+    /// site accepts it. After a site has accepted this process once, the refusal of a single other
+    /// site does not suffice, because that site may be the wrong one.
     pub(crate) fn refused(&self, members: &Members) -> Option<(NodeId, &str)> {
         if self.words.values().any(Result::is_ok) {
             return None;
@@ -69,15 +70,14 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Stages of a site: a member from the beginning, and removed; listed later, joining, and a
-    /// member.
+    /// Stages of a site: founder, leaving, removed, joining later, and member after joining.
     pub(crate) const FOUNDER: u32 = 0;
     pub(crate) const LEAVING: u32 = 1;
     pub(crate) const GONE: u32 = 2;
     pub(crate) const JOINING: u32 = 3;
     pub(crate) const JOINED: u32 = 4;
 
-    /// A list of sites at these stages, as replicas send it.
+    /// Returns a list of sites at these stages, as replicas send it.
     pub(crate) fn members(stages: &[u32]) -> Members {
         let gaps = |stage: u32| vec![(0u64, 0u64); (stage as usize + 2) / 4];
         let slots: Vec<_> = stages.iter().map(|stage| (*stage, gaps(*stage))).collect();

@@ -1,4 +1,4 @@
-//! Whom the three ways to trust let in, and what is told of the others.
+//! Which servers the three kinds of trust accept, and the reasons for the others.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Authority {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Both are called the same.
+        // Both have the same name.
         params.distinguished_name.push(DnType::CommonName, "authority");
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -32,12 +32,12 @@ impl Authority {
         Authority { issuer, file }
     }
 
-    /// What trusts it.
+    /// Returns the files that trust the authority.
     fn files(&self) -> Files {
         Files { authorities: self.file.clone(), own: None }
     }
 
-    /// A server whose certificate is for this host, in these years.
+    /// Creates a server whose certificate is for this host, valid in these years.
     fn server(&self, host: &str, years: [i32; 2]) -> TlsAcceptor {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         [params.not_before, params.not_after] = years.map(|year| rcgen::date_time_ymd(year, 1, 1));
@@ -59,7 +59,7 @@ impl Drop for Authority {
     }
 }
 
-/// Connects to `here`, and tells why not.
+/// Connects to `here`, and returns the reason of a failure.
 async fn told(tls: &Tls, server: &TlsAcceptor) -> String {
     let (near, far) = tokio::io::duplex(100_000);
     let (connected, _) = tokio::join!(tls.connect("here", near), server.accept(far));

@@ -1,4 +1,4 @@
-//! About the connection itself.
+//! Commands about the connection.
 
 use super::family;
 

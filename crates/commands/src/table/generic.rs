@@ -1,4 +1,4 @@
-//! Keys of any type.
+//! Commands on keys of any type.
 
 use super::family;
 

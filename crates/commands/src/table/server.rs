@@ -1,4 +1,4 @@
-//! What clients ask about the server.
+//! Commands about the server.
 
 use super::family;
 

@@ -1,4 +1,4 @@
-//! Sets.
+//! Commands on sets.
 
 use super::family;
 

@@ -1,4 +1,4 @@
-//! Solera's own: interactive transactions, causal pasts, levels.
+//! Solera's own commands: interactive transactions, causal pasts, levels.
 
 use super::family;
 

@@ -1,4 +1,4 @@
-//! Strings and counters.
+//! Commands on strings and counters.
 
 use super::family;
 

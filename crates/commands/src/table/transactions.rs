@@ -1,4 +1,4 @@
-//! One transaction from queued commands.
+//! Transactions of queued commands.
 
 use super::family;
 
