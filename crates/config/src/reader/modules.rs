@@ -1,5 +1,5 @@
-//! `[modules]`: what modules of transactions may take. What is not said is for whoever runs them to
-//! decide.
+//! `[modules]`: limits of transaction modules. The executor of modules has defaults for settings
+//! that are not given.
 
 use serde::Deserialize;
 use toml::Spanned;

@@ -1,4 +1,4 @@
-//! `[[store]]`: databases of others that modules use, besides the cluster's own spaces.
+//! `[[store]]`: external databases that modules use, besides the cluster's own spaces.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ struct SpaceTable {
 }
 
 impl Reader<'_> {
-    /// The stores of a cluster, which is a store itself under its own name.
+    /// Returns the stores of a cluster. The cluster itself is a store with its own name.
     pub(super) fn stores(
         &self,
         tables: Vec<StoreTable>,

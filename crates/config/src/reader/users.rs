@@ -1,4 +1,4 @@
-//! `[[user]]`: who may do what.
+//! `[[user]]`: users and their rights.
 
 use serde::Deserialize;
 use toml::Spanned;
