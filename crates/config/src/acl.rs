@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(
             may(&user(&["+client"], &[]), "client foo"),
             Ok(()),
-            "it is told that there is none"
+            "the error says that there is none"
         );
         let container = user(&["+client", "-client|list", "nocommands", "+acl"], &[]);
         assert_eq!(may(&container, "client id"), no("client|id"));

@@ -498,14 +498,14 @@ mod tests {
 
     #[test]
     fn a_protocol_that_is_for_comparisons_is_warned_about() {
-        for (protocol, told) in
+        for (protocol, text) in
             [("redblue", "one group certifies"), ("causal", "no transaction is")]
         {
             let [warning] = &parse(&format!("protocol = '{protocol}'")).unwrap().warnings()[..]
             else {
                 panic!("one warning");
             };
-            assert!(warning.contains(protocol) && warning.contains(told), "{warning}");
+            assert!(warning.contains(protocol) && warning.contains(text), "{warning}");
         }
     }
 

@@ -195,8 +195,8 @@ impl Spaces {
 
     /// Returns the index of a key's space in [`Spaces::iter`].
     pub fn place_of(&self, key: &[u8]) -> usize {
-        let fits = |space: &Space| key.starts_with(space.prefix.as_bytes());
-        self.spaces.iter().position(fits).expect("the last space has the empty prefix")
+        let matches = |space: &Space| key.starts_with(space.prefix.as_bytes());
+        self.spaces.iter().position(matches).expect("the last space has the empty prefix")
     }
 
     /// Returns the level of a key.

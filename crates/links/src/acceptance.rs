@@ -32,7 +32,7 @@ impl Acceptance {
 
     /// Notes that a node has not answered for a long time. Its refusal no longer counts, because
     /// the remaining sites may accept this node; if none remains, this node is only cut off.
-    pub(crate) fn silent(&mut self, node: NodeId) {
+    pub(crate) fn note_timeout(&mut self, node: NodeId) {
         if self.words.get(&node).is_some_and(Result::is_err) {
             self.words.remove(&node);
         }
@@ -149,12 +149,12 @@ pub(crate) mod tests {
         let mut acceptance = Acceptance::default();
         acceptance.heard(node(1), refused(), &three);
         acceptance.heard(node(2), refused(), &three);
-        acceptance.silent(node(1));
+        acceptance.note_timeout(node(1));
         assert_eq!(acceptance.refused(&three), Some((node(2), "other clock")));
-        acceptance.silent(node(2));
+        acceptance.note_timeout(node(2));
         assert_eq!(acceptance.refused(&three), None);
         acceptance.heard(node(1), Ok(()), &three);
-        acceptance.silent(node(1));
+        acceptance.note_timeout(node(1));
         acceptance.heard(node(2), refused(), &three);
         assert_eq!(acceptance.refused(&three), None, "who accepted it is only away");
     }

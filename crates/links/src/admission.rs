@@ -233,8 +233,8 @@ impl Admission {
     }
 
     /// Notes that a node has not answered for a long time.
-    pub fn silent(&mut self, node: NodeId) {
-        self.acceptance.silent(node);
+    pub fn note_timeout(&mut self, node: NodeId) {
+        self.acceptance.note_timeout(node);
     }
 
     /// Returns which node refuses this one, and why, if no other site accepts it, so that it must

@@ -195,13 +195,13 @@ fn contradiction(
     called: &[(String, String)],
 ) -> Option<(String, String, String)> {
     type Site = (String, String);
-    let told = |what: &str, how: &dyn Fn(&Site) -> String| {
+    let differs = |what: &str, how: &dyn Fn(&Site) -> String| {
         let all = |sites: &[Site]| sites.iter().map(how).collect::<Vec<_>>().join(", ");
         let differ = caller.iter().zip(called).any(|(one, other)| how(one) != how(other));
         differ.then(|| (what.to_owned(), all(caller), all(called)))
     };
-    told("the sites", &|(name, _)| name.clone())
-        .or_else(|| told("the nodes' workers", &|(name, workers)| format!("{name}: {workers}")))
+    differs("the sites", &|(name, _)| name.clone())
+        .or_else(|| differs("the nodes' workers", &|(name, workers)| format!("{name}: {workers}")))
 }
 
 /// Returns the first setting that differs, and both values. Settings that depend on the list of

@@ -81,7 +81,7 @@ pub enum Refusal {
     /// The TLS handshake between them failed.
     Tls(String),
     /// The refusal that the other node sent, as text.
-    Told(String),
+    FromPeer(String),
 }
 
 impl fmt::Display for Refusal {
@@ -165,7 +165,7 @@ impl fmt::Display for Refusal {
                 "{node} does not remember all that it has told others, so its data is an older copy, or \
                  its disk has lost something; `solera site remove {site}`, then add it again"
             ),
-            Refusal::Tls(reason) | Refusal::Told(reason) => f.write_str(reason),
+            Refusal::Tls(reason) | Refusal::FromPeer(reason) => f.write_str(reason),
         }
     }
 }

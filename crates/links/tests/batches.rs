@@ -117,11 +117,11 @@ fn a_reply_that_is_too_long_says_so() {
         response: Response::Executed { outcome, pasts: Pasts::none(2) },
     };
     let short = Sizes { longest: 1000, ..Sizes::default() };
-    for (size, told) in [(100, outcome(100)), (2000, Err(OpError::TooLarge))] {
+    for (size, delivered) in [(100, outcome(100)), (2000, Err(OpError::TooLarge))] {
         let bodies = encode_batch(short, at(1), at(1), vec![reply(outcome(size))]);
         let delivery =
             decode_batch::<Message>(&bodies[0].bytes, SiteId(1), SiteId(1), &TOPOLOGY()).unwrap();
-        assert_eq!(delivery.messages, [reply(told)]);
+        assert_eq!(delivery.messages, [reply(delivered)]);
     }
 }
 

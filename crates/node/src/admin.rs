@@ -592,19 +592,19 @@ mod tests {
 
     /// Anyone may ask whether a process is ready, so the answer names no files.
     #[tokio::test]
-    async fn a_process_that_takes_no_writes_tells_anybody_what_helps() {
+    async fn readiness_of_a_process_without_writes_gives_the_reason() {
         let spec = ClusterSpec::local(1).unwrap();
         let cluster = Arc::new(Cluster::start(spec, Log::new(LogLevel::Error), None).unwrap());
         let worker = Address { site: SiteId(0), worker: 0 };
         let file = || "/data/eu".to_owned();
-        for (why, told) in [
+        for (why, start) in [
             (NoWrites::Full(file()), "this process takes no writes: a disk is nearly full;"),
             (NoWrites::Failed(file()), "a journal of this process has failed: until it is started"),
         ] {
             cluster.network.refuse_writes(worker, why);
             let (code, reason) = ready(State(cluster.clone())).await;
             assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
-            assert!(reason.starts_with(told) && !reason.contains("/data"), "{reason}");
+            assert!(reason.starts_with(start) && !reason.contains("/data"), "{reason}");
             assert!(reason.ends_with("; takes_no_writes in /status tells more\n"), "{reason}");
         }
         cluster.network.withdraw_refusal(worker);
@@ -725,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journals_of_several_workers_are_told_together() {
+    fn the_journals_of_several_workers_are_added() {
         let text = everything();
         for line in [
             r#"solera_journal_records_total{site="eu"} 3"#,

@@ -15,13 +15,13 @@ const LOGGED_NAME: usize = 64;
 /// Logs failed attempts, limited in rate.
 pub(crate) struct Attempts {
     log: Log,
-    told: Cell<Option<Instant>>,
-    untold: Cell<u64>,
+    logged: Cell<Option<Instant>>,
+    suppressed: Cell<u64>,
 }
 
 impl Attempts {
     pub(crate) fn new(log: Log) -> Attempts {
-        Attempts { log, told: Cell::new(None), untold: Cell::new(0) }
+        Attempts { log, logged: Cell::new(None), suppressed: Cell::new(0) }
     }
 
     /// Logs a login with a wrong password or an unknown user.
@@ -29,25 +29,25 @@ impl Attempts {
         let name = &name[..name.len().min(LOGGED_NAME)];
         let from = from.map_or_else(|| "this process".to_owned(), |from| from.ip().to_string());
         let what = format!("{from} failed to authenticate as '{}'", name.escape_ascii());
-        self.tell(format_args!("{what}"));
+        self.log_limited(format_args!("{what}"));
     }
 
     /// Logs a failed TLS handshake.
     pub(crate) fn broken(&self, reason: &str, from: SocketAddr) {
-        self.tell(format_args!("no TLS with the client {}: {reason}", from.ip()));
+        self.log_limited(format_args!("no TLS with the client {}: {reason}", from.ip()));
     }
 
-    fn tell(&self, what: fmt::Arguments<'_>) {
-        if self.told.get().is_some_and(|told| told.elapsed() < LOG_INTERVAL) {
-            self.untold.set(self.untold.get() + 1);
+    fn log_limited(&self, what: fmt::Arguments<'_>) {
+        if self.logged.get().is_some_and(|logged| logged.elapsed() < LOG_INTERVAL) {
+            self.suppressed.set(self.suppressed.get() + 1);
             return;
         }
-        self.told.set(Some(Instant::now()));
-        match self.untold.take() {
+        self.logged.set(Some(Instant::now()));
+        match self.suppressed.take() {
             0 => self.log.warn(what),
-            more => {
-                self.log.warn(format_args!("{what}; {more} more failed before and were not told"))
-            }
+            more => self
+                .log
+                .warn(format_args!("{what}; {more} more failed attempts before were not logged")),
         }
     }
 }

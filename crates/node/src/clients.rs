@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use solera_session::{Client, Ends};
 use tokio::net::TcpStream;
 
-use crate::room::{Place, Room};
+use crate::connection_limiter::{ConnectionLimiter, Permit};
 
 /// Returns the addresses and the descriptor of a socket.
 pub(crate) fn ends_of(stream: &TcpStream) -> Ends {
@@ -24,7 +24,7 @@ pub(crate) fn ends_of(stream: &TcpStream) -> Ends {
 pub(crate) struct Clients {
     connected: Mutex<BTreeMap<u64, Arc<Client>>>,
     /// Connections in a TLS handshake. They count towards the same limit as clients.
-    greeting: Arc<Room>,
+    greeting: Arc<ConnectionLimiter>,
 }
 
 impl Clients {
@@ -35,7 +35,7 @@ impl Clients {
             return None;
         }
         if connected.len() + self.greeting.count() >= limit {
-            self.greeting.make_way();
+            self.greeting.close_oldest();
         }
         let client = Arc::new(Client::new(id, ends));
         connected.insert(id, client.clone());
@@ -44,10 +44,10 @@ impl Clients {
 
     /// Lets a client begin a TLS handshake; `None` if `limit` clients are connected. A slow
     /// handshake may be closed later in favour of other clients.
-    pub(crate) fn greet(&self, from: IpAddr, limit: usize) -> Option<Place> {
+    pub(crate) fn greet(&self, from: IpAddr, limit: usize) -> Option<Permit> {
         let connected = lock(&self.connected);
         let left = limit.saturating_sub(connected.len());
-        (left > 0).then(|| self.greeting.enter(from, left))
+        (left > 0).then(|| self.greeting.admit(from, left))
     }
 
     /// Returns the number of clients.

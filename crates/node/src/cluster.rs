@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::descriptors::Needs;
@@ -295,7 +295,7 @@ impl Cluster {
         sites.retain(|site| site.listen.or(site.listen_tls).is_some());
         let needs =
             Needs { sites: sites.len(), workers: receivers.len(), nodes: spec.nodes().count() };
-        needs.fit(Arc::make_mut(&mut spec), &run.log);
+        needs.limit_connections(Arc::make_mut(&mut spec), &run.log);
         let data = match &spec.data {
             Some(root) if spec.durability != Durability::Memory => {
                 let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
@@ -395,7 +395,7 @@ impl Cluster {
         engine: Engine,
         storage: Option<Storage>,
         run: Run,
-        mailbox: mpsc::UnboundedReceiver<Parcel>,
+        mailbox: mpsc::UnboundedReceiver<Envelope>,
     ) -> Result<(), StartError> {
         let (spec, network) = (self.spec.clone(), self.network.clone());
         let address = engine.machine().address();
@@ -743,7 +743,7 @@ impl Drop for Cluster {
 }
 
 /// A worker that runs here, the sender of its mailbox, and the receiver for the worker.
-type Receiver = (Address, mpsc::UnboundedSender<Parcel>, mpsc::UnboundedReceiver<Parcel>);
+type Receiver = (Address, mpsc::UnboundedSender<Envelope>, mpsc::UnboundedReceiver<Envelope>);
 
 /// Returns the destination of messages for each worker of the cluster, and the workers that run
 /// here, which are those without a link.

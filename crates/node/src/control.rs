@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::status::WorkerSample;
 
 /// An entry of a worker's mailbox.
-pub(crate) enum Parcel {
+pub(crate) enum Envelope {
     /// Messages of another worker, to be handled when they are due.
     Messages { from: Address, due: Instant, life: u32, messages: Vec<Message> },
     /// A control message of the host.

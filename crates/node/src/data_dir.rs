@@ -588,8 +588,8 @@ name = 'us'
                 "sites eu, us, ap, and the configuration says eu, ap, us; new sites",
             ),
         ] {
-            let told = root.open_with(&with(sites), &workers).unwrap_err();
-            assert!(told.contains(reason), "{told}");
+            let error = root.open_with(&with(sites), &workers).unwrap_err();
+            assert!(error.contains(reason), "{error}");
         }
         let further = root.open_with(&with(&["eu", "us", "ap", "sa"]), &workers).unwrap();
         assert_eq!(further.founders(), 2);

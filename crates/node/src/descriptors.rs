@@ -40,7 +40,7 @@ impl Needs {
 
     /// Reduces `max_connections` to the number that the limit of descriptors permits, and warns if
     /// that is much less.
-    pub(crate) fn fit(self, spec: &mut ClusterSpec, log: &Log) {
+    pub(crate) fn limit_connections(self, spec: &mut ClusterSpec, log: &Log) {
         let Some(limit) = limit().filter(|_| self.sites > 0) else { return };
         let wanted = spec.max_connections;
         if let Some(clients) = self.clients(limit, wanted) {

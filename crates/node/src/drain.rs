@@ -93,23 +93,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_told_in_words() {
-        let told = |clients, in_transaction, prepared| {
+    fn unfinished_work_is_described() {
+        let described = |clients, in_transaction, prepared| {
             let left = Unfinished { clients, in_transaction, prepared, at_risk: 2 };
-            let told = left.to_string();
-            told.strip_suffix(", and 2 not known to be safe at other sites").unwrap().to_owned()
+            let text = left.to_string();
+            text.strip_suffix(", and 2 not known to be safe at other sites").unwrap().to_owned()
         };
-        assert_eq!(told(0, 0, 0), "0 clients were not done, 0 transactions not decided");
+        assert_eq!(described(0, 0, 0), "0 clients were not done, 0 transactions not decided");
         assert_eq!(
-            told(1, 1, 1),
+            described(1, 1, 1),
             "1 client was not done (it has a transaction open), 1 transaction not decided"
         );
         assert_eq!(
-            told(3, 1, 2),
+            described(3, 1, 2),
             "3 clients were not done (1 has a transaction open), 2 transactions not decided"
         );
         assert_eq!(
-            told(3, 2, 0),
+            described(3, 2, 0),
             "3 clients were not done (2 have transactions open), 0 transactions not decided"
         );
     }

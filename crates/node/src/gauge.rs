@@ -107,19 +107,19 @@ impl Meter {
         let is_above = limit.is_some_and(|limit| taken > limit);
         // Report at once if the result is certain, because a worker may take time to answer.
         if !is_above || taken > self.peak.taken {
-            self.tell(taken, limit);
+            self.report(taken, limit);
         }
         if limit.is_some() {
             // Measure below the limit, too: the smaller the growth between two measurements, the
             // better the estimate of memory besides the data.
             let used = self.held().map(|held| self.peak.used(taken, held));
             if let Some(used) = used.filter(|_| is_above) {
-                self.tell(used, limit);
+                self.report(used, limit);
             }
         }
     }
 
-    fn tell(&self, used: u64, limit: Option<u64>) {
+    fn report(&self, used: u64, limit: Option<u64>) {
         let limit_bytes = limit.unwrap_or_default();
         match self.network.memory().measured(used, limit) {
             Some(true) => self.log.warn(format_args!(

@@ -92,7 +92,7 @@ admin = 'c:3'
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table of reasons")]
-    fn strangers_are_told_why() {
+    fn strangers_get_a_reason() {
         let ours = parse(TWO_SITES);
         let called = card(&ours, id(1), id(0), 1);
         let from = |text: &str| card(&parse(text), id(0), id(1), 2);

@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::connection_limiter::ConnectionLimiter;
 use crate::current::Current;
-use crate::room::Room;
 
 /// Timeout of a request's head, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ pub(crate) async fn serve(
 ) {
     let (ending, ended) = watch::channel(false);
     let mut connections = JoinSet::new();
-    let room = Arc::new(Room::default());
+    let limiter = Arc::new(ConnectionLimiter::default());
     tokio::pin!(end);
     loop {
         tokio::select! {
@@ -100,12 +100,12 @@ pub(crate) async fn serve(
                 Ok((stream, from)) => {
                     let tls = tls.as_ref().map(|tls| tls.get());
                     let router = router.clone().layer(Extension(From(from)));
-                    let place = room.enter(from.ip(), CONNECTIONS);
+                    let permit = limiter.admit(from.ip(), CONNECTIONS);
                     let taking = take(stream, tls, router, ended.clone());
                     connections.spawn(async move {
                         tokio::select! {
                             () = taking => {}
-                            () = place.dismissed() => {}
+                            () = permit.must_close() => {}
                         }
                     });
                 }

@@ -14,7 +14,7 @@ pub(crate) enum Joining {
     /// The worker waits to be accepted.
     Waiting,
     /// The worker copies its partitions: the start, and the time and bytes of the last log line.
-    Getting { began: Instant, told: Instant, bytes: u64 },
+    Getting { began: Instant, logged: Instant, bytes: u64 },
     /// The worker has its partitions, and waits for the rest of its site.
     Filled,
     /// The worker serves; nothing more is logged.
@@ -47,19 +47,19 @@ impl Joining {
         match *self {
             Joining::Waiting => {
                 let donor = donor?.index();
-                *self = Joining::Getting { began: now, told: now, bytes: 0 };
+                *self = Joining::Getting { began: now, logged: now, bytes: 0 };
                 Some(News::Begins { partitions, donor })
             }
             Joining::Getting { began, .. } if filled == partitions => {
                 *self = Joining::Filled;
                 Some(News::HasAll { partitions, bytes, took: now - began })
             }
-            Joining::Getting { began, told, bytes: before } => {
-                let since = now - told;
+            Joining::Getting { began, logged, bytes: before } => {
+                let since = now - logged;
                 if since < INTERVAL {
                     return None;
                 }
-                *self = Joining::Getting { began, told: now, bytes };
+                *self = Joining::Getting { began, logged: now, bytes };
                 // The copy may have begun again.
                 let more = bytes.saturating_sub(before);
                 Some(News::Has { filled, partitions, bytes, more, since })
@@ -123,28 +123,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_from_whom_how_much_and_how_long() {
+    fn events_name_the_donor_the_amount_and_the_rate() {
         let at = Instant::now();
         let mut now = Progress { partitions: 4, ..Progress::default() };
         let mut joining = Joining::new(now);
-        let mut told = Vec::new();
-        let mut tell = |joining: &mut Joining, seconds, now, serves| {
+        let mut lines = Vec::new();
+        let mut step = |joining: &mut Joining, seconds, now, serves| {
             let news = joining.news(at + Duration::from_secs(seconds), now, serves);
-            told.extend(news.map(|news| news.explain("us worker 0", |_| "eu".to_owned())));
+            lines.extend(news.map(|news| news.explain("us worker 0", |_| "eu".to_owned())));
         };
-        tell(&mut joining, 0, now, false);
+        step(&mut joining, 0, now, false);
         now.donor = Some(SiteId(0));
-        tell(&mut joining, 1, now, false);
+        step(&mut joining, 1, now, false);
         (now.bytes, now.filled) = (50_000_000, 1);
-        tell(&mut joining, 6, now, false);
-        tell(&mut joining, 11, now, false);
+        step(&mut joining, 6, now, false);
+        step(&mut joining, 11, now, false);
         (now.bytes, now.filled) = (200_000_000, 4);
-        tell(&mut joining, 21, now, false);
-        tell(&mut joining, 22, now, false);
-        tell(&mut joining, 23, now, true);
-        tell(&mut joining, 40, now, true);
+        step(&mut joining, 21, now, false);
+        step(&mut joining, 22, now, false);
+        step(&mut joining, 23, now, true);
+        step(&mut joining, 40, now, true);
         assert_eq!(
-            told,
+            lines,
             [
                 "us worker 0 joins: it gets 4 partitions from eu",
                 "us worker 0 has 1 of 4 partitions: 50.0 MB so far, 5.0 MB/s",

@@ -454,7 +454,7 @@ mod tests {
         link.accepted(link.handshake(), 7).unwrap();
         assert!(link.opened(link.handshake(), 7, 0) && link.is_reachable());
         (0..6).for_each(|_| say_much(&link, ENOUGH));
-        assert!(!link.is_reachable(), "clients are told to try again");
+        assert!(!link.is_reachable(), "clients get TRYAGAIN");
         assert_eq!(link.status().dropped_batches, 0);
         // Sending all six gives them their numbers.
         while !gathered(&link).is_empty() {}

@@ -34,14 +34,14 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// Timeout of a call and its greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without traffic after which a connection is closed.
-const SILENCE: Duration = Duration::from_secs(5);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for sending queued messages when the node stops.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before the same refusal is logged again. It doubles each time, up to the last.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
-const LAST_TELL_AGAIN: Duration = Duration::from_secs(3600);
+const FIRST_LOG_PAUSE: Duration = Duration::from_secs(60);
+const LAST_LOG_PAUSE: Duration = Duration::from_secs(3600);
 /// Number of refusals that are remembered.
-const MOST_TOLD: usize = 256;
+const MAX_REFUSALS: usize = 256;
 /// Difference of clocks above which a warning is logged.
 const NOTABLE_SKEW_US: i64 = 1_000_000;
 const READ_SIZE: usize = 64 * 1024;
@@ -75,7 +75,7 @@ pub(crate) struct Carrier {
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) log: Log,
     /// Refusals that were logged.
-    pub(crate) told: Mutex<Told>,
+    pub(crate) refusals: Mutex<RefusalLog>,
 }
 
 /// The running thread. Dropping it stops it.
@@ -128,7 +128,7 @@ impl Carrier {
             () = stopped(stop) => {}
         }
         // Queued messages are still sent if that is quick.
-        let _ = timeout(LAST_WORDS, callers.join_all()).await;
+        let _ = timeout(CLOSE_TIMEOUT, callers.join_all()).await;
     }
 
     /// Returns the TLS configuration for new links.
@@ -214,15 +214,15 @@ impl Carrier {
     }
 
     /// Records that another node has accepted this one, or refused it.
-    fn is_taken(&self, node: NodeId, word: Result<(), String>) {
+    fn note_answer(&self, node: NodeId, word: Result<(), String>) {
         let news = self.network.membership().heard(node, word);
-        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
+        log_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
     /// Records that another node has not answered for a long time.
-    fn is_silent(&self, node: NodeId) {
-        let news = self.network.membership().silent(node);
-        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
+    fn note_timeout(&self, node: NodeId) {
+        let news = self.network.membership().note_timeout(node);
+        log_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
     /// Rejects a node whose clock has run too far ahead while its link was up. Its times would push
@@ -258,19 +258,14 @@ impl Carrier {
     }
 
     /// Whether a refusal should be logged as a warning now.
-    fn is_news(&self, line: &str) -> bool {
-        let mut told = self.told.lock().expect("nothing panics with the lock");
-        told.is_news(line, Instant::now())
+    fn should_log(&self, line: &str) -> bool {
+        let mut refusals = self.refusals.lock().expect("nothing panics with the lock");
+        refusals.should_log(line, Instant::now())
     }
 }
 
 /// Logs whether this node accepts writes, if that has changed.
-pub(crate) fn tell_of_acceptance(
-    network: &Network,
-    spec: &ClusterSpec,
-    log: &Log,
-    news: Option<bool>,
-) {
+pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, log: &Log, news: Option<bool>) {
     match news {
         Some(true) => {
             log.info(format_args!("takes writes: no longer do all others refuse this node"))
@@ -293,24 +288,24 @@ fn surely_ahead(before: u64, theirs: u64, after: u64) -> i64 {
 
 /// Refusals that were logged, with the time and the pause before each is logged again.
 #[derive(Debug, Default)]
-pub(crate) struct Told(BTreeMap<String, (Instant, Duration)>);
+pub(crate) struct RefusalLog(BTreeMap<String, (Instant, Duration)>);
 
-impl Told {
+impl RefusalLog {
     /// Returns whether a line should be logged now: at once the first time, then at growing
     /// intervals. Lines of one node or caller whose reasons differ only in numbers count as the
     /// same.
-    fn is_news(&mut self, line: &str, now: Instant) -> bool {
+    fn should_log(&mut self, line: &str, now: Instant) -> bool {
         let (who, reason) = line.split_once(": ").unwrap_or((line, ""));
         let reason = reason.chars().filter(|letter| !letter.is_ascii_digit());
         let line: String = who.chars().chain(reason).collect();
-        if self.0.len() >= MOST_TOLD {
+        if self.0.len() >= MAX_REFUSALS {
             // Strangers can call with any number of names.
             self.0.clear();
         }
         let pause = match self.0.get(&line) {
             Some((until, _)) if now < *until => return false,
-            Some((_, pause)) => (*pause * 2).min(LAST_TELL_AGAIN),
-            None => TELL_AGAIN,
+            Some((_, pause)) => (*pause * 2).min(LAST_LOG_PAUSE),
+            None => FIRST_LOG_PAUSE,
         };
         self.0.insert(line, (now + pause, pause));
         true
@@ -329,8 +324,8 @@ enum Failure {
 }
 
 impl Failure {
-    fn silence() -> Failure {
-        Failure::Broken(format!("nothing was heard for {} s", SILENCE.as_secs()))
+    fn timeout() -> Failure {
+        Failure::Broken(format!("nothing was heard for {} s", IDLE_TIMEOUT.as_secs()))
     }
 }
 
@@ -398,8 +393,10 @@ fn consume(input: &mut Vec<u8>, used: usize) {
     }
 }
 
-fn silent<T>(got: Result<std::io::Result<T>, tokio::time::error::Elapsed>) -> Result<T, Failure> {
-    Ok(got.map_err(|_| Failure::silence())??)
+fn or_timeout<T>(
+    got: Result<std::io::Result<T>, tokio::time::error::Elapsed>,
+) -> Result<T, Failure> {
+    Ok(got.map_err(|_| Failure::timeout())??)
 }
 
 #[cfg(test)]
@@ -408,16 +405,16 @@ mod tests {
 
     #[test]
     fn the_same_refusal_is_told_more_and_more_rarely() {
-        let (mut told, start) = (Told::default(), Instant::now());
+        let (mut refusals, start) = (RefusalLog::default(), Instant::now());
         let lines = (0..20_000).map(|second| {
             let line = format!("node 1: the clocks are {second} s apart");
-            told.is_news(&line, start + Duration::from_secs(second))
+            refusals.should_log(&line, start + Duration::from_secs(second))
         });
         let at: Vec<usize> =
             lines.enumerate().filter(|(_, news)| *news).map(|(at, _)| at).collect();
         assert_eq!(at, [0, 60, 180, 420, 900, 1860, 3780, 7380, 10_980, 14_580, 18_180]);
-        assert!(told.is_news("node 1: another cluster", start));
-        assert!(told.is_news("node 2: another cluster", start));
+        assert!(refusals.should_log("node 1: another cluster", start));
+        assert!(refusals.should_log("node 2: another cluster", start));
     }
 
     #[test]

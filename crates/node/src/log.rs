@@ -108,8 +108,8 @@ impl Writer {
     fn write(&self, line: String) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let told = format!("({lost} lines of the log were dropped here)\n");
-            if self.entries.try_send(Entry::Line(told)).is_err() {
+            let note = format!("({lost} lines of the log were dropped here)\n");
+            if self.entries.try_send(Entry::Line(note)).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
         }
@@ -195,12 +195,12 @@ mod tests {
         writer.flush(Duration::from_secs(20));
         writer.write("last\n".to_owned());
         drop(writer);
-        let told: Vec<String> = read.iter().collect();
-        assert_eq!(told[0], "0\n");
-        assert_eq!(told.last().unwrap(), "last\n");
-        let dropped = told.iter().filter_map(|line| line.strip_prefix('(')?.split(' ').next());
+        let written: Vec<String> = read.iter().collect();
+        assert_eq!(written[0], "0\n");
+        assert_eq!(written.last().unwrap(), "last\n");
+        let dropped = written.iter().filter_map(|line| line.strip_prefix('(')?.split(' ').next());
         let dropped: Vec<usize> = dropped.map(|count| count.parse().unwrap()).collect();
-        let written = told.len() - dropped.len() - 1;
+        let written = written.len() - dropped.len() - 1;
         assert!(written < lines && written + dropped.iter().sum::<usize>() == lines, "{dropped:?}");
     }
 

@@ -141,9 +141,9 @@ impl Membership {
 
     /// Notes that a node has not answered for a long time. Returns whether this node accepts
     /// writes, if that has changed.
-    pub(crate) fn silent(&self, node: NodeId) -> Option<bool> {
+    pub(crate) fn note_timeout(&self, node: NodeId) -> Option<bool> {
         let mut known = self.known();
-        known.silent(node);
+        known.note_timeout(node);
         self.judge(&known)
     }
 

@@ -33,11 +33,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_changes_are_told() {
+    fn only_changes_are_reported() {
         let memory = Memory::default();
-        let told = [(1, None), (9, Some(9)), (10, Some(9)), (11, Some(9)), (9, Some(9)), (9, None)]
-            .map(|(used, limit)| memory.measured(used, limit));
-        assert_eq!(told, [None, None, Some(true), None, Some(false), None]);
+        let changes =
+            [(1, None), (9, Some(9)), (10, Some(9)), (11, Some(9)), (9, Some(9)), (9, None)]
+                .map(|(used, limit)| memory.measured(used, limit));
+        assert_eq!(changes, [None, None, Some(true), None, Some(false), None]);
         assert_eq!((memory.used(), memory.is_full()), (9, false));
     }
 }

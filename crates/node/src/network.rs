@@ -18,7 +18,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::current::Current;
 use crate::link::Link;
 use crate::membership::Membership;
@@ -30,7 +30,7 @@ use crate::status::WorkerSample;
 /// Location of a worker.
 pub(crate) enum Destination {
     /// In this process.
-    Here(UnboundedSender<Parcel>),
+    Here(UnboundedSender<Envelope>),
     /// On another node.
     There(Arc<Link>),
 }
@@ -257,13 +257,13 @@ impl Network {
             due += self.delay(a, b);
         }
         // A mailbox without a worker belongs to a cluster that is stopping.
-        let _ = mailbox.send(Parcel::Messages { from, due, life, messages });
+        let _ = mailbox.send(Envelope::Messages { from, due, life, messages });
     }
 
     /// Sends a control message to a worker of this process. Workers of other nodes get none.
     pub(crate) fn control(&self, to: Address, control: Control) {
         if let Destination::Here(mailbox) = self.destination(to) {
-            let _ = mailbox.send(Parcel::Control(control));
+            let _ = mailbox.send(Envelope::Control(control));
         }
     }
 
@@ -323,7 +323,7 @@ impl Network {
         let root = Address { site, worker: 0 };
         let (order, question) = (|reply| Control::Sites(change, reply), Question::Sites { change });
         self.ask(root, order, question, |answer| match answer {
-            Answer::Sites(told) => Some(*told),
+            Answer::Sites(report) => Some(*report),
             _ => None,
         })
         .await
@@ -391,7 +391,7 @@ impl Network {
     }
 
     /// Whether a vector has no entries beyond the cluster's sites.
-    pub(crate) fn fits(&self, vector: &Vector) -> bool {
+    pub(crate) fn is_valid(&self, vector: &Vector) -> bool {
         vector.is_within(self.workers.len())
     }
 

@@ -237,7 +237,7 @@ impl Node {
             network: cluster.network.clone(),
             links: links.clone(),
             log,
-            told: Mutex::default(),
+            refusals: Mutex::default(),
         };
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
         cluster.here = Some(Here::new(me, links, peer_tls, running));
@@ -402,9 +402,9 @@ admin = '127.0.0.1:3'
             "[[site]]\nname = 'eu'\n[[site.node]]\nresp = '127.0.0.1:{port}'\n\
              peer = 'localhost:{port}'\nadmin = '[::1]:{port}'\n"
         );
-        let told =
+        let expected =
             format!("node 1 of site eu cannot listen on 127.0.0.1:{port} (resp): the port is");
         let error = refused(&text, "eu", 1);
-        assert!(error.contains(&told), "{error}");
+        assert!(error.contains(&expected), "{error}");
     }
 }

@@ -11,13 +11,13 @@ use solera_journal::RealDisk;
 use solera_site::Config;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::log::Log;
 use crate::progress::Progress;
 use crate::storage::{Engine, Found, Storage, StorageError};
 
 /// Interval between progress lines.
-const TELL_INTERVAL: Duration = Duration::from_secs(2);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A worker whose journal is to be opened.
 pub(crate) struct Opening {
@@ -26,7 +26,7 @@ pub(crate) struct Opening {
     pub(crate) seed: u64,
     /// Name of the worker for messages.
     pub(crate) name: String,
-    pub(crate) mailbox: UnboundedSender<Parcel>,
+    pub(crate) mailbox: UnboundedSender<Envelope>,
 }
 
 /// Opens all journals, as many at once as there are processors. Returns them in the order of
@@ -61,7 +61,7 @@ pub(crate) fn open_all(
         }
         drop(sender);
         loop {
-            match results.recv_timeout(TELL_INTERVAL) {
+            match results.recv_timeout(PROGRESS_INTERVAL) {
                 Ok((place, result)) => opened[place] = Some(result),
                 Err(RecvTimeoutError::Timeout) => {
                     let done = opened.iter().flatten().count();
@@ -86,7 +86,7 @@ fn open(
     let Opening { folder, config, seed, name, mailbox } = opening;
     let on_event = move |event| {
         // The worker may have ended.
-        let _ = mailbox.send(Parcel::Control(Control::Journal(event)));
+        let _ = mailbox.send(Envelope::Control(Control::Journal(event)));
     };
     let disk = RealDisk::new(&folder);
     Storage::open(disk, &folder, durability, cluster, config, seed, on_event, name, progress)

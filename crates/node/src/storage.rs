@@ -355,9 +355,9 @@ mod tests {
         while is_behind(&engine, 0) {
             std::thread::yield_now();
         }
-        let told = storage.sample(engine.log().unwrap());
+        let sample = storage.sample(engine.log().unwrap());
         // And one record from when it began.
-        assert_eq!((told.stats.records, told.since_checkpoint), (4, 4));
+        assert_eq!((sample.stats.records, sample.since_checkpoint), (4, 4));
     }
 
     #[test]
@@ -391,24 +391,24 @@ mod tests {
         let (sender, events) = mpsc::channel();
         let (mut storage, mut engine) = open_with(&disk, move |event| drop(sender.send(event)));
         write(&mut engine, b"v");
-        let mut told = hold(&mut engine);
+        let mut durable = hold(&mut engine);
         engine.submit();
-        assert!(told.try_recv().is_err());
+        assert!(durable.try_recv().is_err());
         while engine.must_wait() {
             storage.on_event(&mut engine, events.recv().unwrap());
         }
         engine.take_durable().unwrap().send(()).unwrap();
-        assert_eq!(told.try_recv(), Ok(()));
+        assert_eq!(durable.try_recv(), Ok(()));
         disk.set_capacity(disk.used());
         // The first write may fit into allocated space.
         write(&mut engine, &vec![b'x'; 100 << 20]);
-        let mut told = hold(&mut engine);
+        let mut durable = hold(&mut engine);
         engine.submit();
         while !engine.has_stopped() {
             storage.on_event(&mut engine, events.recv().unwrap());
         }
         assert!(in_words(engine.refuses().unwrap()).contains("disk is full"));
-        assert_eq!(told.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        assert_eq!(durable.try_recv(), Err(oneshot::error::TryRecvError::Closed));
         assert!(!is_behind(&engine, 0));
     }
 }

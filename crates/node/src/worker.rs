@@ -12,9 +12,9 @@
 
 mod callers;
 mod connection;
-mod leaving;
+mod disconnect;
+mod event_loop;
 mod listening;
-mod postman;
 mod primary;
 mod replies;
 mod sessions;
@@ -40,14 +40,14 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
+use self::event_loop::EventLoop;
 use self::listening::listen;
-use self::postman::Postman;
 use self::replies::Replies;
 use crate::attempts::Attempts;
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::current::Current;
 use crate::joining::News;
-use crate::links::tell_of_acceptance;
+use crate::links::log_acceptance;
 use crate::log::Log;
 use crate::network::{Network, NoWrites};
 use crate::run::Run;
@@ -101,7 +101,7 @@ struct State {
 
 impl State {
     /// Queues a message in the outbox, passes a reply to its waiter, or queues a job.
-    fn let_go(&mut self, output: Output) {
+    fn dispatch(&mut self, output: Output) {
         match output {
             Output::Send { to, message } => self.outbox.entry(to).or_default().push(message),
             Output::Reply { request, response, last } => {
@@ -161,7 +161,7 @@ impl Worker {
     }
 
     /// Returns a receiver of the users, which reports each later change.
-    pub(crate) fn users_to_come(&self) -> watch::Receiver<Arc<Users>> {
+    pub(crate) fn watch_users(&self) -> watch::Receiver<Arc<Users>> {
         self.users.subscribe()
     }
 
@@ -212,12 +212,12 @@ impl Worker {
     pub(crate) fn flush(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        self.tell_failure(state);
+        self.report_failure(state);
         while let Some(output) = state.engine.poll() {
             if matches!(output, Output::Records(_)) {
-                self.tell_failure(state);
+                self.report_failure(state);
             }
-            state.let_go(output);
+            state.dispatch(output);
         }
         while let Some(client) = state.engine.take_durable() {
             // The client may have disconnected.
@@ -249,7 +249,7 @@ impl Worker {
     /// Reports a journal that rejects writes; the whole process then rejects them. When the journal
     /// has failed, all pending requests are dropped, those to other workers too, because no answer
     /// may ever come. Whether they took effect is unknown.
-    fn tell_failure(&self, state: &mut State) {
+    fn report_failure(&self, state: &mut State) {
         let who = || self.node_name(self.address);
         let Some(reason) = state.engine.refuses() else {
             if std::mem::take(&mut state.refuses) && self.network.withdraw_refusal(self.address) {
@@ -310,7 +310,7 @@ impl Worker {
 
     /// Waits while too many bytes wait for the disk, so that clients that write faster than it do
     /// not fill the memory. Work that the disk itself depends on does not wait here.
-    pub(crate) async fn keep_pace(&self) {
+    pub(crate) async fn wait_for_disk(&self) {
         if self.is_behind(MAX_UNWRITTEN) {
             while self.is_behind(MAX_UNWRITTEN / 2) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -343,7 +343,7 @@ impl Worker {
         // Without a journal nothing can change any more, but the standings can still be reported.
         let had_stopped = change.is_none() && self.has_stopped();
         let now = self.now();
-        let told = {
+        let report = {
             let mut state = self.state.borrow_mut();
             let machine = state.engine.machine_mut();
             let refused =
@@ -352,17 +352,17 @@ impl Worker {
             let (members, not_agreed) = (status.members().clone(), status.not_agreed());
             SitesTold { members, not_agreed, refused }
         };
-        self.note_members(&told.members);
+        self.note_members(&report.members);
         self.flush();
         self.durable(had_stopped).await.ok()?;
-        Some(told)
+        Some(report)
     }
 
     /// Passes the members to the membership, and logs whether this process accepts writes if that
     /// has changed. The links depend on the members' standings.
     fn note_members(&self, members: &Members) {
         let news = self.network.membership().note(members);
-        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
+        log_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
     /// Whether this process rejects writes.
@@ -522,7 +522,7 @@ pub(crate) fn run(
     spec: Arc<ClusterSpec>,
     run: Run,
     network: Arc<Network>,
-    mailbox: UnboundedReceiver<Parcel>,
+    mailbox: UnboundedReceiver<Envelope>,
     started: &std::sync::mpsc::Sender<std::io::Result<()>>,
 ) {
     let runtime =
@@ -581,18 +581,18 @@ pub(crate) fn run(
         let submitting = worker.clone();
         spawn_local(async move { submitting.submit_records().await });
         // Before anyone can ask whether the node is ready.
-        worker.tell_failure(&mut worker.state.borrow_mut());
+        worker.report_failure(&mut worker.state.borrow_mut());
         let listening = listen(&worker);
         let failed = listening.is_err();
         let _ = started.send(listening);
         if !failed {
-            Postman::new(worker, mailbox).run().await;
+            EventLoop::new(worker, mailbox).run().await;
         }
     }));
 }
 
 impl Worker {
-    fn tell_of_joining(&self, news: &News) {
+    fn log_joining(&self, news: &News) {
         let Address { site, worker } = self.address;
         let name = |site: usize| self.site_name(SiteId(site as u8)).to_owned();
         let worker = format!("{} worker {worker}", self.site_name(site));

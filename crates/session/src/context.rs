@@ -63,7 +63,7 @@ pub trait Context: 'static {
         &self,
         request: RequestId,
         owner: Address,
-    ) -> impl Future<Output = Result<Option<Response>, Silent>>;
+    ) -> impl Future<Output = Result<Option<Response>, PeerTimeout>>;
 
     /// Gives the machine a command and waits for its reply. `None` if there will be none: the
     /// worker is stopping, or a journal has failed.
@@ -234,4 +234,4 @@ impl fmt::Display for Unreachable {
 
 /// A node that did not answer in time.
 #[derive(Debug)]
-pub struct Silent(pub String);
+pub struct PeerTimeout(pub String);

@@ -8,7 +8,7 @@ use tokio_rustls::rustls::{CertificateError, Error, InvalidMessage};
 /// [`Tls::connect`](crate::Tls::connect) returns it within an [`std::io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    told: String,
+    reason: String,
     speaks_no_tls: bool,
 }
 
@@ -16,7 +16,7 @@ impl Refused {
     /// Explains an error. `authorities` is the file of trusted authorities.
     pub(crate) fn new(error: &Error, host: &str, authorities: &str) -> Refused {
         let speaks_no_tls = matches!(error, Error::InvalidMessage(_));
-        Refused { told: words(error, host, authorities), speaks_no_tls }
+        Refused { reason: words(error, host, authorities), speaks_no_tls }
     }
 
     /// Whether the server has answered with something other than TLS.
@@ -27,7 +27,7 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told)
+        f.write_str(&self.reason)
     }
 }
 

@@ -60,7 +60,7 @@ impl Drop for Authority {
 }
 
 /// Connects to `here`, and returns the reason of a failure.
-async fn told(tls: &Tls, server: &TlsAcceptor) -> String {
+async fn outcome(tls: &Tls, server: &TlsAcceptor) -> String {
     let (near, far) = tokio::io::duplex(100_000);
     let (connected, _) = tokio::join!(tls.connect("here", near), server.accept(far));
     match connected {
@@ -92,14 +92,14 @@ async fn servers_are_trusted_as_far_as_somebody_asks_for_it() {
         (&early, future, future),
         (&strange, &*unsigned, &*unsigned),
     ] {
-        assert_eq!(told(&full, server).await, by_host);
-        assert_eq!(told(&any, server).await, by_authority);
-        assert_eq!(told(&Tls::unverified(), server).await, "trusted");
+        assert_eq!(outcome(&full, server).await, by_host);
+        assert_eq!(outcome(&any, server).await, by_authority);
+        assert_eq!(outcome(&Tls::unverified(), server).await, "trusted");
     }
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_told_as_that() {
+async fn a_server_without_tls_gets_an_error_of_its_own() {
     let (near, mut far) = tokio::io::duplex(100_000);
     far.write_all(b"-ERR unknown command\r\n").await.unwrap();
     let error = Tls::unverified().connect("here", near).await.unwrap_err();
@@ -112,9 +112,9 @@ async fn a_server_without_tls_is_told_as_that() {
 fn files_that_are_of_no_use_are_named() {
     let ca = Authority::new();
     let missing = PathBuf::from("/none/such.pem");
-    let told = |files: Files| files.tls().unwrap_err().to_string();
+    let error = |files: Files| files.tls().unwrap_err().to_string();
     let lone = Files { authorities: missing.clone(), own: None };
-    assert!(told(lone).starts_with("/none/such.pem cannot be used: "));
+    assert!(error(lone).starts_with("/none/such.pem cannot be used: "));
     let keyless = Files { own: Some((ca.file.clone(), missing)), ..ca.files() };
-    assert!(told(keyless).starts_with("/none/such.pem cannot be used: "));
+    assert!(error(keyless).starts_with("/none/such.pem cannot be used: "));
 }

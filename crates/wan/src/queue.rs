@@ -22,50 +22,50 @@ pub(crate) enum Load {
     Reset,
 }
 
-struct Parcel {
+struct Envelope {
     due: Instant,
     load: Load,
     /// Its part of the window.
-    _room: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The sending end of a queue.
 pub(crate) struct Sender {
-    parcels: UnboundedSender<Parcel>,
+    envelopes: UnboundedSender<Envelope>,
     window: Arc<Semaphore>,
 }
 
 /// The receiving end of a queue.
-pub(crate) struct Receiver(UnboundedReceiver<Parcel>);
+pub(crate) struct Receiver(UnboundedReceiver<Envelope>);
 
 /// Creates an empty queue.
 pub(crate) fn queue() -> (Sender, Receiver) {
-    let (parcels, receiver) = unbounded_channel();
+    let (envelopes, receiver) = unbounded_channel();
     let window = Arc::new(Semaphore::new(WINDOW));
-    (Sender { parcels, window }, Receiver(receiver))
+    (Sender { envelopes, window }, Receiver(receiver))
 }
 
 impl Sender {
     /// Queues an event, to be delivered at `due` or after all earlier ones. Waits while the window
     /// is full. Returns `false` if the receiver is gone.
     pub(crate) async fn send(&self, due: Instant, load: Load) -> bool {
-        let room = match &load {
+        let permit = match &load {
             Load::Bytes(bytes) => {
                 let many = u32::try_from(bytes.len()).expect("bytes are read in small pieces");
-                let room = Arc::clone(&self.window).acquire_many_owned(many).await;
-                Some(room.expect("nobody closes the window"))
+                let permit = Arc::clone(&self.window).acquire_many_owned(many).await;
+                Some(permit.expect("nobody closes the window"))
             }
             Load::End | Load::Reset => None,
         };
-        self.parcels.send(Parcel { due, load, _room: room }).is_ok()
+        self.envelopes.send(Envelope { due, load, _permit: permit }).is_ok()
     }
 }
 
 impl Receiver {
     /// Waits for the next event, and returns it when it is due; `None` if the sender is gone.
     pub(crate) async fn next(&mut self) -> Option<Load> {
-        let parcel = self.0.recv().await?;
-        tokio::time::sleep_until(parcel.due).await;
-        Some(parcel.load)
+        let envelope = self.0.recv().await?;
+        tokio::time::sleep_until(envelope.due).await;
+        Some(envelope.load)
     }
 }

@@ -231,8 +231,8 @@ name = 'log'
         assert_eq!(stores[0].schema.as_ref().map(|schema| &*schema.value), Some("s"));
         let operations = &stores[0].spaces[0].operations;
         let found = operations.iter().map(|(name, text)| {
-            let told = text.invalid::<()>("no".to_owned()).unwrap_err().to_string();
-            (&**name, &*text.value, told)
+            let error = text.invalid::<()>("no".to_owned()).unwrap_err().to_string();
+            (&**name, &*text.value, error)
         });
         let found: Vec<_> = found.collect();
         assert_eq!(found[0], ("left", "SELECT", "s.toml, line 10: no".to_owned()));

@@ -17,27 +17,27 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{
-    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, LAST_WORDS, NOTABLE_SKEW_US, SILENCE, Stream,
-    consume, read_greeting, read_more, shortened, silent,
+    CLOSE_TIMEOUT, Carrier, Failure, GREETING_TIMEOUT, IDLE_TIMEOUT, LAST_PAUSE, NOTABLE_SKEW_US,
+    Stream, consume, or_timeout, read_greeting, read_more, shortened,
 };
+use crate::connection_limiter::{ConnectionLimiter, Permit};
 use crate::handshake::clock_us;
 use crate::link::Link;
 use crate::network::Network;
 use crate::questions::{Answer, Question, encode_answer};
-use crate::room::{Place, Room};
 
 /// First byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 impl Carrier {
     pub(super) async fn take_calls(self: &Arc<Self>, listener: TcpListener) {
-        let room = Arc::new(Room::default());
+        let limiter = Arc::new(ConnectionLimiter::default());
         let limit = unwelcome_callers(self.spec.nodes().count());
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let (carrier, place) = (self.clone(), room.enter(from.ip(), limit));
-                    tokio::spawn(async move { carrier.take_call(stream, from, place).await });
+                    let (carrier, permit) = (self.clone(), limiter.admit(from.ip(), limit));
+                    tokio::spawn(async move { carrier.take_call(stream, from, permit).await });
                 }
                 Err(error) => {
                     self.log.error(format_args!("cannot take calls of other nodes: {error}"));
@@ -48,8 +48,8 @@ impl Carrier {
         }
     }
 
-    /// Serves a call. The caller holds `place` until this node has accepted it.
-    async fn take_call(&self, stream: TcpStream, from: SocketAddr, place: Place) {
+    /// Serves a call. The caller holds `permit` until this node has accepted it.
+    async fn take_call(&self, stream: TcpStream, from: SocketAddr, permit: Permit) {
         // Without it acknowledgements wait; not fatal.
         let _ = stream.set_nodelay(true);
         let mut opened = None;
@@ -60,7 +60,7 @@ impl Carrier {
         });
         let greeted = tokio::select! {
             greeted = greeted => greeted,
-            () = place.dismissed() => {
+            () = permit.must_close() => {
                 self.log.debug(format_args!("a call from {from} made way for others"));
                 return;
             }
@@ -73,7 +73,7 @@ impl Carrier {
             Ok(Err(Failure::Refused(refusal))) => {
                 let reason = shortened(refusal.to_string());
                 let line = format!("refused a call from {}: {reason}", from.ip());
-                if self.is_news(&line) {
+                if self.should_log(&line) {
                     self.log.warn(format_args!("{line}"));
                 } else {
                     self.log.debug(format_args!("{line}"));
@@ -82,7 +82,7 @@ impl Carrier {
                     let greeting = refusal.answer(reason);
                     tokio::select! {
                         _ = timeout(GREETING_TIMEOUT, refuse(stream, greeting)) => {}
-                        () = place.dismissed() => {}
+                        () = permit.must_close() => {}
                     }
                 }
                 return;
@@ -96,7 +96,7 @@ impl Carrier {
                 return;
             }
         };
-        drop(place);
+        drop(permit);
         let stream = opened.expect("who was welcomed has a connection");
         let Incoming { link, connection } = &incoming;
         let mut has_spoken = false;
@@ -224,8 +224,8 @@ impl Carrier {
         let mut warned = false;
         loop {
             tokio::select! {
-                got = timeout(SILENCE, read_more(&mut read, &mut input)) => {
-                    if silent(got)? == 0 {
+                got = timeout(IDLE_TIMEOUT, read_more(&mut read, &mut input)) => {
+                    if or_timeout(got)? == 0 {
                         return Ok(());
                     }
                     if !std::mem::replace(has_spoken, true) {
@@ -268,8 +268,8 @@ impl Carrier {
                     write_frame(&mut output, Frame { kind: Kind::Answer, number, body: &body });
                 }
             }
-            silent(timeout(SILENCE, write.write_all(&output)).await)?;
-            silent(timeout(SILENCE, write.flush()).await)?;
+            or_timeout(timeout(IDLE_TIMEOUT, write.write_all(&output)).await)?;
+            or_timeout(timeout(IDLE_TIMEOUT, write.flush()).await)?;
             output.clear();
         }
     }
@@ -332,7 +332,7 @@ async fn hang_up(mut stream: Stream) {
             }
         }
     };
-    let _ = timeout(LAST_WORDS, ending).await;
+    let _ = timeout(CLOSE_TIMEOUT, ending).await;
 }
 
 /// Unanswered questions of a connection. They are cancelled when the connection breaks.
@@ -396,8 +396,8 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
         },
         Question::Sites { change } => match here(0) {
             Some(root) if change.is_none_or(|(site, _)| network.has_site(site)) => {
-                let told = network.sites(root.site, change).await;
-                told.map_or(Answer::Nothing, |told| Answer::Sites(Box::new(told)))
+                let report = network.sites(root.site, change).await;
+                report.map_or(Answer::Nothing, |report| Answer::Sites(Box::new(report)))
             }
             _ => Answer::Nothing,
         },
@@ -409,7 +409,7 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             None => Answer::Nothing,
         },
         Question::Scan { worker, ask } => match here(worker) {
-            Some(worker) if network.fits(&ask.snapshot) => {
+            Some(worker) if network.is_valid(&ask.snapshot) => {
                 network.scan(worker, *ask).await.map_or(Answer::Nothing, Answer::Scan)
             }
             _ => Answer::Nothing,

@@ -13,8 +13,8 @@ use tokio::time::{sleep, sleep_until, timeout};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{
-    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, consume, read_greeting,
-    read_more, shortened, silent, stopped, surely_ahead,
+    Carrier, Failure, GREETING_TIMEOUT, IDLE_TIMEOUT, LAST_PAUSE, Stream, consume, or_timeout,
+    read_greeting, read_more, shortened, stopped, surely_ahead,
 };
 use crate::handshake::clock_us;
 use crate::link::Link;
@@ -62,7 +62,7 @@ impl Carrier {
                     let news = link.failed(text.clone());
                     if let Failure::Refused(_) = failure {
                         let line = format!("link to {} is refused: {text}", link.name);
-                        match self.is_news(&line) {
+                        match self.should_log(&line) {
                             true => self.log.warn(format_args!("{line}")),
                             false => self.log.debug(format_args!("{line}")),
                         }
@@ -75,7 +75,7 @@ impl Carrier {
                         pause = LAST_PAUSE;
                         answered = Instant::now();
                     } else if answered.elapsed() >= REFUSAL_COUNTS {
-                        self.is_silent(link.peer);
+                        self.note_timeout(link.peer);
                     }
                 }
             }
@@ -111,24 +111,24 @@ impl Carrier {
                     return Err(Failure::Refused(Refusal::Taken));
                 }
                 // No await may follow: the caller must close the link again.
-                self.is_taken(link.peer, Ok(()));
+                self.note_answer(link.peer, Ok(()));
                 self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
                 Ok((stream, theirs))
             }
             Greeting::Refusal(reason) => {
                 let reason = shortened(reason);
-                self.is_taken(link.peer, Err(reason.clone()));
-                Err(Failure::Refused(Refusal::Told(reason)))
+                self.note_answer(link.peer, Err(reason.clone()));
+                Err(Failure::Refused(Refusal::FromPeer(reason)))
             }
-            Greeting::NotNow(reason) => Err(Failure::Refused(Refusal::Told(shortened(reason)))),
+            Greeting::NotNow(reason) => Err(Failure::Refused(Refusal::FromPeer(shortened(reason)))),
             Greeting::Farewell(reason) => {
                 let reason = shortened(reason);
-                let told = format!("{} says: {reason}", link.name);
+                let line = format!("{} says: {reason}", link.name);
                 self.network.membership().expel(match &self.data {
-                    Some(data) => format!("{told}; the data here is in {}", data.root().display()),
-                    None => told,
+                    Some(data) => format!("{line}; the data here is in {}", data.root().display()),
+                    None => line,
                 });
-                Err(Failure::Refused(Refusal::Told(reason)))
+                Err(Failure::Refused(Refusal::FromPeer(reason)))
             }
             Greeting::Hello(_) => Err(Failure::Refused(Refusal::NotSolera)),
         }
@@ -217,7 +217,7 @@ async fn speak(
 async fn listen_back(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Failure> {
     let mut input = Vec::new();
     loop {
-        if silent(timeout(SILENCE, read_more(&mut read, &mut input)).await)? == 0 {
+        if or_timeout(timeout(IDLE_TIMEOUT, read_more(&mut read, &mut input)).await)? == 0 {
             return Err(Failure::Broken("it hung up".to_owned()));
         }
         let mut used = 0;

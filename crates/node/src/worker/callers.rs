@@ -7,7 +7,7 @@ use solera_session::{Batch, Ends, Lent, Session};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Worker;
-use super::leaving::unless_left;
+use super::disconnect::unless_disconnected;
 
 /// Serves a session that acts for another one. It ends when no more commands come, the caller stops
 /// waiting for running ones, the journal fails, the session is killed, the site dies, or the user
@@ -38,7 +38,7 @@ pub(super) async fn serve_caller(
         biased;
         () = worker.death() => {}
         () = member.client.death() => {}
-        () = identity.ends(worker.users_to_come()) => {}
+        () = identity.ends(worker.watch_users()) => {}
         () = serving => {}
     }
     session.close();
@@ -52,7 +52,7 @@ async fn serve_batch(
     session: &mut Session<Worker>,
     Batch { commands, mut answers }: Batch,
 ) -> Option<()> {
-    worker.keep_pace().await;
+    worker.wait_for_disk().await;
     if answers.is_closed() {
         // A command that has not begun must not take effect after the caller has stopped waiting.
         return None;
@@ -68,7 +68,7 @@ async fn serve_batch(
     let had_stopped = worker.has_stopped();
     let done = {
         let running = pin!(session.execute_all(&commands));
-        unless_left(running, answers.closed()).await?
+        unless_disconnected(running, answers.closed()).await?
     };
     worker.flush();
     if let Err(reason) = worker.durable(had_stopped).await {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::Worker;
-use super::leaving::unless_left;
+use super::disconnect::unless_disconnected;
 use crate::tls::client_problem;
 
 /// Longest command, in bytes, of an unauthenticated client, as in Redis. Such a client must not
@@ -31,7 +31,7 @@ const WRITE_SIZE: usize = 256 * 1024;
 /// Time for a client to notice that the process shuts down. The worker reads and discards what the
 /// client sends until then; otherwise the operating system would reset the connection before the
 /// client has read its answers.
-const LEAVE_TIMEOUT: Duration = Duration::from_millis(200);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Serves a connection until it closes, violates the protocol or is killed, its site dies, its user
 /// is removed, or the process shuts down and the client has its answers.
@@ -66,7 +66,7 @@ pub(crate) async fn serve<S>(
         biased;
         () = death => {}
         () = member.client.death() => {}
-        () = identity.ends(worker.users_to_come()) => {}
+        () = identity.ends(worker.watch_users()) => {}
         () = identity.stays_unknown(UNKNOWN_TIMEOUT) => {}
         // A broken connection ends like a closed one.
         _ = connection.run() => {}
@@ -74,13 +74,13 @@ pub(crate) async fn serve<S>(
     let stream = connection.stream;
     session.close();
     if worker.network.is_draining() {
-        let _ = timeout(LEAVE_TIMEOUT, leave(stream)).await;
+        let _ = timeout(CLOSE_TIMEOUT, close(stream)).await;
     }
     worker.count(|counters| counters.connections -= 1);
 }
 
 /// Shuts the sending side down, and waits until the client closes the connection.
-async fn leave(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+async fn close(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let mut rest = [0; 1024];
     if stream.shutdown().await.is_ok() {
         while let Ok(1..) = stream.read(&mut rest).await {}
@@ -98,16 +98,16 @@ pub(crate) async fn serve_tls(
 ) {
     let clients = worker.network.clients(worker.address.site);
     let limit = worker.network.settings().max_connections;
-    let Some(place) = clients.greet(from.ip(), limit) else {
+    let Some(permit) = clients.greet(from.ip(), limit) else {
         return worker.tls_refused("there are max_connections clients already", from);
     };
     let greeted = tokio::select! {
         greeted = timeout(GREETING_TIMEOUT, tls.accept(stream)) => greeted,
-        () = place.dismissed() => {
+        () = permit.must_close() => {
             return worker.tls_refused("it had to make way before its greeting was complete", from);
         }
     };
-    drop(place);
+    drop(permit);
     match greeted {
         Ok(Ok(mut stream)) => {
             serve(&mut stream, worker, ends, Some(from)).await;
@@ -146,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         let draining = self.session.worker.network.draining();
         tokio::pin!(draining);
         loop {
-            self.session.worker.keep_pace().await;
+            self.session.worker.wait_for_disk().await;
             if input.capacity() - input.len() < READ_SIZE / 4 {
                 input.reserve(READ_SIZE.max(input.len()));
             }
@@ -257,7 +257,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
     async fn run_command(&mut self, arguments: &Arguments<'_>) -> Next {
         let Connection { stream, session, ahead, .. } = self;
         let running = pin!(session.run(arguments));
-        unless_left(running, end_of(stream, ahead)).await.unwrap_or(Next::Close)
+        unless_disconnected(running, end_of(stream, ahead)).await.unwrap_or(Next::Close)
     }
 
     async fn write(&mut self) -> std::io::Result<()> {

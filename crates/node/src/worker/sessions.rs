@@ -11,8 +11,8 @@ use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, Standing};
 use solera_resp::Value;
 use solera_session::{
-    Ask, Client, Context, Identity, Lent, Page, Silent, Single, SitesTold, ToPrimary, Unreachable,
-    verify,
+    Ask, Client, Context, Identity, Lent, Page, PeerTimeout, Single, SitesTold, ToPrimary,
+    Unreachable, verify,
 };
 use solera_site::Input;
 use solera_time::SiteId;
@@ -76,11 +76,11 @@ impl Context for Worker {
         &self,
         request: RequestId,
         owner: Address,
-    ) -> Result<Option<Response>, Silent> {
+    ) -> Result<Option<Response>, PeerTimeout> {
         let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
         reply.map_err(|_| match self.network.is_here(owner) && !self.refuses_writes() {
-            true => Silent("the worker that decides a transaction on the key".to_owned()),
-            false => Silent(self.node_name(owner)),
+            true => PeerTimeout("the worker that decides a transaction on the key".to_owned()),
+            false => PeerTimeout(self.node_name(owner)),
         })
     }
 

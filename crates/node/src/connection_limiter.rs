@@ -10,16 +10,16 @@ use tokio::sync::Notify;
 
 /// The limited connections, in order of arrival.
 #[derive(Default)]
-pub(crate) struct Room(Mutex<Waiting>);
+pub(crate) struct ConnectionLimiter(Mutex<Connections>);
 
 #[derive(Default)]
-struct Waiting {
+struct Connections {
     came: u64,
     count: usize,
     by_address: BTreeMap<IpAddr, BTreeMap<u64, Arc<Notify>>>,
 }
 
-impl Waiting {
+impl Connections {
     fn remove(&mut self, from: IpAddr, number: u64) -> Option<Arc<Notify>> {
         let own = self.by_address.get_mut(&from)?;
         let removed = own.remove(&number)?;
@@ -31,18 +31,18 @@ impl Waiting {
     }
 }
 
-impl Room {
+impl ConnectionLimiter {
     /// Adds a connection, after closing others until fewer than `limit` remain.
-    pub(crate) fn enter(self: &Arc<Self>, from: IpAddr, limit: usize) -> Place {
+    pub(crate) fn admit(self: &Arc<Self>, from: IpAddr, limit: usize) -> Permit {
         while self.count() >= limit.max(1) {
-            self.make_way();
+            self.close_oldest();
         }
-        let mut waiting = self.lock();
-        waiting.came += 1;
-        let (number, dismissed) = (waiting.came, Arc::new(Notify::new()));
-        waiting.count += 1;
-        waiting.by_address.entry(from).or_default().insert(number, dismissed.clone());
-        Place { room: self.clone(), from, number, dismissed }
+        let mut connections = self.lock();
+        connections.came += 1;
+        let (number, close) = (connections.came, Arc::new(Notify::new()));
+        connections.count += 1;
+        connections.by_address.entry(from).or_default().insert(number, close.clone());
+        Permit { limiter: self.clone(), from, number, close }
     }
 
     /// Returns the number of connections.
@@ -51,42 +51,42 @@ impl Room {
     }
 
     /// Closes one connection, if there is any.
-    pub(crate) fn make_way(&self) {
-        let mut waiting = self.lock();
+    pub(crate) fn close_oldest(&self) {
+        let mut connections = self.lock();
         // Among addresses with equally many connections, the oldest connection is closed.
-        let firsts = waiting.by_address.iter().filter_map(|(from, own)| {
+        let firsts = connections.by_address.iter().filter_map(|(from, own)| {
             let (first, _) = own.first_key_value()?;
             Some((own.len(), u64::MAX - first, *from, *first))
         });
         let Some((_, _, from, first)) = firsts.max() else { return };
-        if let Some(dismissed) = waiting.remove(from, first) {
-            dismissed.notify_one();
+        if let Some(close) = connections.remove(from, first) {
+            close.notify_one();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, Connections> {
         self.0.lock().expect("nobody panics while holding it")
     }
 }
 
 /// Permit of a connection, until dropped.
-pub(crate) struct Place {
-    room: Arc<Room>,
+pub(crate) struct Permit {
+    limiter: Arc<ConnectionLimiter>,
     from: IpAddr,
     number: u64,
-    dismissed: Arc<Notify>,
+    close: Arc<Notify>,
 }
 
-impl Place {
+impl Permit {
     /// Completes when the connection must close.
-    pub(crate) async fn dismissed(&self) {
-        self.dismissed.notified().await;
+    pub(crate) async fn must_close(&self) {
+        self.close.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.room.lock().remove(self.from, self.number);
+        self.limiter.lock().remove(self.from, self.number);
     }
 }
 
@@ -94,30 +94,30 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    async fn is_dismissed(place: &Place) -> bool {
+    async fn is_closed(permit: &Permit) -> bool {
         tokio::select! {
             biased;
-            () = place.dismissed() => true,
+            () = permit.must_close() => true,
             () = std::future::ready(()) => false,
         }
     }
 
     #[tokio::test]
-    async fn the_oldest_of_whoever_has_most_makes_way() {
+    async fn the_oldest_connection_of_the_busiest_address_is_closed() {
         let (one, many): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-        let room = Arc::new(Room::default());
-        let first = room.enter(one, 3);
-        let second = room.enter(many, 3);
-        let third = room.enter(many, 3);
-        let fourth = room.enter(many, 3);
-        assert_eq!(room.count(), 3);
-        assert!(is_dismissed(&second).await);
-        for place in [&first, &third, &fourth] {
-            assert!(!is_dismissed(place).await);
+        let limiter = Arc::new(ConnectionLimiter::default());
+        let first = limiter.admit(one, 3);
+        let second = limiter.admit(many, 3);
+        let third = limiter.admit(many, 3);
+        let fourth = limiter.admit(many, 3);
+        assert_eq!(limiter.count(), 3);
+        assert!(is_closed(&second).await);
+        for permit in [&first, &third, &fourth] {
+            assert!(!is_closed(permit).await);
         }
         drop((second, third));
-        assert_eq!(room.count(), 2);
-        let _fifth = room.enter(one, 2);
-        assert!(is_dismissed(&first).await, "both have one, and this came first");
+        assert_eq!(limiter.count(), 2);
+        let _fifth = limiter.admit(one, 2);
+        assert!(is_closed(&first).await, "both have one, and this came first");
     }
 }

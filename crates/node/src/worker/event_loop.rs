@@ -14,7 +14,7 @@ use super::Worker;
 use super::callers::serve_caller;
 use super::connection::serve;
 use super::listening::listen;
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::joining::Joining;
 
 /// Time after which outputs are sent and clients run. When a protocol has more work than the worker
@@ -24,9 +24,9 @@ const TURN: Duration = Duration::from_micros(25);
 const QUANTUM: u64 = 16;
 
 /// Receives from the worker's mailbox, delivers due messages, and serves the machine's deadlines.
-pub(super) struct Postman {
+pub(super) struct EventLoop {
     worker: Rc<Worker>,
-    mailbox: UnboundedReceiver<Parcel>,
+    mailbox: UnboundedReceiver<Envelope>,
     /// Messages under way, per sender, in order.
     under_way: BTreeMap<Address, VecDeque<(Instant, u32, Vec<Message>)>>,
     stopping: bool,
@@ -34,10 +34,10 @@ pub(super) struct Postman {
     joining: Joining,
 }
 
-impl Postman {
-    pub(super) fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Parcel>) -> Self {
+impl EventLoop {
+    pub(super) fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Envelope>) -> Self {
         let joining = Joining::new(worker.with(|replica| replica.status().progress()));
-        Postman { worker, mailbox, under_way: BTreeMap::new(), stopping: false, joining }
+        EventLoop { worker, mailbox, under_way: BTreeMap::new(), stopping: false, joining }
     }
 
     pub(super) async fn run(mut self) {
@@ -46,8 +46,8 @@ impl Postman {
             if more {
                 // Timers are too coarse for work that is due now.
                 tokio::task::yield_now().await;
-                while let Ok(parcel) = self.mailbox.try_recv() {
-                    self.take(parcel);
+                while let Ok(envelope) = self.mailbox.try_recv() {
+                    self.take(envelope);
                 }
                 more = self.deliver();
                 continue;
@@ -55,15 +55,15 @@ impl Postman {
             let next = self.arm();
             tokio::select! {
                 biased;
-                parcel = self.mailbox.recv() => match parcel {
-                    Some(parcel) => self.take(parcel),
+                envelope = self.mailbox.recv() => match envelope {
+                    Some(envelope) => self.take(envelope),
                     None => return,
                 },
                 () = self.worker.wake.notified() => {}
                 () = self.worker.network.clock().sleep_until(next) => {}
             }
-            while let Ok(parcel) = self.mailbox.try_recv() {
-                self.take(parcel);
+            while let Ok(envelope) = self.mailbox.try_recv() {
+                self.take(envelope);
             }
             more = self.deliver();
         }
@@ -88,16 +88,16 @@ impl Postman {
         messages.fold(deadline.min(far), Instant::min)
     }
 
-    fn take(&mut self, parcel: Parcel) {
-        match parcel {
-            Parcel::Messages { from, due, life, messages } => {
+    fn take(&mut self, envelope: Envelope) {
+        match envelope {
+            Envelope::Messages { from, due, life, messages } => {
                 self.under_way.entry(from).or_default().push_back((due, life, messages));
             }
-            Parcel::Control(control) => self.obey(control),
+            Envelope::Control(control) => self.handle_control(control),
         }
     }
 
-    fn obey(&mut self, control: Control) {
+    fn handle_control(&mut self, control: Control) {
         // Nobody may see data that is in memory and in no journal. The caller gets no answer.
         if control.asks_about_data() && !self.worker.answers() {
             return;
@@ -131,8 +131,8 @@ impl Postman {
             Control::Sites(change, reply) => {
                 let worker = self.worker.clone();
                 spawn_local(async move {
-                    if let Some(told) = worker.change_sites(change).await {
-                        let _ = reply.send(told);
+                    if let Some(info) = worker.change_sites(change).await {
+                        let _ = reply.send(info);
                     }
                 });
             }
@@ -212,7 +212,7 @@ impl Postman {
             }
             let news = self.joining.news(instant, site.unistore().status().progress(), serving);
             if let Some(news) = news {
-                self.worker.tell_of_joining(&news);
+                self.worker.log_joining(&news);
             }
         }
         state.scans.forget_idle(now.monotonic);

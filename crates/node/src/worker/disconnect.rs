@@ -8,18 +8,18 @@ use tokio::time::timeout;
 /// Time that a command may still run after its client has disconnected, so that the session does
 /// not remain for ever. Recovery of a commit whose answer was lost relies on this limit: after
 /// `IN_DOUBT_MS` in `solera-mixt` the commit is over.
-const AFTER_LEAVING: Duration = Duration::from_secs(10);
+const AFTER_DISCONNECT: Duration = Duration::from_secs(10);
 
 /// Runs a command to its end, or drops it some time after `left` completes. The caller pins the
 /// future, so that a large future is not copied for each command.
-pub(super) async fn unless_left<T>(
+pub(super) async fn unless_disconnected<T>(
     mut running: Pin<&mut impl Future<Output = T>>,
     left: impl Future<Output = ()>,
 ) -> Option<T> {
     tokio::select! {
         biased;
         done = &mut running => Some(done),
-        () = left => timeout(AFTER_LEAVING, running).await.ok(),
+        () = left => timeout(AFTER_DISCONNECT, running).await.ok(),
     }
 }
 
@@ -35,15 +35,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_nobody_waits_for_runs_for_ten_seconds_more() {
         let (began, hour) = (Instant::now(), Duration::from_secs(3_600));
-        assert_eq!(unless_left(pin!(sleep(hour)), pending()).await, Some(()));
+        assert_eq!(unless_disconnected(pin!(sleep(hour)), pending()).await, Some(()));
         assert_eq!(began.elapsed(), hour);
         let began = Instant::now();
-        assert_eq!(unless_left(pin!(sleep(AFTER_LEAVING)), ready(())).await, Some(()));
-        assert_eq!(unless_left(pin!(pending::<()>()), ready(())).await, None);
+        assert_eq!(unless_disconnected(pin!(sleep(AFTER_DISCONNECT)), ready(())).await, Some(()));
+        assert_eq!(unless_disconnected(pin!(pending::<()>()), ready(())).await, None);
         assert_eq!(began.elapsed().as_secs(), 20);
         // The time begins when the client disconnects.
         let began = Instant::now();
-        assert_eq!(unless_left(pin!(pending::<()>()), sleep(hour)).await, None);
-        assert_eq!(began.elapsed(), hour + AFTER_LEAVING);
+        assert_eq!(unless_disconnected(pin!(pending::<()>()), sleep(hour)).await, None);
+        assert_eq!(began.elapsed(), hour + AFTER_DISCONNECT);
     }
 }
