@@ -163,7 +163,7 @@ impl Reader<'_> {
     fn hint(&self, message: &str, at: Range<usize>) -> Option<String> {
         let found = self.text.get(at.clone())?;
         if message.contains("must be quoted") {
-            return Some(format!("texts stand in quotes: \"{found}\""));
+            return Some(format!("texts need quotes: \"{found}\""));
         }
         if !message.contains("expected a sequence") {
             return None;
@@ -523,8 +523,8 @@ mod tests {
             ("[[site]]\nname = \"a\\tb\"", r#"line 2: "a\tb" is no name for a site"#),
             ("site = 3", "[[site]]"),
             ("cluster = eu", "line 1, column 11"),
-            ("cluster = eu", "texts stand in quotes: \"eu\""),
-            ("[[space]]\nstrong = [\nDECRBY]", "texts stand in quotes: \"DECRBY\""),
+            ("cluster = eu", "texts need quotes: \"eu\""),
+            ("[[space]]\nstrong = [\nDECRBY]", "texts need quotes: \"DECRBY\""),
             ("[[space]]\nstrong = 'SET'", "strong is a list: ['SET']"),
             ("[[space]]\nconflicts = [\n'SET', 'SET']", "conflicts is a list of pairs: [["),
             ("max_connections = 100\n[space]\nname = 'a'", "each space is a table: [[space]]"),
@@ -620,7 +620,7 @@ admin = '10.0.0.2:3'
             ("resp = '10.0.0.2:1'", "", "line 10: clients cannot reach this node"),
             ("resp = '10.0.0.2:1'", "resp_tls = 'h:1'", "line 9: resp_tls needs a [tls]"),
             ("[[site]]", "[tls]\ncert = 'x'\nkey = ''\n[[site]]", "line 3: tls.key names no file"),
-            ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "line 1: [tls] is of no use"),
+            ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "line 1: [tls] has no effect"),
             ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\nport = 0\n[[site]]", "line 4: there is no"),
             ("[[site]]", "[peer_tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "ca"),
             ("[[site]]", "max_clock_skew_ms = 1\n[[site]]", "line 1: clocks differ"),

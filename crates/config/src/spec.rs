@@ -175,7 +175,7 @@ impl ClusterSpec {
         }
         for user in self.users.iter() {
             warnings.extend(user.idle_rules().map(|rule| {
-                format!("user '{}': '{rule}' takes a command away that is not served", user.name)
+                format!("user '{}': '{rule}' removes a command that does not exist", user.name)
             }));
         }
         warnings.extend(self.peer_tls.as_ref().and_then(|_| self.shared_hosts()));

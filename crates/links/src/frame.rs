@@ -71,10 +71,10 @@ impl fmt::Display for WireError {
         match self {
             WireError::Length(length) => write!(f, "a frame of {length} bytes"),
             WireError::Damaged => write!(f, "a frame that was damaged on its way"),
-            WireError::Kind(kind) => write!(f, "a frame of kind {kind}, which has no place here"),
+            WireError::Kind(kind) => write!(f, "a frame of kind {kind}, which is not valid here"),
             WireError::Content => write!(f, "a frame whose content cannot be read"),
             WireError::Foreign(foreign) => write!(f, "messages that cannot be read: {foreign}"),
-            WireError::Misplaced => write!(f, "messages that do not fit this cluster"),
+            WireError::Misplaced => write!(f, "messages that do not belong to this cluster"),
         }
     }
 }

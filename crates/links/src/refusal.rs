@@ -88,7 +88,7 @@ impl fmt::Display for Refusal {
     #[expect(clippy::too_many_lines, reason = "one arm per refusal")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NotSolera => write!(f, "what speaks there is no node of Solera"),
+            Refusal::NotSolera => write!(f, "the other side is not a Solera node"),
             Refusal::Version(version) => write!(
                 f,
                 "the other node speaks version {version} of the wire format, this one version \
@@ -122,7 +122,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Taken => write!(
                 f,
-                "another process speaks as this node, or has done so since this call began; if one of \
+                "another process is connected as this node, or was since this call began; if one of \
                  them has just died, this ends within seconds"
             ),
             Refusal::Clocks { node, ahead_ms, limit_ms } => write!(
@@ -143,26 +143,26 @@ impl fmt::Display for Refusal {
             Refusal::Removed(site) => write!(
                 f,
                 "site {site} was removed from the cluster; to let it in again, `solera site add {site}` \
-                 and start its nodes as that says, with empty directories"
+                 and start its nodes as that command prints, with empty directories"
             ),
             Refusal::UnknownLife(site) => write!(
                 f,
                 "site {site} was not added again with the number that its nodes were given, as far as this node \
-                 knows; `--join` takes the number that `solera site add {site}` told"
+                 knows; `--join` takes the number that `solera site add {site}` printed"
             ),
             Refusal::OtherData(node, site) => write!(
                 f,
-                "{node} has not the data that it had, so it is not the node it was; `solera site \
+                "{node} does not have the data that it had, so it cannot take part; `solera site \
                  remove {site}`, then add it again"
             ),
             Refusal::OlderCopy(node, site) => write!(
                 f,
-                "{node} runs with an older copy of its data, and lacks what it has told others since; \
+                "{node} runs with an older copy of its data, and lacks what it has sent to others since; \
                  `solera site remove {site}`, then add it again"
             ),
             Refusal::Forgetful(node, site) => write!(
                 f,
-                "{node} does not remember all that it has told others, so its data is an older copy, or \
+                "{node} lacks data that it has sent to others, so its data is an older copy, or \
                  its disk has lost something; `solera site remove {site}`, then add it again"
             ),
             Refusal::Tls(reason) | Refusal::FromPeer(reason) => f.write_str(reason),

@@ -40,7 +40,7 @@ pub(crate) async fn guard(
             if user.name == DEFAULT_USER
                 && !request.headers().contains_key(header::AUTHORIZATION) =>
         {
-            unauthorized("this needs a user; say who you are by HTTP Basic")
+            unauthorized("this needs a user; authenticate by HTTP Basic")
         }
         Ok(user) => {
             let right = match is_reading(request.method()) {

@@ -267,9 +267,9 @@ impl Carrier {
 /// Logs whether this node accepts writes, if that has changed.
 pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, log: &Log, news: Option<bool>) {
     match news {
-        Some(true) => {
-            log.info(format_args!("takes writes: no longer do all others refuse this node"))
-        }
+        Some(true) => log.info(format_args!(
+            "takes writes again: the other sites no longer all refuse this node"
+        )),
         Some(false) => {
             if let Some((node, reason)) = network.membership().refusal() {
                 log.error(format_args!("takes no writes: {}", refused_by(spec, node, &reason)));
@@ -325,7 +325,7 @@ enum Failure {
 
 impl Failure {
     fn timeout() -> Failure {
-        Failure::Broken(format!("nothing was heard for {} s", IDLE_TIMEOUT.as_secs()))
+        Failure::Broken(format!("no data arrived for {} s", IDLE_TIMEOUT.as_secs()))
     }
 }
 
@@ -343,7 +343,9 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         // TLS has a long text for a peer that closes the connection without a closing message.
         match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => Failure::Broken("it hung up".to_owned()),
+            std::io::ErrorKind::UnexpectedEof => {
+                Failure::Broken("it closed the connection".to_owned())
+            }
             _ => Failure::Io(error),
         }
     }

@@ -222,7 +222,7 @@ impl Network {
         self.no_writes().map(|why| match why {
             NoWrites::Full(reason) => reason,
             NoWrites::Failed(reason) => {
-                format!("the journal has failed: {reason}; mend that, then start the node again")
+                format!("the journal has failed: {reason}; repair the cause, then restart the node")
             }
         })
     }
@@ -505,7 +505,8 @@ mod tests {
         assert!(network.refuse_writes(worker(0), NoWrites::Full("a full disk".to_owned())));
         assert!(!network.refuse_writes(worker(1), NoWrites::Failed("a broken disk".to_owned())));
         assert!(!network.refuse_writes(worker(2), NoWrites::Full("the disk is full".to_owned())));
-        let failed = "the journal has failed: a broken disk; mend that, then start the node again";
+        let failed =
+            "the journal has failed: a broken disk; repair the cause, then restart the node";
         assert_eq!(network.why_no_writes().as_deref(), Some(failed));
         assert!(!network.withdraw_refusal(worker(1)), "the disk is full");
         assert_eq!(network.why_no_writes().as_deref(), Some("the disk is full"));

@@ -250,8 +250,8 @@ fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec, log: &Log) {
     let ahead_us = cluster.network.membership().hybrid_us().saturating_sub(clock_us());
     if Duration::from_micros(ahead_us) > spec.max_clock_skew {
         log.warn(format_args!(
-            "the data holds times that are {} s ahead of this machine's clock: was it wrong then, or is \
-             it now? Other sites refuse this node while its times are too far ahead of theirs",
+            "the data holds times that are {} s ahead of this machine's clock, which is wrong or was wrong \
+             earlier; other sites refuse this node while its times are too far ahead of theirs",
             ahead_us / 1_000_000
         ));
     }

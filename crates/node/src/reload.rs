@@ -22,9 +22,9 @@ impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReloadError::Tls(error) => error.fmt(f),
-            ReloadError::WouldOpen => {
-                f.write_str("without any [[user]] everybody could do everything; for that, restart")
-            }
+            ReloadError::WouldOpen => f.write_str(
+                "without any [[user]] everybody would have all rights; to permit that, restart",
+            ),
         }
     }
 }

@@ -78,7 +78,7 @@ impl PeerTls {
         let own = Own::read(files)?;
         own.check_dates(&files.cert)?;
         let Some(ca) = &files.ca else {
-            return invalid(&files.cert, "is of no use without peer_tls.ca");
+            return invalid(&files.cert, "has no effect without peer_tls.ca");
         };
         let (servers, clients) = (server_verifier(ca)?, client_verifier(ca)?);
         let tls = PeerTls::assemble(files, ca, own, &servers, &clients)?;
@@ -327,7 +327,7 @@ pub(crate) fn client_problem(error: &std::io::Error) -> String {
         Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
             "it speaks without TLS".to_owned()
         }
-        _ if error.kind() == ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+        _ if error.kind() == ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
         _ => error.to_string(),
     }
 }

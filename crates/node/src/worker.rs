@@ -253,13 +253,16 @@ impl Worker {
         let who = || self.node_name(self.address);
         let Some(reason) = state.engine.refuses() else {
             if std::mem::take(&mut state.refuses) && self.network.withdraw_refusal(self.address) {
-                self.log.info(format_args!("{} takes writes again: its disk has room", who()));
+                self.log.info(format_args!(
+                    "{} takes writes again: its disk has enough free space",
+                    who()
+                ));
             }
             return;
         };
         if !std::mem::replace(&mut state.refuses, true) {
             let reason = in_words(reason);
-            let line = format!("{} takes no writes from now on: {reason}", who());
+            let line = format!("{} takes no writes: {reason}", who());
             // Another worker may have been first.
             if self.network.refuse_writes(self.address, NoWrites::Full(reason)) {
                 self.log.error(format_args!("{line}"));
@@ -268,8 +271,8 @@ impl Worker {
         // Afterwards, so that clients that retry are rejected.
         if state.engine.has_just_stopped() {
             let then = match state.engine.answers() {
-                true => "what it takes is in memory alone",
-                false => "it answers nobody until the node is started again",
+                true => "later writes are in memory only",
+                false => "it answers no requests until the node is restarted",
             };
             let (who, worker) = (who(), self.address.worker);
             let reason = state.engine.refuses().map_or_else(String::new, in_words);

@@ -135,7 +135,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     assert!(reply.starts_with("-MISCONF") && reply.contains("unknown"), "{reply}");
     // Data that this worker has only in memory is gone after a restart, so nobody may see it.
     let reply = second.ask(&format!("GET {far}")).await;
-    assert!(reply.ends_with("start the node again; nothing is answered until then"), "{reply}");
+    assert!(reply.ends_with("restart the node; nothing is answered until then"), "{reply}");
     assert_eq!(second.line().await, "", "the connection is closed");
     let reply = first.ask(&format!("GET {far}")).await;
     assert!(reply.starts_with("-TRYAGAIN"), "{reply}");

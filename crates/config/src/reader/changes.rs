@@ -235,7 +235,7 @@ impl ClusterSpec {
             changes.push(format!("log_level is {} (was {})", name(new), name(self)));
         }
         if self.users != new.users {
-            changes.push("users are as it says".to_owned());
+            changes.push("users were changed".to_owned());
         }
         changes
     }
@@ -445,7 +445,7 @@ admin = 'c:3'
                 "max_connections is 20 (was 10)",
                 "sync_interval_ms is 5 (was 100)",
                 "log_level is warn (was the default)",
-                "users are as it says",
+                "users were changed",
             ]
         );
         assert!(old.changes_to(&old).is_empty());

@@ -85,7 +85,7 @@ impl Reader<'_> {
                 self.invalid(Some(address.span().start), reason)
             }
             (Some(ClientTls { port: None, admin: false, .. }), None) => {
-                let reason = "[tls] is of no use: no node has a resp_tls, admin is not set, and there \
+                let reason = "[tls] has no effect: no node has a resp_tls, admin is not set, and there \
                               is no port for `solera up`";
                 self.invalid(place, reason.to_owned())
             }

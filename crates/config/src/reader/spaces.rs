@@ -274,12 +274,12 @@ mod tests {
         for (text, reason) in [
             (
                 "strong = [\n'SET',\n'DECBY']",
-                "line 7: space 'x': no command 'DECBY' is served; did you mean DECRBY?",
+                "line 7: space 'x': there is no command 'DECBY'; did you mean DECRBY?",
             ),
-            ("conflicts = [\n['SET', 'LPUSH']]", "line 6: space 'x': no command 'LPUSH' is served"),
-            ("strong = ['PING']", "line 5: space 'x': PING does nothing with what a key holds"),
-            ("strong = ['solera.level']", "line 5: space 'x': SOLERA.LEVEL does nothing with"),
-            ("strong = ['*']", "line 5: space 'x': '*' stands in pairs alone"),
+            ("conflicts = [\n['SET', 'LPUSH']]", "line 6: space 'x': there is no command 'LPUSH'"),
+            ("strong = ['PING']", "line 5: space 'x': PING does not act on a key"),
+            ("strong = ['solera.level']", "line 5: space 'x': SOLERA.LEVEL does not act on"),
+            ("strong = ['*']", "line 5: space 'x': '*' is permitted only in pairs"),
             ("strong = []", "line 5: space 'x': strong names no command"),
             ("conflicts = []", "line 5: space 'x': conflicts names no pair"),
             ("conflicts = [\n['SET']]", "line 6: space 'x': a pair names two commands, not 1"),

@@ -186,24 +186,24 @@ impl fmt::Display for RelationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RelationError::Unknown(name, near) => {
-                write!(f, "no command '{name}' is served")?;
+                write!(f, "there is no command '{name}'")?;
                 near.iter().try_for_each(|near| write!(f, "; did you mean {near}?"))
             }
-            RelationError::NoKey(name) => write!(f, "{name} does nothing with what a key holds"),
+            RelationError::NoKey(name) => write!(f, "{name} does not act on a key"),
             RelationError::AnyStrong => f.write_str(
-                "'*' stands in pairs alone; where all commands are strong, the level is 'linearizable'",
+                "'*' is permitted only in pairs; where all commands are strong, the level is 'linearizable'",
             ),
             RelationError::NeitherStrong(one, other) => {
                 write!(f, "neither {one} nor {other} is strong, so that they cannot conflict")
             }
             RelationError::NotStrong(name) => write!(
                 f,
-                "{name} is not strong, so that a pair with it means nothing; name it in strong, or \
+                "{name} is not strong, so that a pair with it has no effect; name it in strong, or \
                  leave the pair out"
             ),
             RelationError::OtherType((one, first), (other, second)) => write!(
                 f,
-                "{one} is for a {} and {other} for a {}, so that they do not meet on one key",
+                "{one} is for a {} and {other} for a {}, so that they never act on one key",
                 first.name(),
                 second.name()
             ),

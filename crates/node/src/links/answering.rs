@@ -40,7 +40,7 @@ impl Carrier {
                     tokio::spawn(async move { carrier.take_call(stream, from, permit).await });
                 }
                 Err(error) => {
-                    self.log.error(format_args!("cannot take calls of other nodes: {error}"));
+                    self.log.error(format_args!("cannot accept calls of other nodes: {error}"));
                     // Most likely no descriptor is free; another connection may end meanwhile.
                     sleep(LAST_PAUSE).await;
                 }
@@ -61,7 +61,7 @@ impl Carrier {
         let greeted = tokio::select! {
             greeted = greeted => greeted,
             () = permit.must_close() => {
-                self.log.debug(format_args!("a call from {from} made way for others"));
+                self.log.debug(format_args!("closed a call from {from}: too many callers were connected"));
                 return;
             }
         };
@@ -88,11 +88,11 @@ impl Carrier {
                 return;
             }
             Ok(Err(error)) => {
-                self.log.debug(format_args!("a call from {from} broke: {error}"));
+                self.log.debug(format_args!("a call from {from} failed: {error}"));
                 return;
             }
             Err(_) => {
-                self.log.debug(format_args!("a call from {from} said nothing"));
+                self.log.debug(format_args!("a call from {from} sent no greeting in time"));
                 return;
             }
         };
@@ -121,7 +121,7 @@ impl Carrier {
     ) -> Result<Option<CertificateDer<'static>>, Failure> {
         let mut first = [0];
         if stream.peek(&mut first).await? == 0 {
-            return Err(Failure::Broken("it hung up".to_owned()));
+            return Err(Failure::Broken("it closed the connection".to_owned()));
         }
         let speaks_tls = first[0] == TLS_HANDSHAKE;
         let reason = match (self.tls(), speaks_tls) {

@@ -218,7 +218,7 @@ async fn listen_back(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Fail
     let mut input = Vec::new();
     loop {
         if or_timeout(timeout(IDLE_TIMEOUT, read_more(&mut read, &mut input)).await)? == 0 {
-            return Err(Failure::Broken("it hung up".to_owned()));
+            return Err(Failure::Broken("it closed the connection".to_owned()));
         }
         let mut used = 0;
         while let Some((frame, length)) = read_frame(&input[used..])? {

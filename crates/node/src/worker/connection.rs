@@ -104,7 +104,7 @@ pub(crate) async fn serve_tls(
     let greeted = tokio::select! {
         greeted = timeout(GREETING_TIMEOUT, tls.accept(stream)) => greeted,
         () = permit.must_close() => {
-            return worker.tls_refused("it had to make way before its greeting was complete", from);
+            return worker.tls_refused("too many clients were connecting", from);
         }
     };
     drop(permit);
@@ -115,7 +115,7 @@ pub(crate) async fn serve_tls(
             let _ = timeout(GREETING_TIMEOUT, stream.shutdown()).await;
         }
         Ok(Err(error)) => worker.tls_refused(&client_problem(&error), from),
-        Err(_) => worker.tls_refused("its greeting was not complete in time", from),
+        Err(_) => worker.tls_refused("its TLS handshake took too long", from),
     }
 }
 
