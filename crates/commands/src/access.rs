@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_with_keys_follows_from_their_flags() {
+    fn use_of_keys_follows_from_their_flags() {
         for (name, reads, writes) in [
             ("get", true, false),
             ("set", false, true),

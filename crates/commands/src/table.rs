@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_not_found() {
+    fn unknown_names_are_not_found() {
         let long = [b'x'; 1000];
         let none: [&[u8]; 8] =
             [b"", b"g", b"ge", b"getx", b"gxt", b"solera\x0ebegin", b"g\0t", &long];

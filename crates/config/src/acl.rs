@@ -418,7 +418,7 @@ mod tests {
     fn later_rules_win() {
         let nobody = user(&[], &["*"]);
         assert_eq!(may(&nobody, "get a"), no("get"));
-        assert_eq!(may(&nobody, "auth x"), Ok(()), "one may always say who one is");
+        assert_eq!(may(&nobody, "auth x"), Ok(()), "authentication is always permitted");
         let reader = user(&["+@read", "-mget", "+client|setname"], &["*"]);
         for (line, may_run) in [
             ("get a", Ok(())),
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_can_be_taken_away() {
+    fn unknown_commands_can_be_removed() {
         let user = user(&["+@all", "-FLUSHALL", "-get", "-config|set", "-@dangerous"], &["*"]);
         assert_eq!(user.idle_rules().collect::<Vec<_>>(), ["-flushall", "-config|set"]);
         assert_eq!(may(&user, "set a b"), Ok(()));
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_takes_for_a_rule_can_still_be_a_key() {
+    fn rules_of_redis_can_be_escaped_as_keys() {
         let user = user(&["+@all"], &["~resetkeys", "~&*", "~%Rprice"]);
         for key in ["resetkeys", "&x", "%Rprice"] {
             assert_eq!(may(&user, &format!("get {key}")), Ok(()));

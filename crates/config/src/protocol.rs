@@ -17,7 +17,7 @@ pub enum Baseline {
     /// Every transaction is strong, and all reads and updates of a key conflict.
     Strong,
     /// A strong operation conflicts with all strong operations on its key, and one group certifies
-    /// all transactions.
+    /// all strong transactions.
     RedBlue,
     /// No transaction is strong.
     Causal,
@@ -100,7 +100,7 @@ mod tests {
     use crate::spaces::Space;
 
     #[test]
-    fn what_conflicts_is_the_protocols() {
+    fn conflicts_depend_on_the_protocol() {
         let spaces = Spaces::new(vec![Space::new("balance", "balance:", Level::Por)]).unwrap();
         let class = |protocol: Baseline, key: &[u8], op: &Op| {
             protocol.class_of(&spaces, key, CommandId::Get, op)

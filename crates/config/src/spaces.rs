@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_strong_is_the_matter_of_the_keys_space() {
+    fn the_space_of_a_key_determines_strong_commands() {
         let spaces = Spaces::new(vec![
             Space::new("balance", "balance:", Level::Por),
             Space::new("lock", "lock:", Level::Linearizable),

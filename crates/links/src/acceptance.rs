@@ -96,7 +96,7 @@ pub(crate) mod tests {
     fn whom_nobody_accepts_takes_no_writes() {
         let three = members(&[FOUNDER; 3]);
         let mut acceptance = Acceptance::default();
-        assert_eq!(acceptance.refused(&three), None, "whom nobody answers goes on");
+        assert_eq!(acceptance.refused(&three), None, "a node without answers continues");
         acceptance.heard(node(1), refused(), &three);
         assert_eq!(acceptance.refused(&three), Some((node(1), "other clock")));
         acceptance.heard(node(2), Ok(()), &three);
@@ -113,7 +113,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_takes_no_part_refuses_nobody() {
+    fn refusals_of_sites_that_take_no_part_do_not_count() {
         for stage in [LEAVING, GONE, JOINING] {
             let (two, four) =
                 (members(&[FOUNDER, stage]), members(&[FOUNDER, FOUNDER, stage, stage]));
@@ -130,7 +130,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_joins_can_accept() {
+    fn a_joining_site_can_accept() {
         let joining = members(&[FOUNDER, FOUNDER, JOINING]);
         let mut acceptance = Acceptance::default();
         acceptance.heard(node(1), refused(), &joining);
@@ -138,13 +138,13 @@ pub(crate) mod tests {
         acceptance.heard(node(2), Ok(()), &joining);
         assert_eq!(acceptance.refused(&joining), None);
         acceptance.heard(node(2), refused(), &joining);
-        assert_eq!(acceptance.refused(&joining), None, "it says nothing against this node");
+        assert_eq!(acceptance.refused(&joining), None, "its refusal does not count");
         let joined = members(&[FOUNDER, FOUNDER, JOINED]);
         assert!(acceptance.refused(&joined).is_some(), "as a member it does");
     }
 
     #[test]
-    fn who_refused_and_is_gone_refuses_no_more() {
+    fn refusals_of_unreachable_nodes_do_not_count() {
         let three = members(&[FOUNDER; 3]);
         let mut acceptance = Acceptance::default();
         acceptance.heard(node(1), refused(), &three);
@@ -156,11 +156,15 @@ pub(crate) mod tests {
         acceptance.heard(node(1), Ok(()), &three);
         acceptance.note_timeout(node(1));
         acceptance.heard(node(2), refused(), &three);
-        assert_eq!(acceptance.refused(&three), None, "who accepted it is only away");
+        assert_eq!(
+            acceptance.refused(&three),
+            None,
+            "the site that accepted it is only unreachable"
+        );
     }
 
     #[test]
-    fn what_a_site_said_before_it_left_is_forgotten() {
+    fn answers_from_an_earlier_life_are_removed() {
         let two = members(&[FOUNDER; 2]);
         let mut acceptance = Acceptance::default();
         acceptance.heard(node(1), refused(), &two);

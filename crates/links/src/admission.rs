@@ -118,12 +118,12 @@ impl Admission {
         if life < present || (life == present && gone) {
             return Err(Unwelcome::Removed);
         }
-        if life > present && self.is_told() { Err(Unwelcome::Unknown) } else { Ok(()) }
+        if life > present && self.knows_members() { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
     /// Whether this node knows the standings of the other sites. A joining node learns them from
     /// the nodes that it admits; until then it takes all listed sites for founders.
-    fn is_told(&self) -> bool {
+    fn knows_members(&self) -> bool {
         self.place.site.is_none_or(|site| self.members.life(site) >= self.place.life)
     }
 
@@ -139,7 +139,7 @@ impl Admission {
         let members = &self.members;
         let mut beyond = SiteId::all(members.sites()).skip(listed);
         if let Some(site) = beyond.find(|site| !members.is_new(*site))
-            && self.is_told()
+            && self.knows_members()
         {
             return Err(Unwelcome::Lacks(site));
         }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_told_more_than_it_remembers_has_forgotten() {
+    fn a_worker_that_announced_more_than_it_recovered_has_forgotten() {
         let run = (Timestamp(10), Timestamp(20));
         for (heard, forgotten) in [(9, false), (10, false), (11, true), (19, true), (20, false)] {
             assert_eq!(has_forgotten(run, Timestamp(heard)), forgotten, "{heard}");
@@ -326,7 +326,7 @@ mod tests {
         let mut admission = admission(Members::founded(2, 3), true, 0);
         let nodes = [0, 1].map(|node| NodeId { site: SiteId(1), node });
         let without = |known: &Admission, site| known.without(SiteId(site), nodes.into_iter());
-        assert_eq!(without(&admission, 2), nodes, "who was not heard may not list it");
+        assert_eq!(without(&admission, 2), nodes, "nodes not heard from may not list it");
         assert_eq!(without(&admission, 1), []);
         let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
         admission.note_entry(nodes[0], origin, 2);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lacks_what_it_had_stored_speaks_no_more_and_is_not_let_in_again() {
+    fn a_process_that_lacks_stored_data_is_cut_off_and_not_admitted_again() {
         let mut admission = of(2, true, 0);
         let origin = |incarnation| Origin { life: 0, data: 7, starts: incarnation, incarnation };
         admission.note_lacking(NODE);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_judges_no_list_before_it_is_told_of_the_sites() {
+    fn a_joining_node_checks_no_list_before_it_knows_the_sites() {
         let place = Place { site: Some(SiteId(2)), durable: true, life: 1 };
         let mut joining = Admission::new(place, Members::new(4), BTreeMap::new());
         let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };

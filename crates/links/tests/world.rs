@@ -479,7 +479,7 @@ fn between_sites_nothing_arrives_twice_or_late() {
 }
 
 #[test]
-fn what_hosts_may_do_wrong_is_noticed() {
+fn errors_of_hosts_are_noticed() {
     use Flaw::*;
     let flaws = [DeliversAll, AcknowledgesTooMuch, ConfusesConnections, KeepsTheLink];
     for flaw in flaws.into_iter().chain([AsksLate, LosesInTheEnd]) {

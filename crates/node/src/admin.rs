@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_shown() {
+    fn unknown_values_are_not_rendered() {
         let text = everything();
         assert!(text.contains(r#"solera_lag_seconds{site="eu",behind="us"} 0.002"#), "{text}");
         assert!(!text.contains("asia") && !text.contains("solera_uniformity_delay_seconds{"));

@@ -79,7 +79,7 @@ impl Drop for Member {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics while holding it")
+    mutex.lock().expect("nothing panics with the lock")
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_begins_tls_makes_way_for_those_who_have_begun() {
+    fn connections_in_a_handshake_are_closed_in_favour_of_clients() {
         let clients = Arc::new(Clients::default());
         let from = IpAddr::from([127, 0, 0, 1]);
         let greeting: Vec<_> = (0..3).map(|_| clients.greet(from, 2).unwrap()).collect();

@@ -793,7 +793,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_never_heard_of_has_no_age() {
+    fn lag_is_unknown_before_the_first_message() {
         let cluster = Cluster::start(
             ClusterSpec::local(3).unwrap(),
             Log::new(solera_config::LogLevel::Error),

@@ -65,7 +65,7 @@ impl ConnectionLimiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.0.lock().expect("nobody panics while holding it")
+        self.0.lock().expect("nothing panics with the lock")
     }
 }
 

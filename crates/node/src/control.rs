@@ -71,7 +71,7 @@ pub(crate) enum Control {
 
 impl Control {
     /// Whether the answer reveals what the worker has in memory, and not only its size.
-    pub(crate) fn asks_about_data(&self) -> bool {
+    pub(crate) fn reads_data(&self) -> bool {
         matches!(
             self,
             Control::Sample(..)

@@ -115,7 +115,7 @@ impl DataDir {
     ) -> Result<DataDir, StorageError> {
         let unusable = |reason: String| StorageError { folder: root.to_owned(), reason };
         // Before anything is written there.
-        must_be_ours(root).map_err(&unusable)?;
+        check_root(root).map_err(&unusable)?;
         let disk = RealDisk::new(root);
         disk.make_dir().map_err(|error| unusable(error.to_string()))?;
         let lock = disk.lock(LOCK).map_err(|error| unusable(error.to_string()))?;
@@ -135,8 +135,8 @@ impl DataDir {
         let about = dir.describe(spec, workers);
         if let Some(found) = read(root, FILE).map_err(&unusable)? {
             let found = found.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
-            found.must_be(&about, life).map_err(&unusable)?;
-            dir.is_of(&found, about);
+            found.check(&about, life).map_err(&unusable)?;
+            dir.adopt(&found, about);
             for worker in workers {
                 dir.must_hold(*worker)?;
                 dir.remove_unfinished(*worker)?;
@@ -150,8 +150,8 @@ impl DataDir {
         match read(root, UNFINISHED).map_err(&unusable)? {
             // The first start was interrupted; some workers have a journal.
             Some(Ok(found)) => {
-                found.must_be(&about, life).map_err(&unusable)?;
-                dir.is_of(&found, about);
+                found.check(&about, life).map_err(&unusable)?;
+                dir.adopt(&found, about);
             }
             // If the file is incomplete, no worker has a journal.
             Some(Err(_)) | None => {
@@ -195,7 +195,7 @@ impl DataDir {
         self.founders
     }
 
-    fn is_of(&mut self, found: &About, now: About) {
+    fn adopt(&mut self, found: &About, now: About) {
         self.life = found.life;
         self.id = u64::from_str_radix(&found.id, 16).unwrap_or(0);
         self.founders = found.founders;
@@ -256,7 +256,7 @@ impl DataDir {
         match is_begun(&RealDisk::new(&folder)) {
             Ok(true) => Ok(()),
             _ => {
-                let reason = format!("{FILE} says that a journal is there, and there is none");
+                let reason = format!("{FILE} lists a journal here, and it is missing");
                 Err(StorageError { folder, reason })
             }
         }
@@ -272,7 +272,7 @@ impl DataDir {
 }
 
 /// Rejects a directory that is no data directory and cannot become one. Changes nothing.
-fn must_be_ours(root: &Path) -> Result<(), String> {
+fn check_root(root: &Path) -> Result<(), String> {
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -351,7 +351,7 @@ impl About {
         Ok(())
     }
 
-    fn must_be(&self, now: &About, life: Option<u32>) -> Result<(), String> {
+    fn check(&self, now: &About, life: Option<u32>) -> Result<(), String> {
         self.must_be_readable()?;
         let About { cluster, sites, partitions, workers, holds, .. } = self;
         let differs = |what: &str, was: String, is: String| {
@@ -476,7 +476,7 @@ name = 'us'
     }
 
     #[test]
-    fn what_a_process_was_preparing_goes_before_anything_is_written() {
+    fn unfinished_files_are_removed_before_anything_is_written() {
         let root = Root::new("room");
         root.begin(&[at(0, 0)]);
         let spare = root.0.join("eu/worker-0/spare.tmp");
@@ -493,7 +493,7 @@ name = 'us'
         root.begin(&[at(0, 0), at(1, 0)]);
         fs::remove_file(root.0.join("us/worker-0/0000000001.segment")).unwrap();
         let reason = root.open(&[at(0, 0), at(1, 0)]).unwrap_err();
-        assert!(reason.contains("there is none"), "{reason}");
+        assert!(reason.contains("it is missing"), "{reason}");
         fs::remove_dir_all(root.0.join("us")).unwrap();
         assert!(root.open(&[at(0, 0), at(1, 0)]).is_err());
     }
@@ -518,7 +518,7 @@ name = 'us'
     }
 
     #[test]
-    fn what_is_no_data_directory_is_refused_and_left_alone() {
+    fn other_directories_are_rejected_and_not_changed() {
         let root = Root::new("strange");
         let workers = [at(0, 0)];
         fs::write(root.0.join("letters.txt"), "dear").unwrap();
@@ -543,7 +543,7 @@ name = 'us'
     }
 
     #[test]
-    fn what_has_lost_something_is_other_data() {
+    fn a_disowned_directory_has_a_new_identity() {
         let root = Root::new("disowned");
         let workers = [at(0, 0)];
         root.begin(&workers);

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_says_is_read() {
+    fn the_status_of_the_process_is_parsed() {
         assert_eq!(in_status("Name:\tx\nVmRSS:\t    1024 kB\nThreads:\t1\n"), Some(1 << 20));
         for text in ["", "VmRSS:\n", "VmRSS:\t1 MB\n", "VmRSS:\tx kB\n"] {
             assert_eq!(in_status(text), None, "{text}");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_allocator_keeps_is_not_used() {
+    fn freed_memory_is_not_used() {
         let mut peak = Peak::default();
         let used = [(100, 80), (150, 120), (150, 20), (151, 20), (150, 90), (200, 110), (140, 200)]
             .map(|(taken, data)| peak.used(taken, held(data, data)));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_away_while_it_is_measured_is_no_longer_used() {
+    fn data_freed_during_a_measurement_is_not_used() {
         let mut peak = Peak::default();
         let used = [(100, held(10, 80)), (100, held(0, 10)), (150, held(60, 60))]
             .map(|(taken, held)| peak.used(taken, held));

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_proves_to_be_a_user_may_do_what_the_user_may() {
+    fn an_authenticated_request_has_the_rights_of_its_user() {
         let users = users();
         for (given, expected) in [
             // admin:p:w

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_a_process_that_is_gone_is_dropped() {
+    fn frames_for_an_earlier_process_are_dropped() {
         let link = link(true);
         assert!(link.opened(link.handshake(), 7, 0));
         (1..=2).for_each(|i| say(&link, i));

@@ -124,7 +124,7 @@ impl Carrier {
             callers.spawn(self.clone().keep_calling(link.clone(), stop.clone()));
         }
         tokio::select! {
-            () = self.take_calls(listener) => {}
+            () = self.accept_calls(listener) => {}
             () = stopped(stop) => {}
         }
         // Queued messages are still sent if that is quick.
@@ -161,7 +161,7 @@ impl Carrier {
     }
 
     /// Checks whether a node that has sent its card may take part.
-    async fn lets_in(&self, theirs: &Card) -> Result<(), Failure> {
+    async fn check_entry(&self, theirs: &Card) -> Result<(), Failure> {
         let (node, origin) = (theirs.from, theirs.origin());
         let unwelcome = |unwelcome| self.unwelcome(node, unwelcome);
         let membership = self.network.membership();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_its_time_on_the_way_does_not_look_like_another_time() {
+    fn delays_of_messages_do_not_look_like_clock_skew() {
         let (asked, answered) = (10_000_000, 14_000_000);
         for (theirs, ahead) in [
             (asked - 3_000_000, -3_000_000),

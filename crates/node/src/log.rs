@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_who_reads_the_log() {
+    fn a_slow_reader_of_the_log_blocks_nobody() {
         let (let_go, stuck) = std::sync::mpsc::channel();
         let (sender, read) = std::sync::mpsc::channel();
         let writer = Writer::start(Stuck(stuck, sender));

@@ -212,7 +212,7 @@ mod tests {
     const PLACE: Place = Place { site: Some(SiteId(0)), durable: true, life: 0 };
 
     #[test]
-    fn what_could_not_be_kept_is_kept_later() {
+    fn failed_writes_of_peers_are_repeated() {
         let root = std::env::temp_dir().join(format!("solera-entries-{}", std::process::id()));
         let sites = ["eu".to_owned(), "us".to_owned()];
         let peers = Peers::open(&root, &sites).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_node_takes_no_writes_is_news_once() {
+    fn a_change_of_acceptance_is_reported_once() {
         let of_two = Membership::new(Members::new(2), PLACE, Peers::default());
         assert_eq!(of_two.heard(NODE, Err("f".to_owned())), Some(false));
         assert_eq!(of_two.heard(NODE, Err("f".to_owned())), None);

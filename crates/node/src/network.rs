@@ -1,4 +1,4 @@
-//! How workers reach one another: mailboxes in this process, with delays and cuts between sites,
+//! Message routing between workers: mailboxes in this process, with delays and cuts between sites,
 //! and links to other nodes.
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub(crate) enum Destination {
     There(Arc<Link>),
 }
 
-/// Routes between the workers of a cluster, and state that the workers of this process share.
+/// Message routes between the workers of a cluster, and state that the workers of this process share.
 pub(crate) struct Network {
     workers: Vec<Vec<Destination>>,
     /// Clock of the workers.

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_peers_survives_and_is_not_guessed() {
+    fn peers_are_stored_and_damage_is_reported() {
         let root = std::env::temp_dir().join(format!("solera-peers-{}", std::process::id()));
         fs::create_dir_all(&root).unwrap();
         let sites = ["eu".to_owned(), "us".to_owned()];

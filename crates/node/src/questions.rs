@@ -76,7 +76,7 @@ mod tests {
     /// Nodes of one version must be able to read one another: variants keep their order, and new
     /// ones are added at the end.
     #[test]
-    fn what_primary_is_asked_and_replies_is_encoded_as_ever() {
+    fn the_encoding_of_commands_and_replies_of_primary_is_stable() {
         let key = || Key::from(&b"k"[..]);
         let update = |update| Command::Update { key: key(), update };
         let mut past = Past::default();

@@ -213,7 +213,7 @@ pub struct PeerStatus {
     pub address: String,
     /// Whether messages pass in both directions.
     pub up: bool,
-    /// Time since then, in milliseconds.
+    /// Time for which the link has been up, in milliseconds; 0 while it is down.
     pub up_ms: u64,
     /// Bytes that wait to be sent and, within a site, that are not acknowledged yet.
     pub queue_bytes: usize,

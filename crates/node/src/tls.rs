@@ -164,7 +164,7 @@ impl PeerTls {
                 )
             }
             Error::AlertReceived(AlertDescription::CertificateExpired) => {
-                format!("the certificate of this node ({cert}) has expired, says {whom}")
+                format!("the certificate of this node ({cert}) has expired, according to {whom}")
             }
             Error::AlertReceived(
                 alert @ (AlertDescription::BadCertificate

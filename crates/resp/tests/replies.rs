@@ -70,7 +70,7 @@ fn every_type_is_read() {
 }
 
 #[test]
-fn what_is_no_reply_is_refused() {
+fn malformed_replies_are_rejected() {
     let deep = "*1\r\n".repeat(33);
     let long = format!("+{}", "x".repeat(64 * 1024 + 1));
     let cases: Vec<(&str, ReplyError)> = vec![
@@ -200,7 +200,7 @@ fn in_resp2(value: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn what_a_server_writes_a_client_reads(
+    fn replies_survive_writing_and_parsing(
         values in prop::collection::vec(values(), 1..4),
         pieces in prop::collection::vec(1usize..30, 0..40),
     ) {

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_ended_still_gets_the_answer() {
+    async fn a_sender_that_has_shut_down_still_gets_the_answer() {
         let (mut client, mut server, carried) = connection(80, 10);
         client.write_all(b"question").await.unwrap();
         client.shutdown().await.unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_server_has_said_before_it_went_arrives() {
+    async fn bytes_sent_before_a_reset_arrive() {
         let (mut client, mut server, _carried) = connection(80, 0);
         client.write_all(b"a").await.unwrap();
         server.read_u8().await.unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_sends_to_one_that_does_not_read_waits() {
+    async fn a_sender_waits_while_the_receiver_does_not_read() {
         let (mut client, server, _carried) = connection(80, 0);
         let sender = tokio::spawn(async move {
             let (piece, mut taken) = (content(PIECE), 0);

@@ -305,7 +305,7 @@ admin = 'c:3'
 ";
 
     #[test]
-    fn what_cannot_change_is_named_with_its_line() {
+    fn fixed_settings_are_reported_with_their_line() {
         let file = format!("{HEAD}{TWO_SITES}");
         for (from, to, reason) in [
             ("partitions = 32", "partitions = 16", "s.toml, line 1: partitions cannot change"),
@@ -342,7 +342,7 @@ admin = 'c:3'
     }
 
     #[test]
-    fn what_to_do_instead_is_what_a_restart_would_take() {
+    fn advice_for_fixed_settings_matches_the_effect_of_a_restart() {
         let kept = format!("{HEAD}{TWO_SITES}");
         let in_memory = TWO_SITES.to_owned();
         let (one, one_kept) = ("sites = 2\n".to_owned(), "sites = 2\ndata = 'd'\n".to_owned());
@@ -431,7 +431,7 @@ admin = 'c:3'
     }
 
     #[test]
-    fn what_can_change_is_told() {
+    fn permitted_changes_are_described() {
         let file = format!("{HEAD}{TWO_SITES}");
         let text = file.replace("max_connections = 10", "max_connections = 20\nlog_level = 'warn'")
             + "[[user]]\nname = 'default'\nnopass = true";

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_conflicts_with_every_update_of_any_level() {
+    fn watched_keys_conflict_with_every_update_of_any_level() {
         let look = |relation: &Relation| relation.class_of(CommandId::Watch, &Op::Digest);
         let undeclared = Level::ALL.map(Relation::of);
         for relation in undeclared.iter().chain([&declared(&["DECRBY"], &[["DECRBY", "DECRBY"]])]) {

@@ -30,14 +30,14 @@ use crate::questions::{Answer, Question, encode_answer};
 const TLS_HANDSHAKE: u8 = 0x16;
 
 impl Carrier {
-    pub(super) async fn take_calls(self: &Arc<Self>, listener: TcpListener) {
+    pub(super) async fn accept_calls(self: &Arc<Self>, listener: TcpListener) {
         let limiter = Arc::new(ConnectionLimiter::default());
         let limit = unwelcome_callers(self.spec.nodes().count());
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
                     let (carrier, permit) = (self.clone(), limiter.admit(from.ip(), limit));
-                    tokio::spawn(async move { carrier.take_call(stream, from, permit).await });
+                    tokio::spawn(async move { carrier.serve_call(stream, from, permit).await });
                 }
                 Err(error) => {
                     self.log.error(format_args!("cannot accept calls of other nodes: {error}"));
@@ -49,7 +49,7 @@ impl Carrier {
     }
 
     /// Serves a call. The caller holds `permit` until this node has accepted it.
-    async fn take_call(&self, stream: TcpStream, from: SocketAddr, permit: Permit) {
+    async fn serve_call(&self, stream: TcpStream, from: SocketAddr, permit: Permit) {
         // Without it acknowledgements wait; not fatal.
         let _ = stream.set_nodelay(true);
         let mut opened = None;
@@ -97,13 +97,13 @@ impl Carrier {
             }
         };
         drop(permit);
-        let stream = opened.expect("who was welcomed has a connection");
+        let stream = opened.expect("an accepted caller has a connection");
         let Incoming { link, connection } = &incoming;
-        let mut has_spoken = false;
-        let ended = self.hear(link, *connection, life, stream, &mut has_spoken).await;
+        let mut has_sent = false;
+        let ended = self.receive(link, *connection, life, stream, &mut has_sent).await;
         if link.hung_up(*connection) {
             let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
-            match has_spoken {
+            match has_sent {
                 true => self.log.warn(format_args!("link from {} is down: {reason}", link.name)),
                 // The caller refuses this node, and will send the reason to this node's own calls.
                 false => self.log.debug(format_args!("link from {}: {reason}", link.name)),
@@ -193,7 +193,7 @@ impl Carrier {
         let ahead_us = mine
             .agrees(&theirs, true, &self.identity, settings.max_clock_skew)
             .map_err(Failure::Refused)?;
-        self.lets_in(&theirs).await?;
+        self.check_entry(&theirs).await?;
         let (link, handshake) = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
         // A clock that looks late may only mean that the message waited. If it is late, this node's
         // own call shows it.
@@ -209,14 +209,14 @@ impl Carrier {
     }
 
     /// Handles frames of the peer until the connection breaks or the peer calls again. Sets
-    /// `has_spoken` once a frame has arrived.
-    async fn hear(
+    /// `has_sent` once a frame has arrived.
+    async fn receive(
         &self,
         link: &Arc<Link>,
         connection: u64,
         life: u32,
         stream: Stream,
-        has_spoken: &mut bool,
+        has_sent: &mut bool,
     ) -> Result<(), Failure> {
         let (mut read, mut write) = split(stream);
         let mut questions = Questions::default();
@@ -228,7 +228,7 @@ impl Carrier {
                     if or_timeout(got)? == 0 {
                         return Ok(());
                     }
-                    if !std::mem::replace(has_spoken, true) {
+                    if !std::mem::replace(has_sent, true) {
                         self.log.info(format_args!("link from {} is up", link.name));
                     }
                     let mut used = 0;

@@ -46,7 +46,7 @@ impl Carrier {
                 Ok((stream, theirs)) => {
                     self.note_entry(&theirs).await;
                     let started = Instant::now();
-                    let reason = self.converse(&link, stream, stop.clone()).await;
+                    let reason = self.run_connection(&link, stream, stop.clone()).await;
                     answered = Instant::now();
                     if *stop.borrow() {
                         return;
@@ -105,7 +105,7 @@ impl Carrier {
                 let limit = self.network.settings().max_clock_skew;
                 let checked = mine.check(&theirs, false, &self.identity, limit);
                 checked.map_err(Failure::Refused)?;
-                self.lets_in(&theirs).await?;
+                self.check_entry(&theirs).await?;
                 self.note_skew(&link.name, ahead_us);
                 if !link.opened(handshake, theirs.incarnation, theirs.received) {
                     return Err(Failure::Refused(Refusal::Taken));
@@ -145,11 +145,16 @@ impl Carrier {
     }
 
     /// Sends the link's frames until the connection breaks or the node stops. Returns the reason.
-    async fn converse(&self, link: &Link, stream: Stream, stop: watch::Receiver<bool>) -> String {
+    async fn run_connection(
+        &self,
+        link: &Link,
+        stream: Stream,
+        stop: watch::Receiver<bool>,
+    ) -> String {
         let (read, write) = split(stream);
         let ended = tokio::select! {
-            ended = speak(link, write, stop) => ended,
-            ended = listen_back(link, read) => ended,
+            ended = send_frames(link, write, stop) => ended,
+            ended = receive_answers(link, read) => ended,
         };
         match ended {
             Ok(()) => "this node stops".to_owned(),
@@ -180,7 +185,7 @@ fn jittered(pause: Duration) -> Duration {
     pause / 2 + (pause / 2).mul_f64(random as f64 / f64::from(u32::MAX))
 }
 
-async fn speak(
+async fn send_frames(
     link: &Link,
     mut write: WriteHalf<Stream>,
     stop: watch::Receiver<bool>,
@@ -214,7 +219,7 @@ async fn speak(
 }
 
 /// Handles acknowledgements and answers.
-async fn listen_back(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Failure> {
+async fn receive_answers(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Failure> {
     let mut input = Vec::new();
     loop {
         if or_timeout(timeout(IDLE_TIMEOUT, read_more(&mut read, &mut input)).await)? == 0 {

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_nobody_waits_for_runs_for_ten_seconds_more() {
+    async fn abandoned_commands_run_for_ten_more_seconds() {
         let (began, hour) = (Instant::now(), Duration::from_secs(3_600));
         assert_eq!(unless_disconnected(pin!(sleep(hour)), pending()).await, Some(()));
         assert_eq!(began.elapsed(), hour);

@@ -99,7 +99,7 @@ impl EventLoop {
 
     fn handle_control(&mut self, control: Control) {
         // Nobody may see data that is in memory and in no journal. The caller gets no answer.
-        if control.asks_about_data() && !self.worker.answers() {
+        if control.reads_data() && !self.worker.answers() {
             return;
         }
         match control {

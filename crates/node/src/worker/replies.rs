@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_given() {
+    fn replies_without_a_waiter_are_dropped() {
         let (mut replies, request) = (Replies::default(), RequestId(1));
         let mut receiver = replies.once(request);
         replies.forget(request);
