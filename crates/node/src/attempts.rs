@@ -25,7 +25,7 @@ impl Attempts {
     }
 
     /// Logs a login with a wrong password or an unknown user.
-    pub(crate) fn failed(&self, name: &[u8], from: Option<SocketAddr>) {
+    pub(crate) fn log_failed_login(&self, name: &[u8], from: Option<SocketAddr>) {
         let name = &name[..name.len().min(LOGGED_NAME)];
         let from = from.map_or_else(|| "this process".to_owned(), |from| from.ip().to_string());
         let what = format!("{from} failed to authenticate as '{}'", name.escape_ascii());
@@ -33,7 +33,7 @@ impl Attempts {
     }
 
     /// Logs a failed TLS handshake.
-    pub(crate) fn broken(&self, reason: &str, from: SocketAddr) {
+    pub(crate) fn log_failed_handshake(&self, reason: &str, from: SocketAddr) {
         self.log_limited(format_args!("no TLS with the client {}: {reason}", from.ip()));
     }
 

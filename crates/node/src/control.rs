@@ -7,7 +7,7 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, Batch, Lent, Page, SitesTold, ToPrimary};
+use solera_session::{Ask, Batch, Lent, Page, SitesReport, ToPrimary};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
@@ -44,7 +44,7 @@ pub(crate) enum Control {
     /// for the last update in each of this worker's partitions.
     Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
     /// Changes the standing of a site, if requested, and returns the standings of all sites.
-    Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
+    Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesReport>),
     /// Returns the next page of a partition; `None` while it is not available yet.
     Scan(Ask, oneshot::Sender<Option<Page>>),
     /// Runs a command of another worker's session by `primary`.

@@ -55,7 +55,7 @@ pub(crate) async fn guard(
             if let Some(name) = name {
                 let from = request.extensions().get::<From>().map(|from| from.0);
                 let attempts = guard.attempts.lock().expect("nothing panics with the lock");
-                attempts.failed(&name, from);
+                attempts.log_failed_login(&name, from);
             }
             unauthorized("this needs a user and its password, by HTTP Basic")
         }

@@ -31,7 +31,7 @@ use solera_config::{ClusterSpec, Users};
 use solera_journal::Event;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
-use solera_session::{Ask, Context, Page, Scans, SitesTold};
+use solera_session::{Ask, Context, Page, Scans, SitesReport};
 use solera_site::{Job, Message, Output};
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::{Replica, Response, Status};
@@ -182,7 +182,7 @@ impl Worker {
     /// Counts and logs a client whose TLS handshake failed.
     pub(crate) fn tls_refused(&self, reason: &str, from: SocketAddr) {
         self.count(|counters| counters.refused_connections += 1);
-        self.attempts.broken(reason, from);
+        self.attempts.log_failed_handshake(reason, from);
     }
 
     /// Returns a number for a new client, unique in the cluster.
@@ -297,7 +297,7 @@ impl Worker {
         let waiting = {
             let engine = &mut self.state.borrow_mut().engine;
             if engine.has_stopped() && !had_stopped {
-                return Err(self.refuses().unwrap_or_default());
+                return Err(self.why_no_writes().unwrap_or_default());
             }
             if !engine.must_wait() {
                 return Ok(());
@@ -308,7 +308,7 @@ impl Worker {
             }
             receiver
         };
-        waiting.await.map_err(|_| self.refuses().unwrap_or_default())
+        waiting.await.map_err(|_| self.why_no_writes().unwrap_or_default())
     }
 
     /// Waits while too many bytes wait for the disk, so that clients that write faster than it do
@@ -342,7 +342,7 @@ impl Worker {
 
     /// Changes the standing of a site if `change` is given, and returns the standings of all sites
     /// once they are durable here; `None` if they may never be. Must be called at the root only.
-    async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
+    async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesReport> {
         // Without a journal nothing can change any more, but the standings can still be reported.
         let had_stopped = change.is_none() && self.has_stopped();
         let now = self.now();
@@ -353,7 +353,7 @@ impl Worker {
                 change.and_then(|(site, change)| machine.change_members(now, site, change).err());
             let status = machine.unistore().status();
             let (members, not_agreed) = (status.members().clone(), status.not_agreed());
-            SitesTold { members, not_agreed, refused }
+            SitesReport { members, not_agreed, refused }
         };
         self.note_members(&report.members);
         self.flush();
@@ -374,7 +374,7 @@ impl Worker {
     }
 
     /// Returns why this process rejects writes; `None` if it accepts them.
-    pub(crate) fn refuses(&self) -> Option<String> {
+    pub(crate) fn why_no_writes(&self) -> Option<String> {
         self.network.why_no_writes()
     }
 

@@ -24,7 +24,7 @@ pub use commands::{
     Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
     Txid, Watch, describe,
 };
-pub use context::{Context, PeerTimeout, Single, SitesTold, ToPrimary, Unreachable};
+pub use context::{Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable};
 pub use identity::{Identity, Refused, hash_password, verify};
 pub use lent::{Lent, is_reserved};
 pub use scan::{Ask, Cursor, Page, Scans};

@@ -59,7 +59,7 @@ async fn serve_batch(
     }
     // While a journal has failed, nobody gets an answer and no command of the batch runs.
     if !worker.answers() {
-        let reason = worker.refuses().unwrap_or_default();
+        let reason = worker.why_no_writes().unwrap_or_default();
         let text = format!("MISCONF {reason}; nothing is answered until then");
         // The caller may be gone, here and below.
         let _ = answers.send(Ok(vec![Err(text); commands.len()]));

@@ -168,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             let mut used = 0;
             let mut commands = 0u64;
             if !self.session.worker.answers() {
-                let reason = self.session.worker.refuses().unwrap_or_default();
+                let reason = self.session.worker.why_no_writes().unwrap_or_default();
                 let out = &mut self.session.out;
                 out.error(&format!("MISCONF {reason}; nothing is answered until then"));
                 return self.write().await;

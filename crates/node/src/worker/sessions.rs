@@ -11,7 +11,7 @@ use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, Standing};
 use solera_resp::Value;
 use solera_session::{
-    Ask, Client, Context, Identity, Lent, Page, PeerTimeout, Single, SitesTold, ToPrimary,
+    Ask, Client, Context, Identity, Lent, Page, PeerTimeout, Single, SitesReport, ToPrimary,
     Unreachable, verify,
 };
 use solera_site::Input;
@@ -152,7 +152,7 @@ impl Context for Worker {
         }
     }
 
-    async fn sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
+    async fn sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesReport> {
         self.network.sites(self.address.site, change).await
     }
 
@@ -188,7 +188,7 @@ impl Context for Worker {
     }
 
     fn takes_no_writes(&self) -> Option<String> {
-        if let Some(reason) = self.refuses() {
+        if let Some(reason) = self.why_no_writes() {
             return Some(format!("MISCONF this node takes no writes: {reason}"));
         }
         let reason = self.refused_by_others()?;
@@ -226,7 +226,7 @@ impl Context for Worker {
         let user = verify(&self.users.borrow(), name, password);
         if user.is_none() {
             self.count(|counters| counters.failed_logins += 1);
-            self.attempts.failed(name, from);
+            self.attempts.log_failed_login(name, from);
         }
         user.map(|user| identity.become_user(user)).is_some()
     }
