@@ -35,7 +35,8 @@ pub(crate) enum Destination {
     There(Arc<Link>),
 }
 
-/// Message routes between the workers of a cluster, and state that the workers of this process share.
+/// Message routes between the workers of a cluster, and state that the workers of this process
+/// share.
 pub(crate) struct Network {
     workers: Vec<Vec<Destination>>,
     /// Clock of the workers.
