@@ -18,45 +18,45 @@ pub(crate) struct Acceptance {
     /// Whether any of them ever accepted this process.
     ever: bool,
     /// Last answer of each node; a refusal has its reason.
-    words: BTreeMap<NodeId, Result<(), String>>,
+    answers: BTreeMap<NodeId, Result<(), String>>,
 }
 
 impl Acceptance {
     /// Notes that a node of another site has accepted this one, or refused it.
-    pub(crate) fn heard(&mut self, node: NodeId, word: Result<(), String>, members: &Members) {
+    pub(crate) fn heard(&mut self, node: NodeId, answer: Result<(), String>, members: &Members) {
         if has_a_say(node, members) {
-            self.ever |= word.is_ok();
-            self.words.insert(node, word);
+            self.ever |= answer.is_ok();
+            self.answers.insert(node, answer);
         }
     }
 
     /// Notes that a node has not answered for a long time. Its refusal no longer counts, because
     /// the remaining sites may accept this node; if none remains, this node is only cut off.
     pub(crate) fn note_timeout(&mut self, node: NodeId) {
-        if self.words.get(&node).is_some_and(Result::is_err) {
-            self.words.remove(&node);
+        if self.answers.get(&node).is_some_and(Result::is_err) {
+            self.answers.remove(&node);
         }
     }
 
     /// Updates the standings of the sites. Answers from an earlier life of a site are removed.
     pub(crate) fn note(&mut self, members: &Members) {
-        self.words.retain(|node, _| has_a_say(*node, members));
+        self.answers.retain(|node, _| has_a_say(*node, members));
     }
 
     /// Returns which node refuses this one, and why, if this node must reject writes because no
     /// site accepts it. After a site has accepted this process once, the refusal of a single other
     /// site does not suffice, because that site may be the wrong one.
     pub(crate) fn refused(&self, members: &Members) -> Option<(NodeId, &str)> {
-        if self.words.values().any(Result::is_ok) {
+        if self.answers.values().any(Result::is_ok) {
             return None;
         }
-        let mut of_members = self.words.iter().filter(|(node, _)| members.is_member(node.site));
+        let mut of_members = self.answers.iter().filter(|(node, _)| members.is_member(node.site));
         let sites: BTreeSet<_> = of_members.clone().map(|(node, _)| node.site).collect();
         if self.ever && sites.len() < 2 {
             return None;
         }
-        let (node, word) = of_members.next()?;
-        Some((*node, word.as_ref().err()?))
+        let (node, answer) = of_members.next()?;
+        Some((*node, answer.as_ref().err()?))
     }
 }
 

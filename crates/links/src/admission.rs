@@ -226,9 +226,9 @@ impl Admission {
     }
 
     /// Notes that a node of another site has accepted this one, or refused it with this reason.
-    pub fn heard(&mut self, node: NodeId, word: Result<(), String>) {
+    pub fn heard(&mut self, node: NodeId, answer: Result<(), String>) {
         if Some(node.site) != self.place.site {
-            self.acceptance.heard(node, word, &self.members);
+            self.acceptance.heard(node, answer, &self.members);
         }
     }
 

@@ -214,8 +214,8 @@ impl Carrier {
     }
 
     /// Records that another node has accepted this one, or refused it.
-    fn note_answer(&self, node: NodeId, word: Result<(), String>) {
-        let news = self.network.membership().heard(node, word);
+    fn note_answer(&self, node: NodeId, answer: Result<(), String>) {
+        let news = self.network.membership().heard(node, answer);
         log_acceptance(&self.network, &self.spec, &self.log, news);
     }
 

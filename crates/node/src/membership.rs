@@ -133,9 +133,9 @@ impl Membership {
 
     /// Notes that a node of another site has accepted this one, or refused it with this reason.
     /// Returns whether this node accepts writes, if that has changed.
-    pub(crate) fn heard(&self, node: NodeId, word: Result<(), String>) -> Option<bool> {
+    pub(crate) fn heard(&self, node: NodeId, answer: Result<(), String>) -> Option<bool> {
         let mut known = self.known();
-        known.heard(node, word);
+        known.heard(node, answer);
         self.judge(&known)
     }
 

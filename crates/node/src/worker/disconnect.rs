@@ -10,16 +10,16 @@ use tokio::time::timeout;
 /// `IN_DOUBT_MS` in `solera-mixt` the commit is over.
 const AFTER_DISCONNECT: Duration = Duration::from_secs(10);
 
-/// Runs a command to its end, or drops it some time after `left` completes. The caller pins the
-/// future, so that a large future is not copied for each command.
+/// Runs a command to its end, or drops it some time after `disconnected` completes. The caller pins
+/// the future, so that a large future is not copied for each command.
 pub(super) async fn unless_disconnected<T>(
     mut running: Pin<&mut impl Future<Output = T>>,
-    left: impl Future<Output = ()>,
+    disconnected: impl Future<Output = ()>,
 ) -> Option<T> {
     tokio::select! {
         biased;
         done = &mut running => Some(done),
-        () = left => timeout(AFTER_DISCONNECT, running).await.ok(),
+        () = disconnected => timeout(AFTER_DISCONNECT, running).await.ok(),
     }
 }
 
