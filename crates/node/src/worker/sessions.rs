@@ -184,7 +184,7 @@ impl Context for Worker {
     }
 
     fn refuses(&self) -> Option<String> {
-        Worker::refuses(self)
+        self.why_no_writes()
     }
 
     fn takes_no_writes(&self) -> Option<String> {
