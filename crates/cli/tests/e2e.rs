@@ -293,7 +293,7 @@ fn http_errors_are_json_with_the_reason() {
         (get("DELETE /status").into_bytes(), 405, "/status does not take DELETE"),
         (get("GET /status?detailed=perhaps").into_bytes(), 400, "query string"),
         (post(3, b"\xff\xfe\xfd"), 400, "not UTF-8"),
-        (post(2, b"{}"), 400, "this is no fault"),
+        (post(2, b"{}"), 400, "this is not a valid fault"),
         (post(1 << 20, b""), 413, "longer than 65536 bytes"),
         (chunks, 413, "longer than 65536 bytes"),
         // These two are late; they wait side by side.

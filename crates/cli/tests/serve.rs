@@ -384,7 +384,8 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     nodes[1][0].kill();
     std::fs::remove_dir_all(plan.data_of(1, 0)).unwrap();
     let amnesiac = plan.start_joining(1, 0, 1);
-    eventually(&amnesiac, async || amnesiac.log().contains("has not the data that it had")).await;
+    eventually(&amnesiac, async || amnesiac.log().contains("does not have the data that it had"))
+        .await;
     assert!(!amnesiac.is_ready());
 }
 

@@ -208,7 +208,7 @@ fn who_begins_tls_and_says_nothing_keeps_nobody_out() {
     node.says("(resp_tls)");
     let _silent: Vec<_> = (0..6).map(|_| TcpStream::connect(lab.address(0, 1)).unwrap()).collect();
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
-    node.says("no TLS with the client 127.0.0.1: it had to make way before its greeting");
+    node.says("no TLS with the client 127.0.0.1: too many clients were connecting");
 }
 
 #[test]

@@ -149,7 +149,7 @@ async fn a_copy_from_since_the_last_start_is_refused() {
     nodes[1].kill();
     copy(&older, &plan.data_of(1));
     let mut copied = plan.start(1);
-    is_expelled(&mut copied, "does not remember all that it has told").await;
+    is_expelled(&mut copied, "lacks data that it has sent to others").await;
 }
 
 /// Nothing was written at the copy's site since, and the other node has started again: it remembers
@@ -169,7 +169,7 @@ async fn a_copy_that_only_times_tell_of_is_refused() {
     nodes[0] = plan.start(0);
     copy(&older, &plan.data_of(1));
     let mut copied = plan.start(1);
-    is_expelled(&mut copied, "does not remember all that it has told").await;
+    is_expelled(&mut copied, "lacks data that it has sent to others").await;
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn a_repaired_journal_is_refused() {
     nodes[0].kill();
     nodes[0] = plan.start(0);
     let mut amnesiac = plan.start(1);
-    is_expelled(&mut amnesiac, "has not the data that it had").await;
+    is_expelled(&mut amnesiac, "does not have the data that it had").await;
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn who_joins_with_a_wrong_number_has_no_links() {
     let refused = async || nodes[0].log().contains("link to node 1 of site ap is refused");
     eventually(&nodes[0], refused).await;
     let log = newcomer.log();
-    assert!(log.contains("takes the number that `solera site add ap` told"), "{log}");
+    assert!(log.contains("takes the number that `solera site add ap` printed"), "{log}");
     assert!(!log.contains("is up") && !log.contains("is down"), "{log}");
 }
 

@@ -1,10 +1,9 @@
-//! What access can be given to, in Redis' manner: commands, subcommands of some, categories of
-//! both.
+//! Units of access control, as in Redis: commands, some subcommands, and categories of both.
 
 use crate::command::{Command, CommandId};
 use crate::table::{COMMANDS, lookup};
 
-/// Redis' categories, those of commands that are not served included, so that its rules work here.
+/// Redis' categories, including those without supported commands, so that Redis' rules work here.
 pub const CATEGORIES: [&str; 21] = [
     "keyspace",
     "read",
@@ -29,7 +28,7 @@ pub const CATEGORIES: [&str; 21] = [
     "scripting",
 ];
 
-/// A subcommand that access is given to apart from its command.
+/// A subcommand that has access rights apart from its command.
 #[derive(Debug, PartialEq, Eq)]
 struct Subcommand {
     parent: CommandId,
@@ -79,16 +78,16 @@ static SUBCOMMANDS: [Subcommand; 26] = [
     sub(CommandId::SoleraModule, "help", HARMLESS),
 ];
 
-/// Something that access is given to: a command, or a subcommand.
+/// A unit of access control: a command, or a subcommand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     command: &'static Command,
-    /// Its place among [`SUBCOMMANDS`].
+    /// Index in [`SUBCOMMANDS`].
     subcommand: Option<usize>,
 }
 
 impl Unit {
-    /// All of them, by [`Unit::index`].
+    /// Returns all units, in the order of [`Unit::index`].
     pub fn all() -> impl Iterator<Item = Unit> {
         let commands = COMMANDS.iter().map(|command| Unit { command, subcommand: None });
         let subcommands = (0..).zip(&SUBCOMMANDS).map(|(at, subcommand)| Unit {
@@ -98,8 +97,8 @@ impl Unit {
         commands.chain(subcommands)
     }
 
-    /// What a request needs whose first argument is `first`. A subcommand that does not exist needs
-    /// its command with [all its subcommands](Unit::parts).
+    /// Returns the unit that a request needs whose first argument is `first`. A subcommand that
+    /// does not exist needs its command with [all its subcommands](Unit::parts).
     pub fn of(command: &'static Command, first: Option<&[u8]>) -> Unit {
         let is_asked = |subcommand: &Subcommand| {
             let name = subcommand.name.as_bytes();
@@ -109,7 +108,7 @@ impl Unit {
         Unit { command, subcommand: SUBCOMMANDS.iter().position(is_asked) }
     }
 
-    /// The unit of a name as in rules: `get`, `client|list`, in any case.
+    /// Returns the unit with a name as in rules: `get`, `client|list`, in any case.
     pub fn find(name: &str) -> Option<Unit> {
         let Some((command, name)) = name.split_once('|') else {
             return Some(Unit { command: lookup(name.as_bytes())?, subcommand: None });
@@ -120,17 +119,17 @@ impl Unit {
         Some(Unit { command, subcommand: Some(SUBCOMMANDS.iter().position(named)?) })
     }
 
-    /// The command that it is, or whose subcommand it is.
+    /// Returns the command, or the command of the subcommand.
     pub fn command(self) -> &'static Command {
         self.command
     }
 
-    /// Its place in [`Unit::all`].
+    /// Returns the index in [`Unit::all`].
     pub fn index(self) -> usize {
         self.subcommand.map_or(self.command.id as usize, |at| COMMANDS.len() + at)
     }
 
-    /// The name, as in rules and in Redis' words.
+    /// Returns the name as in rules and in Redis' errors.
     pub fn name(self) -> String {
         match self.subcommand {
             Some(at) => format!("{}|{}", self.command.name, SUBCOMMANDS[at].name),
@@ -147,20 +146,20 @@ impl Unit {
         }
     }
 
-    /// Whether it is a command that has subcommands which access is given to apart.
+    /// Whether it is a command with subcommands that have access rights of their own.
     pub fn has_parts(self) -> bool {
         let own = |sub: &Subcommand| sub.parent == self.command.id;
         self.subcommand.is_none() && SUBCOMMANDS.iter().any(own)
     }
 
-    /// What a user must be allowed so that a request for this unit is: the unit itself, and for a
-    /// command the subcommands that it has. A subcommand that somebody forgot to list here is then
-    /// only for those who may use all of its command.
+    /// Returns the units that a user must be allowed for a request of this unit: the unit itself
+    /// and, for a command, its subcommands. A subcommand that is not listed here thus requires the
+    /// right to the whole command.
     pub fn parts(self) -> impl Iterator<Item = Unit> {
         Unit::all().filter(move |unit| self.contains(*unit))
     }
 
-    /// Whether who may use `self` may use `other`: they are the same, or `other` is a subcommand.
+    /// Whether the right to `self` includes `other`: they are equal, or `other` is a subcommand.
     pub fn contains(self, other: Unit) -> bool {
         self.command.id == other.command.id
             && (self.subcommand.is_none() || self.subcommand == other.subcommand)
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_with_keys_follows_from_their_flags() {
+    fn use_of_keys_follows_from_their_flags() {
         for (name, reads, writes) in [
             ("get", true, false),
             ("set", false, true),

@@ -1,6 +1,6 @@
-//! Description of a command, from which its arity, keys and categories follow.
+//! Description of a command, which determines its arity, keys and categories.
 
-/// Names a command, to dispatch on.
+/// Identifier of a command, for dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each is the command of its name")]
 pub enum CommandId {
@@ -70,47 +70,47 @@ pub enum CommandId {
 /// A command as COMMAND describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What to dispatch on.
+    /// Identifier, for dispatch.
     pub id: CommandId,
-    /// The name, in lower case.
+    /// Name, in lower case.
     pub name: &'static str,
-    /// How many arguments it takes, the name included; if negative, at least so many.
+    /// Number of arguments, including the name; a negative arity is a minimum.
     pub arity: i64,
     /// Redis' flags, separated by spaces.
     pub flags: &'static str,
-    /// The index of the first key among the arguments; 0 if there is none.
+    /// Index of the first key among the arguments; 0 if there is none.
     pub first_key: i64,
-    /// The index of the last key; negative counts from the end.
+    /// Index of the last key; a negative index counts from the end.
     pub last_key: i64,
-    /// The distance between keys.
+    /// Distance between keys.
     pub step: i64,
-    /// What is done with the keys, in the words of Redis' key specifications, separated by spaces;
-    /// empty if there are none.
+    /// Use of the keys, in the terms of Redis' key specifications, separated by spaces; empty
+    /// without keys.
     pub key_flags: &'static str,
     /// Redis' group, for documentation.
     pub group: &'static str,
-    /// The version that brought it: of Redis, or of Solera for its own commands.
+    /// The version that introduced it: of Redis, or of Solera for its own commands.
     pub since: &'static str,
-    /// What it does, in a sentence.
+    /// Purpose of the command, in a sentence.
     pub summary: &'static str,
 }
 
 impl Command {
-    /// Whether the command takes this many arguments, the name included.
+    /// Whether the command accepts this number of arguments, including the name.
     pub fn takes(&self, arguments: usize) -> bool {
         let arguments = arguments as i64;
         if self.arity >= 0 { arguments == self.arity } else { arguments >= -self.arity }
     }
 
-    /// Checks the number of arguments, the name included.
+    /// Checks the number of arguments, including the name.
     ///
     /// # Errors
-    /// The error reply, in Redis' words.
+    /// The error reply, with Redis' text.
     pub fn check_arity(&self, arguments: usize) -> Result<(), String> {
         if self.takes(arguments) { Ok(()) } else { Err(self.wrong_arity()) }
     }
 
-    /// Redis' words for a wrong number of arguments.
+    /// Returns Redis' error for a wrong number of arguments.
     pub fn wrong_arity(&self) -> String {
         format!("ERR wrong number of arguments for '{}' command", self.name)
     }
@@ -125,7 +125,7 @@ impl Command {
         self.first_key > 0
     }
 
-    /// The keys among a command's arguments, the name first.
+    /// Returns the keys among a command's arguments, which begin with the name.
     pub fn keys<'a, A>(&self, arguments: A) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a, A>
     where
         A: ExactSizeIterator<Item = &'a [u8]> + Clone,
@@ -140,7 +140,8 @@ impl Command {
         arguments.take(end.max(0) as usize).skip(first).step_by(step)
     }
 
-    /// Redis' categories for access control, which follow from flags and group but for a few.
+    /// Returns Redis' categories for access control. Flags and group determine them, with a few
+    /// exceptions.
     pub fn categories(&self) -> Vec<&'static str> {
         let by_flag = [
             ("write", "@write"),
@@ -176,12 +177,12 @@ impl Command {
             .collect()
     }
 
-    /// Whether the command shows what its keys hold.
+    /// Whether the command returns the contents of its keys.
     pub fn reads_keys(&self) -> bool {
         self.key_flags.split(' ').any(|flag| flag == "access")
     }
 
-    /// Whether the command changes what its keys hold.
+    /// Whether the command changes the contents of its keys.
     pub fn writes_keys(&self) -> bool {
         self.key_flags.split(' ').any(|flag| ["insert", "delete", "update"].contains(&flag))
     }

@@ -1,7 +1,7 @@
-//! The commands that are served: their names, arguments, keys, flags and access categories, and
-//! Redis' words for a command that does not exist.
+//! The supported commands: their names, arguments, keys, flags and access categories, and the
+//! errors for commands that do not exist.
 //!
-//! Configurations name commands in rules of users and in conflicts of spaces; sessions run them.
+//! Configurations use commands in rules of users and in conflicts of spaces; sessions execute them.
 
 mod access;
 mod command;

@@ -1,6 +1,6 @@
-//! Commands of Redis that Solera does not serve yet.
+//! Commands of Redis that Solera does not support yet.
 
-/// Names of the commands of Redis 7.0 that are missing here, in their order.
+/// Names of the commands of Redis 7.0 that Solera lacks, in order.
 const NAMES: &[&str] = &[
     "append",
     "asking",

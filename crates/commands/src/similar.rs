@@ -1,10 +1,10 @@
-//! Which name somebody may have meant who wrote another.
+//! Suggestions for misspelt names.
 
-/// Names that are longer are not compared: no command is.
+/// Length in letters above which names are not compared; no command is longer.
 const LONGEST: usize = 32;
 
-/// The nearest of some names to one that is none of them, in any case, if it is near enough for a
-/// slip: letters are missing, too many, wrong, or in each other's place, one for every three.
+/// Returns the name that is most similar to `name`, ignoring case, if it is similar enough for a
+/// slip: at most one letter in three is missing, added, wrong, or exchanged with the next.
 pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = |name: &str| name.to_ascii_lowercase().chars().collect::<Vec<_>>();
     let name = letters(name);
@@ -17,7 +17,7 @@ pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, other)| other)
 }
 
-/// How many letters must be put in, taken out, replaced, or exchanged with the next.
+/// Returns how many letters must be inserted, removed, replaced, or exchanged with the next.
 fn slips(one: &[char], other: &[char]) -> usize {
     // By row: the slips from the first letters of `one` to the first letters of `other`.
     let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];

@@ -1,4 +1,4 @@
-//! The table of the commands that are served, by family.
+//! The table of the supported commands, by family.
 
 use crate::command::Command;
 
@@ -12,7 +12,7 @@ mod string;
 mod transactions;
 
 /// Rows of the table: identifier, name, arity, flags, first and last key and step and, where there
-/// are keys, what is done with them; since, summary.
+/// are keys, their use; version, summary.
 macro_rules! family {
     ($group:literal: $($id:ident $name:literal $arity:literal $flags:literal
         ($first:literal, $last:literal, $step:literal $($key_flags:literal)?)
@@ -64,7 +64,7 @@ const TABLE: [Command; COUNT] = {
             all[filled] = FAMILIES[family][row];
             // A command's identifier is its index.
             assert!(all[filled].id as usize == filled);
-            // What has keys says what it does with them.
+            // A command with keys specifies their use.
             assert!((all[filled].first_key > 0) != all[filled].key_flags.is_empty());
             filled += 1;
             row += 1;
@@ -75,16 +75,16 @@ const TABLE: [Command; COUNT] = {
 };
 static ALL: [Command; COUNT] = TABLE;
 
-/// Every command, in the order of [`CommandId`](crate::CommandId).
+/// All commands, in the order of [`CommandId`](crate::CommandId).
 pub static COMMANDS: &[Command] = &ALL;
 
-/// Slots of the hash table; many times the number of commands, so that a seed without collisions is
-/// soon found.
+/// Slots of the hash table; many times the number of commands, so that the compiler soon finds a
+/// seed without collisions.
 const SLOTS: usize = 512;
 const EMPTY: u8 = u8::MAX;
 
-/// A seed that gives every command a slot of its own, and the commands by slot. Found by the
-/// compiler, which fails if two commands cannot be told apart.
+/// A seed that gives every command a slot of its own, and the commands by slot. The compiler finds
+/// it, and fails if two commands have the same fingerprint.
 const HASH: (u64, [u8; SLOTS]) = {
     assert!(COUNT < EMPTY as usize);
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_not_found() {
+    fn unknown_names_are_not_found() {
         let long = [b'x'; 1000];
         let none: [&[u8]; 8] =
             [b"", b"g", b"ge", b"getx", b"gxt", b"solera\x0ebegin", b"g\0t", &long];

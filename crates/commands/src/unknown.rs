@@ -1,16 +1,17 @@
-//! Redis' words for commands and subcommands that do not exist.
+//! Errors for commands and subcommands that do not exist.
 
 use std::fmt::Write;
 
 use crate::missing::is_missing;
 
-/// How much of a name, and of all arguments together, Redis repeats in an error, in bytes.
+/// Length at which Redis cuts off a name, and all arguments together, in an error, in bytes.
 const REPEATED: usize = 128;
 
-/// Returns the error for a command that is not served. For a command of Redis it says so; otherwise
-/// it has Redis' words, in which names and arguments end at a zero byte. Invalid UTF-8 is replaced.
+/// Returns the error for a command that does not exist here. For a command of Redis it reports that
+/// Solera does not support it; for others it is Redis' text, in which names and arguments end at a
+/// zero byte. Invalid UTF-8 is replaced.
 ///
-/// Both begin with `ERR unknown command`, by which clients find out what a server has.
+/// Both begin with `ERR unknown command`, which clients use to detect the commands of a server.
 pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]>) -> String {
     let name = String::from_utf8_lossy(beginning(name, REPEATED));
     if is_missing(name.as_bytes()) {
@@ -33,13 +34,13 @@ pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]
     text
 }
 
-/// Redis' words for a subcommand that does not exist; `command` in upper case.
+/// Returns Redis' error for a subcommand that does not exist; `command` is in upper case.
 pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> String {
     let subcommand = String::from_utf8_lossy(beginning(subcommand, REPEATED));
     format!("ERR unknown subcommand '{subcommand}'. Try {command} HELP.")
 }
 
-/// At most so many bytes, up to the first zero, where Redis' text ends.
+/// Returns at most `limit` bytes, up to the first zero, where Redis' text ends.
 fn beginning(bytes: &[u8], limit: usize) -> &[u8] {
     let bytes = &bytes[..bytes.len().min(limit)];
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Users and what each may do, in the manner of Redis' access control lists.
+//! Users and their rights, modelled on Redis' access control lists.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,24 +11,24 @@ mod pattern;
 
 use pattern::{matches, meets};
 
-/// The user that a connection is before it says who it is.
+/// User of a connection before it authenticates.
 pub const DEFAULT_USER: &str = "default";
 
-/// A SHA-256 of a password.
+/// SHA-256 hash of a password.
 pub type PasswordHash = [u8; 32];
 
-/// A rule that cannot be used.
+/// Error of an invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleError {
-    /// Neither adds nor removes anything.
+    /// The rule neither adds nor removes anything.
     Syntax(String),
-    /// No command or category of this name is served.
+    /// The command or category does not exist.
     Unknown(String),
-    /// Not the hexadecimal form of a SHA-256.
+    /// The hash is not a SHA-256 in hexadecimal.
     Hash,
-    /// Not a pattern of keys.
+    /// The text is not a pattern of keys.
     Keys(String),
-    /// A rule of Redis about keys that there is none of here, and what to write.
+    /// A rule of Redis about keys that does not exist here, with advice.
     NotKeys(String, &'static str),
 }
 
@@ -69,7 +69,7 @@ struct Keys {
     write: bool,
 }
 
-/// What Redis takes for rules about keys or channels, and people might write here, too.
+/// Returns advice for rules about keys or channels that Redis has and users might write here, too.
 fn advice(text: &str) -> Option<&'static str> {
     match text.to_ascii_lowercase().as_str() {
         "resetkeys" | "nokeys" => {
@@ -103,7 +103,7 @@ impl Keys {
             None if text.eq_ignore_ascii_case("allkeys") => (true, true, "*"),
             None => (true, true, text.strip_prefix('~').unwrap_or(text)),
         };
-        // Redis' own rules have no spaces, so its tools could not read them back.
+        // Redis' own rules contain no spaces, so its tools could not parse such a pattern.
         if pattern.is_empty() || pattern.contains(|c: char| c.is_whitespace() || c == '\0') {
             return Err(RuleError::Keys(text.to_owned()));
         }
@@ -122,17 +122,17 @@ impl fmt::Display for Keys {
     }
 }
 
-/// What a user may not do.
+/// Permission that a user lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// Run the command of this name.
+    /// Running the command of this name.
     Command(String),
-    /// Use one of the keys.
+    /// Using one of the keys.
     Key,
 }
 
 impl fmt::Display for Denied {
-    /// In Redis' words.
+    /// Writes Redis' error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NOPERM this user has no permissions to ")?;
         match self {
@@ -145,23 +145,23 @@ impl fmt::Display for Denied {
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Whether it may log in.
     pub enabled: bool,
-    /// Any password is right.
+    /// Whether every password is accepted.
     pub nopass: bool,
-    /// The passwords that it may log in with.
+    /// Hashes of the passwords with which it may log in.
     pub hashes: Vec<PasswordHash>,
-    /// The rules for commands, as given, in order.
+    /// Rules for commands, as given, in order.
     rules: Vec<String>,
-    /// What they allow, by [`Unit::index`].
+    /// Units that the rules allow, by [`Unit::index`].
     allowed: Vec<bool>,
     keys: Vec<Keys>,
 }
 
 impl User {
-    /// A user that may do nothing.
+    /// Creates a user without rights.
     pub fn new(name: &str) -> User {
         User {
             name: name.to_owned(),
@@ -174,7 +174,8 @@ impl User {
         }
     }
 
-    /// The user of a server without any: who need not say anything, and may do everything.
+    /// Returns the user of a server without configured users, who needs no password and has all
+    /// rights.
     fn anybody() -> User {
         let mut user = User { nopass: true, ..User::new(DEFAULT_USER) };
         user.add_rule("+@all").expect("it is a rule");
@@ -193,7 +194,7 @@ impl User {
         Ok(())
     }
 
-    /// Adds keys that the user may use.
+    /// Adds a pattern of keys that the user may use.
     ///
     /// # Errors
     /// [`RuleError::Keys`] and [`RuleError::NotKeys`].
@@ -202,19 +203,20 @@ impl User {
         Ok(())
     }
 
-    /// Whether the user may read whatever there is.
+    /// Whether the user may read all keys.
     pub fn reads_all_keys(&self) -> bool {
         self.keys.iter().any(|keys| keys.read && keys.pattern == b"*")
     }
 
-    /// The rules that take away what is not served: a Redis' perhaps, or mistyped.
+    /// Returns the rules that remove commands that do not exist here. They may be Redis' commands,
+    /// or mistyped.
     pub(crate) fn idle_rules(&self) -> impl Iterator<Item = &str> {
         let is_idle =
             |rule: &&String| !rule.contains('@') && rule.get(1..).and_then(Unit::find).is_none();
         self.rules.iter().filter(is_idle).map(String::as_str)
     }
 
-    /// Adds a rule for commands. Later rules win over earlier ones.
+    /// Adds a rule for commands. Later rules override earlier ones.
     ///
     /// # Errors
     /// [`RuleError::Syntax`] and [`RuleError::Unknown`].
@@ -242,7 +244,7 @@ impl User {
             Some(_) => return Err(unknown()),
             None => match Unit::find(what) {
                 Some(named) => self.set(allow, |unit| named.contains(unit)),
-                // Nobody can use it anyway. Lists of rules are shared with Redis.
+                // Nobody can use the command anyway, and lists of rules are shared with Redis.
                 None if !allow && !what.is_empty() => {}
                 None => return Err(unknown()),
             },
@@ -257,7 +259,8 @@ impl User {
         }
     }
 
-    /// Whether the user may run a command, or a subcommand as `acl|list`, whatever its arguments.
+    /// Whether the user may run a command, or a subcommand such as `acl|list`, whatever its
+    /// arguments.
     pub fn may_run(&self, name: &str) -> bool {
         Unit::find(name).is_some_and(|unit| self.allows(unit))
     }
@@ -267,17 +270,17 @@ impl User {
         Unit::all().filter(|unit| unit.is_in(category)).all(|unit| self.allowed[unit.index()])
     }
 
-    /// Whether the user may run a command, or a subcommand, on keys.
+    /// Checks whether the user may run a command, or a subcommand, on keys.
     ///
     /// # Errors
-    /// What of that the user may not.
+    /// The permission that the user lacks.
     pub fn may<'a>(
         &self,
         unit: Unit,
         keys: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), Denied> {
         let command = unit.command();
-        // Whoever is not known yet must be able to say who they are, and to leave.
+        // An unauthenticated client must be able to authenticate and to quit.
         if !command.has_flag("no_auth") && !self.allows(unit) {
             return Err(Denied::Command(unit.name()));
         }
@@ -287,7 +290,7 @@ impl User {
     }
 
     fn allows(&self, unit: Unit) -> bool {
-        // Most commands have no parts.
+        // Most commands have no subcommands with rights of their own.
         self.allowed[unit.index()]
             && (!unit.has_parts() || unit.parts().all(|part| self.allowed[part.index()]))
     }
@@ -298,7 +301,7 @@ impl User {
         })
     }
 
-    /// Whether the user may use some key that begins so, as a command uses keys.
+    /// Whether the user may use some key with this prefix in the way that a command does.
     pub fn may_use_some(&self, start: &[u8], command: &Command) -> bool {
         let (reads, writes) = (command.reads_keys(), command.writes_keys());
         self.keys.iter().any(|keys| {
@@ -306,17 +309,17 @@ impl User {
         })
     }
 
-    /// Whether the user may use a key, as a command uses keys.
+    /// Whether the user may use a key in the way that a command does.
     pub fn may_use_for(&self, key: &[u8], command: &Command) -> bool {
         self.may_use(key, command.reads_keys(), command.writes_keys())
     }
 
-    /// The hashes as people write them.
+    /// Returns the hashes in hexadecimal.
     pub fn hashes_in_hex(&self) -> impl Iterator<Item = String> {
         self.hashes.iter().map(|hash| HEXLOWER.encode(hash))
     }
 
-    /// The rules for commands, in one line.
+    /// Returns the rules for commands, in one line.
     pub fn rules(&self) -> String {
         match self.rules.first().map(String::as_str) {
             Some("+@all" | "-@all") => self.rules.join(" "),
@@ -325,14 +328,14 @@ impl User {
         }
     }
 
-    /// The patterns of keys, in one line.
+    /// Returns the patterns of keys, in one line.
     pub fn keys(&self) -> String {
         self.keys.iter().map(Keys::to_string).collect::<Vec<_>>().join(" ")
     }
 }
 
 impl fmt::Display for User {
-    /// As ACL LIST shows it.
+    /// Writes the user as ACL LIST shows it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "user {} {}", self.name, if self.enabled { "on" } else { "off" })?;
         if self.nopass {
@@ -355,7 +358,7 @@ pub struct Users {
 }
 
 impl Default for Users {
-    /// Nobody needs a password.
+    /// Returns the default user alone, who needs no password.
     fn default() -> Self {
         let anybody = Arc::new(User::anybody());
         Users { users: BTreeMap::from([(DEFAULT_USER.to_owned(), anybody)]), guarded: false }
@@ -363,7 +366,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// These users and no others; if there are none, nobody needs a password.
+    /// Creates the set of these users; if there are none, nobody needs a password.
     pub fn new(users: Vec<User>) -> Users {
         if users.is_empty() {
             return Users::default();
@@ -377,12 +380,12 @@ impl Users {
         self.guarded
     }
 
-    /// The user of this name.
+    /// Returns the user of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(name)
     }
 
-    /// All of them, by name.
+    /// Returns all users, by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &User> {
         self.users.values().map(|user| &**user)
     }
@@ -415,7 +418,7 @@ mod tests {
     fn later_rules_win() {
         let nobody = user(&[], &["*"]);
         assert_eq!(may(&nobody, "get a"), no("get"));
-        assert_eq!(may(&nobody, "auth x"), Ok(()), "one may always say who one is");
+        assert_eq!(may(&nobody, "auth x"), Ok(()), "authentication is always permitted");
         let reader = user(&["+@read", "-mget", "+client|setname"], &["*"]);
         for (line, may_run) in [
             ("get a", Ok(())),
@@ -450,7 +453,7 @@ mod tests {
         assert_eq!(
             may(&user(&["+client"], &[]), "client foo"),
             Ok(()),
-            "it is told that there is none"
+            "the error says that there is none"
         );
         let container = user(&["+client", "-client|list", "nocommands", "+acl"], &[]);
         assert_eq!(may(&container, "client id"), no("client|id"));
@@ -506,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_can_be_taken_away() {
+    fn unknown_commands_can_be_removed() {
         let user = user(&["+@all", "-FLUSHALL", "-get", "-config|set", "-@dangerous"], &["*"]);
         assert_eq!(user.idle_rules().collect::<Vec<_>>(), ["-flushall", "-config|set"]);
         assert_eq!(may(&user, "set a b"), Ok(()));
@@ -514,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_takes_for_a_rule_can_still_be_a_key() {
+    fn rules_of_redis_can_be_escaped_as_keys() {
         let user = user(&["+@all"], &["~resetkeys", "~&*", "~%Rprice"]);
         for key in ["resetkeys", "&x", "%Rprice"] {
             assert_eq!(may(&user, &format!("get {key}")), Ok(()));

@@ -1,13 +1,13 @@
-//! When an acknowledged write is on the disk.
+//! Durability of acknowledged writes.
 
 use std::time::Duration;
 
-/// When an acknowledged write is on the disk.
+/// Time at which an acknowledged write is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Before it is acknowledged.
     Always,
-    /// At most so much later.
+    /// At most this much later.
     Interval(Duration),
     /// Never.
     Memory,

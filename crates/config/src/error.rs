@@ -1,19 +1,19 @@
-//! Why a configuration cannot be used.
+//! Errors of configurations.
 
 use std::fmt;
 
-/// A configuration that cannot be used.
+/// Error of a configuration that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable(String, String),
-    /// The file is not TOML, or has a setting that does not exist; tells line and column.
+    /// The file is not TOML, or has a setting that does not exist. The text has line and column.
     Malformed(String, String),
-    /// A setting that contradicts another or is out of range.
+    /// A setting contradicts another one or is out of range.
     Invalid {
-        /// Where it stands, if in a file: its name and line.
+        /// File and line of the setting, if it is in a file.
         at: Option<String>,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
 }

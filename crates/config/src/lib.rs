@@ -1,5 +1,5 @@
-//! What a cluster is made of, and `solera.toml`: settings that contradict one another are refused,
-//! with file and line.
+//! The configuration of a cluster, and the reader of `solera.toml`, which rejects contradictory
+//! settings with file and line.
 
 mod acl;
 mod durability;

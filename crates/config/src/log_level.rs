@@ -1,19 +1,19 @@
-//! How much is logged.
+//! Levels of the log.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How much an event matters; what matters less than asked for is not written.
+/// Importance of an event. Events that are less important than the configured level are not logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Something that a person must mend.
+    /// An operator must act.
     Error,
-    /// Something that a person may have to mend.
+    /// An operator may have to act.
     Warn,
-    /// What happens.
+    /// A normal event.
     #[default]
     Info,
-    /// Every attempt.
+    /// Details, such as every attempt.
     Debug,
 }
 

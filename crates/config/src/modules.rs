@@ -1,39 +1,38 @@
-//! What modules of transactions may take, as far as the configuration says it.
+//! Limits of transaction modules in the configuration.
 
 use crate::placed::Placed;
 
-/// The settings of `[modules]` that are given.
+/// Settings of `[modules]`; `None` where the executor's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleSpec {
-    /// The size of a source, in bytes.
+    /// Size of a source, in bytes.
     pub source_bytes: Option<Placed<u64>>,
-    /// How many threads run calls.
+    /// Number of threads that run calls.
     pub threads: Option<Placed<u64>>,
-    /// How many calls run at once.
+    /// Number of calls that run at once.
     pub calls: Option<Placed<u64>>,
-    /// How often what is left of transactions is looked for, in milliseconds.
+    /// Interval of the search for incomplete transactions, in milliseconds.
     pub upkeep_ms: Option<Placed<u64>>,
-    /// How many steps a phase may take.
+    /// Number of steps of a phase.
     pub steps: Option<Placed<u64>>,
-    /// How deep functions may call one another.
+    /// Depth of nested function calls.
     pub depth: Option<Placed<u64>>,
-    /// The size of a value, in bytes.
+    /// Size of a value, in bytes.
     pub value_bytes: Option<Placed<u64>>,
-    /// The size of all values that a phase holds at a time, in bytes.
+    /// Total size of the values that a phase holds at a time, in bytes.
     pub held_bytes: Option<Placed<u64>>,
-    /// The size of all that phases hand on, in bytes.
+    /// Total size of the values that phases pass on, in bytes.
     pub handed_on_bytes: Option<Placed<u64>>,
-    /// How long a transaction may take until something of it has committed, in milliseconds.
+    /// Time that a transaction may take before its first phase commits, in milliseconds.
     pub run_ms: Option<Placed<u64>>,
-    /// How often a transaction is tried of which nothing has committed.
+    /// Number of attempts of a transaction before its first phase commits.
     pub attempts: Option<Placed<u64>>,
-    /// How long it is tried to complete a transaction of which something has committed, in
-    /// milliseconds.
+    /// Time for completing a transaction after its first phase has committed, in milliseconds.
     pub finish_ms: Option<Placed<u64>>,
-    /// From which age on others complete it, in milliseconds.
+    /// Age from which other processes complete a transaction, in milliseconds.
     pub orphan_ms: Option<Placed<u64>>,
-    /// How long a transaction waits for another, in milliseconds.
+    /// Time that a transaction waits for another, in milliseconds.
     pub blocked_ms: Option<Placed<u64>>,
-    /// How long what is left behind is kept, in milliseconds.
+    /// Time for which garbage of transactions is kept, in milliseconds.
     pub keep_ms: Option<Placed<u64>>,
 }

@@ -1,15 +1,15 @@
-//! The processes of a site, and where each can be reached.
+//! The processes of a site, and their addresses.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A host by name or address, and a port. Names are looked up when they are used.
+/// A host, given by name or address, and a port. Names are resolved when they are used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPort {
-    /// A name, or an address without brackets.
+    /// Name, or address without brackets.
     pub host: String,
-    /// The port.
+    /// Port.
     pub port: u16,
 }
 
@@ -42,9 +42,9 @@ impl FromStr for HostPort {
 }
 
 impl HostPort {
-    /// Whether this can be one host's. A name may be.
+    /// Whether the address can be one host's. A name always can.
     pub(crate) fn can_be_dialed(&self) -> bool {
-        // The system takes short forms, such as 0, for addresses, too.
+        // The operating system accepts short forms, such as 0, for addresses, too.
         if self.host.chars().all(|c| c == '0' || c == '.') {
             return false;
         }
@@ -59,14 +59,14 @@ impl HostPort {
 /// One process of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
-    /// Where it speaks RESP.
+    /// Address of RESP.
     pub resp: Option<HostPort>,
-    /// Where it speaks RESP over TLS. It has one of the two, or both.
+    /// Address of RESP over TLS. At least one of the two is set.
     pub resp_tls: Option<HostPort>,
-    /// Where other nodes reach it.
+    /// Address at which other nodes reach the node.
     pub peer: HostPort,
-    /// Where it speaks HTTP.
+    /// Address of HTTP.
     pub admin: HostPort,
-    /// Its workers.
+    /// Number of workers.
     pub workers: u8,
 }

@@ -1,18 +1,18 @@
-//! Settings that are checked by those who know what they mean.
+//! Settings with their places, for later checks by other crates.
 
 use crate::error::ConfigError;
 
-/// A value, and where in the file it stands. It is the same wherever it stands.
+/// A value, with its place in the file. The place does not count in comparisons.
 #[derive(Clone, Debug, Default)]
 pub struct Placed<T> {
-    /// The value.
+    /// Value.
     pub value: T,
-    /// The file and the line, if it is from a file.
+    /// File and line, if the value is from a file.
     pub at: Option<String>,
 }
 
 impl<T> Placed<T> {
-    /// An error about it.
+    /// Returns an error about the value.
     ///
     /// # Errors
     /// Always.

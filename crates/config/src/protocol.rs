@@ -1,4 +1,4 @@
-//! Which protocol a cluster runs.
+//! Protocols of a cluster.
 
 use solera_commands::CommandId;
 use solera_data::Op;
@@ -7,22 +7,24 @@ use solera_unistore::Protocol;
 
 use crate::spaces::{Class, Relation, Spaces};
 
-/// UniStore, or what the paper compares it to (§8.1, §8.3). Only UniStore keeps what the levels of
-/// spaces promise; the others are there to be measured.
+/// UniStore, or a protocol that the paper compares it with (§8.1, §8.3). Only UniStore gives the
+/// guarantees of the spaces' levels; the others exist for measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Baseline {
-    /// Transactions are as strong as their spaces say.
+    /// Transactions are as strong as their spaces require.
     #[default]
     UniStore,
     /// Every transaction is strong, and all reads and updates of a key conflict.
     Strong,
-    /// What is strong conflicts with everything strong on its key, and one group certifies it all.
+    /// A strong operation conflicts with all strong operations on its key, and one group certifies
+    /// all strong transactions.
     RedBlue,
     /// No transaction is strong.
     Causal,
-    /// The same, without what strong transactions need.
+    /// Like [`Baseline::Causal`], without the costs of strong transactions.
     Uniform,
-    /// The same, and what other sites write is visible before it is uniform.
+    /// Like [`Baseline::Uniform`], and writes of other sites become visible before they are
+    /// uniform.
     CureFt,
 }
 
@@ -36,13 +38,13 @@ impl Baseline {
         (Baseline::CureFt, "cureft"),
     ];
 
-    /// The name in configurations.
+    /// Returns the name in configurations.
     pub fn name(self) -> &'static str {
         let mut names = Baseline::NAMES.iter();
         names.find(|(baseline, _)| *baseline == self).map_or("", |(_, name)| *name)
     }
 
-    /// What it means for those who use the cluster.
+    /// Returns the consequences for users of the cluster.
     pub fn explained(self) -> &'static str {
         match self {
             Baseline::UniStore => "transactions are as strong as their spaces say",
@@ -60,7 +62,7 @@ impl Baseline {
         }
     }
 
-    /// What runs on each worker.
+    /// Returns the protocol that each worker runs.
     pub fn protocol(self) -> Protocol {
         match self {
             Baseline::UniStore | Baseline::Strong | Baseline::Causal => Protocol::UniStore,
@@ -70,7 +72,7 @@ impl Baseline {
         }
     }
 
-    /// Whether a transaction is certified that should be, or need not be.
+    /// Whether a transaction is certified; `strong` is whether its spaces require it.
     pub fn certifies(self, strong: bool) -> bool {
         match self {
             Baseline::UniStore | Baseline::RedBlue => strong,
@@ -79,7 +81,7 @@ impl Baseline {
         }
     }
 
-    /// What a command's operation on a key needs of certification.
+    /// Returns the certification class of a command's operation on a key.
     pub fn class_of(self, spaces: &Spaces, key: &[u8], command: CommandId, op: &Op) -> Class {
         let class = match self {
             Baseline::Strong => Relation::of(Level::Linearizable).class_of(command, op),
@@ -98,7 +100,7 @@ mod tests {
     use crate::spaces::Space;
 
     #[test]
-    fn what_conflicts_is_the_protocols() {
+    fn conflicts_depend_on_the_protocol() {
         let spaces = Spaces::new(vec![Space::new("balance", "balance:", Level::Por)]).unwrap();
         let class = |protocol: Baseline, key: &[u8], op: &Op| {
             protocol.class_of(&spaces, key, CommandId::Get, op)

@@ -1,4 +1,4 @@
-//! `solera.toml`: what it holds, and where in it something is wrong.
+//! Reader of `solera.toml`, which reports the place of each error.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
@@ -30,8 +30,8 @@ mod users;
 use amount::Amount;
 
 impl ClusterSpec {
-    /// The cluster of a configuration file, or of the defaults where `file` is `None`. Sites do not
-    /// listen yet.
+    /// Reads the cluster from a configuration file, or from the defaults where `file` is `None`.
+    /// Sites do not listen yet.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -43,7 +43,8 @@ impl ClusterSpec {
         ClusterSpec::parse(&name, &text, over)
     }
 
-    /// The cluster that the text of a configuration file describes. `name` is for errors.
+    /// Reads the cluster from the text of a configuration file. `name` is the file's name for
+    /// errors.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -51,7 +52,7 @@ impl ClusterSpec {
         Reader { file: Some(name.to_owned()), text }.read(over)
     }
 
-    /// A cluster of `sites` sites without delays, for tests and embedding.
+    /// Returns a cluster of `sites` sites without delays, for tests and embedding.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -60,17 +61,17 @@ impl ClusterSpec {
     }
 }
 
-/// What a process takes without any data, and a little more.
+/// Least value of `max_memory`: slightly more than a process without data uses.
 const LEAST_MEMORY: u64 = 32 << 20;
 
-/// How many clients a site takes in one process if the configuration does not say.
+/// Default limit of a site's clients in one process.
 pub const MAX_CONNECTIONS: usize = 10_000;
 
 const NAMES: &str = "names have 1 to 64 letters, digits, '-', '_' or '.', the last not in front";
 
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_alphanumeric() || "-_.".contains(c);
-    // Folders are named so, too.
+    // Folders have these names, too.
     !name.starts_with('.') && (1..=64).contains(&name.len()) && name.chars().all(allowed)
 }
 
@@ -121,14 +122,14 @@ struct SiteTable {
     node: Vec<nodes::NodeTable>,
 }
 
-/// Reads a file and tells where in it something is wrong.
+/// Reads a file, and reports where in it something is wrong.
 #[derive(Default)]
 struct Reader<'a> {
     file: Option<String>,
     text: &'a str,
 }
 
-/// A value, and where in the file it stands if it is from there.
+/// A value, with its position if it comes from the file.
 struct Setting<T> {
     value: T,
     place: Option<usize>,
@@ -158,11 +159,11 @@ impl Reader<'_> {
         self.build(file, over)
     }
 
-    /// What helps beside the words of the parser.
+    /// Returns advice in addition to the parser's message.
     fn hint(&self, message: &str, at: Range<usize>) -> Option<String> {
         let found = self.text.get(at.clone())?;
         if message.contains("must be quoted") {
-            return Some(format!("texts stand in quotes: \"{found}\""));
+            return Some(format!("texts need quotes: \"{found}\""));
         }
         if !message.contains("expected a sequence") {
             return None;
@@ -186,7 +187,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The table whose header, `[table]`, begins at this place.
+    /// Returns the table whose header, `[table]`, begins at this position.
     fn table_at(&self, start: usize) -> Option<String> {
         let before = self.text.get(..start)?.rsplit('\n').next()?;
         let header = self.text.get(start..)?.lines().next()?.strip_prefix('[')?;
@@ -195,7 +196,7 @@ impl Reader<'_> {
         Some(names.collect::<Vec<_>>().join("."))
     }
 
-    /// A value that is checked by those who know what it means.
+    /// Returns a value with its place, for a later check by another crate.
     fn placed<T>(&self, read: Spanned<T>) -> Placed<T> {
         Placed { at: self.at(Some(read.span().start)), value: read.into_inner() }
     }
@@ -204,14 +205,14 @@ impl Reader<'_> {
         Err(ConfigError::Invalid { at: self.at(place), reason })
     }
 
-    /// A place in the file, as people are told.
+    /// Returns the file and line of a position, for messages.
     fn at(&self, place: Option<usize>) -> Option<String> {
         let line = |start| self.text[..start].matches('\n').count() + 1;
         let at = place.zip(self.file.as_ref());
         at.map(|(start, file)| format!("{file}, line {}", line(start)))
     }
 
-    /// A worker's number is one byte, in timestamps too.
+    /// Checks a number of workers. It is one byte, in timestamps too.
     fn worker_count(
         &self,
         workers: Setting<u16>,
@@ -316,7 +317,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A setting that must be within some bounds.
+    /// Checks that a setting is within bounds.
     fn within<T: PartialOrd>(
         &self,
         setting: Setting<T>,
@@ -329,7 +330,7 @@ impl Reader<'_> {
         }
     }
 
-    /// How many sites there are, of which so many are named.
+    /// Returns the number of sites; `named` is the number of `[[site]]` tables.
     fn site_count(
         &self,
         given: Option<usize>,
@@ -349,7 +350,7 @@ impl Reader<'_> {
         Ok(sites)
     }
 
-    /// How many partitions there are, and how many workers of a site share them.
+    /// Returns the number of partitions, and the number of a site's workers that share them.
     fn shares(
         &self,
         partitions: Setting<u16>,
@@ -371,7 +372,7 @@ impl Reader<'_> {
         Ok((partitions, workers.value))
     }
 
-    /// How many sites may fail.
+    /// Returns the number of sites that may fail.
     fn failures(&self, read: Option<Spanned<usize>>, sites: usize) -> Result<usize, ConfigError> {
         let f = Setting::new(None, read, (sites - 1) / 2);
         if f.value >= sites {
@@ -385,7 +386,7 @@ impl Reader<'_> {
         Ok(f.value)
     }
 
-    /// How long transactions may be idle, and how old they may become.
+    /// Returns the idle timeout and the maximum age of transactions.
     fn transaction_times(
         &self,
         timeout_ms: Option<Spanned<u64>>,
@@ -497,14 +498,14 @@ mod tests {
 
     #[test]
     fn a_protocol_that_is_for_comparisons_is_warned_about() {
-        for (protocol, told) in
+        for (protocol, text) in
             [("redblue", "one group certifies"), ("causal", "no transaction is")]
         {
             let [warning] = &parse(&format!("protocol = '{protocol}'")).unwrap().warnings()[..]
             else {
                 panic!("one warning");
             };
-            assert!(warning.contains(protocol) && warning.contains(told), "{warning}");
+            assert!(warning.contains(protocol) && warning.contains(text), "{warning}");
         }
     }
 
@@ -522,8 +523,8 @@ mod tests {
             ("[[site]]\nname = \"a\\tb\"", r#"line 2: "a\tb" is no name for a site"#),
             ("site = 3", "[[site]]"),
             ("cluster = eu", "line 1, column 11"),
-            ("cluster = eu", "texts stand in quotes: \"eu\""),
-            ("[[space]]\nstrong = [\nDECRBY]", "texts stand in quotes: \"DECRBY\""),
+            ("cluster = eu", "texts need quotes: \"eu\""),
+            ("[[space]]\nstrong = [\nDECRBY]", "texts need quotes: \"DECRBY\""),
             ("[[space]]\nstrong = 'SET'", "strong is a list: ['SET']"),
             ("[[space]]\nconflicts = [\n'SET', 'SET']", "conflicts is a list of pairs: [["),
             ("max_connections = 100\n[space]\nname = 'a'", "each space is a table: [[space]]"),
@@ -584,7 +585,7 @@ admin = '10.0.0.2:3'
         let spec = parse(TWO_NODES).unwrap();
         assert_eq!(spec.topology().workers, [3]);
         assert_eq!(spec.sites[0].nodes[0].admin.to_string(), "[::1]:3");
-        // One can listen everywhere, but not be everywhere.
+        // A node can listen on all addresses, but cannot be reached at all of them.
         let everywhere = parse(&TWO_NODES.replace("10.0.0.2:1", "0.0.0.0:1")).unwrap();
         assert_eq!(everywhere.sites[0].nodes[1].resp.as_ref().unwrap().host, "0.0.0.0");
         assert_eq!(parse(&format!("workers = 4\n{TWO_NODES}")).unwrap().workers_of(0), 6);
@@ -619,7 +620,7 @@ admin = '10.0.0.2:3'
             ("resp = '10.0.0.2:1'", "", "line 10: clients cannot reach this node"),
             ("resp = '10.0.0.2:1'", "resp_tls = 'h:1'", "line 9: resp_tls needs a [tls]"),
             ("[[site]]", "[tls]\ncert = 'x'\nkey = ''\n[[site]]", "line 3: tls.key names no file"),
-            ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "line 1: [tls] is of no use"),
+            ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "line 1: [tls] has no effect"),
             ("[[site]]", "[tls]\ncert = 'x'\nkey = 'y'\nport = 0\n[[site]]", "line 4: there is no"),
             ("[[site]]", "[peer_tls]\ncert = 'x'\nkey = 'y'\n[[site]]", "ca"),
             ("[[site]]", "max_clock_skew_ms = 1\n[[site]]", "line 1: clocks differ"),

@@ -1,4 +1,4 @@
-//! A configuration for tests, here and in crates that stand on this one.
+//! A configuration for tests, here and in other crates.
 
 use crate::spec::{ClusterSpec, Overrides};
 
@@ -18,10 +18,10 @@ peer = 'b:2'
 admin = 'b:3'
 ";
 
-/// What a file `s.toml` with this content says.
+/// Parses a file `s.toml` with this content.
 ///
 /// # Panics
-/// If the content is wrong.
+/// If the content is invalid.
 pub fn parse(text: &str) -> ClusterSpec {
     ClusterSpec::parse("s.toml", text, Overrides::default())
         .expect("a test gives what can be parsed")

@@ -18,33 +18,33 @@ pub use runs::{Answer, Runs};
 /// A named part of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The keys that begin with this are in it; the longest prefix wins.
+    /// Prefix of its keys; the longest prefix wins.
     pub prefix: String,
-    /// What its operations promise. A space that UniStore does not run promises nothing of the
-    /// lattice: it has the weakest level, and [`Space::level_name`] tells people the protocol.
+    /// Guarantee of its operations. A space that UniStore does not run has no guarantee of the
+    /// lattice: its level is the weakest one, and [`Space::level_name`] returns the protocol.
     pub level: Level,
-    /// The protocol.
+    /// Protocol.
     pub runs: Runs,
-    /// Which of them are strong, and which conflict.
+    /// Strong operations, and conflicts.
     pub relation: Relation,
 }
 
 impl Space {
-    /// A space with what its level says of strong commands and conflicts.
+    /// Creates a space with the strong commands and conflicts of its level.
     pub fn new(name: impl Into<String>, prefix: impl Into<String>, level: Level) -> Space {
         let relation = Relation::of(level);
         let runs = Runs::UniStore;
         Space { name: name.into(), prefix: prefix.into(), level, runs, relation }
     }
 
-    /// A space that `primary` runs.
+    /// Creates a space that `primary` runs.
     pub fn primary(name: impl Into<String>, prefix: impl Into<String>, answer: Answer) -> Space {
         Space { runs: Runs::Primary(answer), ..Space::new(name, prefix, Level::Eventual) }
     }
 
-    /// The level as `solera.toml` names it.
+    /// Returns the level's name in `solera.toml`.
     pub fn level_name(&self) -> &'static str {
         match self.runs {
             Runs::UniStore => self.level.name(),
@@ -54,7 +54,7 @@ impl Space {
 }
 
 impl fmt::Display for Space {
-    /// All that nodes must agree on, in words: spaces that read alike promise the same.
+    /// Writes everything on which nodes must agree: spaces with equal texts have equal guarantees.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} = {:?} {}", self.name, self.prefix, self.level_name())?;
         if let Runs::Primary(answer) = self.runs {
@@ -67,27 +67,27 @@ impl fmt::Display for Space {
     }
 }
 
-/// What stands for a level where `primary` runs a space.
+/// Name that replaces a level where `primary` runs a space.
 pub(crate) const PRIMARY: &str = "primary";
 
-/// The levels that this version serves.
+/// Levels that this version supports.
 const SERVED: [Level; 4] = [Level::Linearizable, Level::Por, Level::Causal, Level::Eventual];
 
-/// Their names, for messages.
+/// Returns the names of the supported levels, for messages.
 pub(crate) fn served_levels() -> String {
     let names = SERVED.map(|level| format!("'{level}'"));
     let (last, others) = names.split_last().expect("some levels are served");
     format!("{} and {last}", others.join(", "))
 }
 
-/// Spaces that cannot be served.
+/// Error of spaces that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpaceError {
     /// Two spaces have the same prefix.
     SamePrefix(String, String),
     /// Two spaces have the same name.
     SameName(String),
-    /// A level that this version does not serve.
+    /// This version does not support the level.
     NotServed(String, Level),
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for SpaceError {
 impl std::error::Error for SpaceError {}
 
 impl SpaceError {
-    /// The space that is wrong.
+    /// Returns the name of the invalid space.
     pub(crate) fn space(&self) -> &str {
         match self {
             SpaceError::SamePrefix(_, name)
@@ -120,7 +120,7 @@ impl SpaceError {
     }
 }
 
-/// All spaces of a cluster; the default one has the empty prefix.
+/// All spaces of a cluster; the default space has the empty prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spaces {
     /// Longest prefix first; the default space last.
@@ -140,10 +140,10 @@ fn default_space() -> Space {
 }
 
 impl Spaces {
-    /// Spaces as configured, and the default one if none has the empty prefix.
+    /// Creates the spaces of a configuration, with the default space if none has the empty prefix.
     ///
     /// # Errors
-    /// Names and prefixes must differ, and levels must be served.
+    /// Two names or prefixes are equal, or a level is not supported.
     pub fn new(mut spaces: Vec<Space>) -> Result<Self, SpaceError> {
         for (i, space) in spaces.iter().enumerate() {
             if !Spaces::serves(space.level) {
@@ -171,7 +171,7 @@ impl Spaces {
         self.run_primary
     }
 
-    /// The space of a key, and when updates are answered there, if `primary` runs it.
+    /// Returns the space of a key, and when its updates are answered, if `primary` runs it.
     pub fn primary_of(&self, key: &[u8]) -> Option<(&Space, Answer)> {
         if !self.run_primary {
             return None;
@@ -183,33 +183,33 @@ impl Spaces {
         }
     }
 
-    /// Whether this version serves a level.
+    /// Whether this version supports a level.
     pub fn serves(level: Level) -> bool {
         SERVED.contains(&level)
     }
 
-    /// The space of a key.
+    /// Returns the space of a key.
     pub fn space_of(&self, key: &[u8]) -> &Space {
         &self.spaces[self.place_of(key)]
     }
 
-    /// The place of a key's space in [`Spaces::iter`].
+    /// Returns the index of a key's space in [`Spaces::iter`].
     pub fn place_of(&self, key: &[u8]) -> usize {
-        let fits = |space: &Space| key.starts_with(space.prefix.as_bytes());
-        self.spaces.iter().position(fits).expect("the last space has the empty prefix")
+        let matches = |space: &Space| key.starts_with(space.prefix.as_bytes());
+        self.spaces.iter().position(matches).expect("the last space has the empty prefix")
     }
 
-    /// The level of a key.
+    /// Returns the level of a key.
     pub fn level_of(&self, key: &[u8]) -> Level {
         self.space_of(key).level
     }
 
-    /// What a command's operation on a key needs of certification.
+    /// Returns the certification class of a command's operation on a key.
     pub fn class_of(&self, key: &[u8], command: CommandId, op: &Op) -> Class {
         self.space_of(key).relation.class_of(command, op)
     }
 
-    /// All spaces.
+    /// Returns all spaces.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Space> {
         self.spaces.iter()
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_strong_is_the_matter_of_the_keys_space() {
+    fn the_space_of_a_key_determines_strong_commands() {
         let spaces = Spaces::new(vec![
             Space::new("balance", "balance:", Level::Por),
             Space::new("lock", "lock:", Level::Linearizable),

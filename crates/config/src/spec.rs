@@ -1,4 +1,4 @@
-//! A whole cluster, as its configuration describes it.
+//! The configuration of a whole cluster.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,104 +22,104 @@ use crate::wan::Wan;
 
 mod nodes;
 
-/// One site of a cluster.
+/// Configuration of one site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteSpec {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Where it speaks RESP; `None` for in-memory connections only.
+    /// Address of RESP; `None` for in-memory connections only.
     pub listen: Option<SocketAddr>,
-    /// Where it speaks RESP over TLS.
+    /// Address of RESP over TLS; `None` without TLS.
     pub listen_tls: Option<SocketAddr>,
-    /// The processes it is made of; none where all runs in one process.
+    /// Processes of the site; empty where all sites run in one process.
     pub nodes: Vec<NodeSpec>,
 }
 
-/// A whole cluster.
+/// Configuration of a whole cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSpec {
-    /// Its name; tokens are bound to it and to the sites' names.
+    /// Name; tokens are bound to it and to the sites' names.
     pub name: String,
-    /// Its sites, in order.
+    /// Sites, in order.
     pub sites: Vec<SiteSpec>,
-    /// Logical partitions of the key space.
+    /// Number of logical partitions of the key space.
     pub partitions: u16,
-    /// Workers per site that lists no nodes, and per node that does not say.
+    /// Workers of each site that lists no nodes, and of each node without a number of its own.
     pub workers: u8,
-    /// How many sites may fail.
+    /// Number of sites that may fail.
     pub f: usize,
     /// Spaces.
     pub spaces: Spaces,
-    /// The protocol.
+    /// Protocol.
     pub protocol: Baseline,
-    /// From where strong transactions are led at first.
+    /// Site that leads strong transactions at first.
     pub leader: SiteId,
-    /// How large strong transactions may be.
+    /// Limits of the size of strong transactions.
     pub strong_limits: StrongLimits,
     /// Delays between sites.
     pub wan: Wan,
-    /// Open transactions are aborted when their client does nothing for so long.
+    /// Idle timeout after which open transactions are aborted.
     pub transaction_timeout: Duration,
-    /// Open transactions are aborted at this age, whatever their client does.
+    /// Age at which open transactions are aborted, even if their client is active.
     pub transaction_max_age: Duration,
-    /// Client connections per site and process.
+    /// Limit of client connections per site and process.
     pub max_connections: usize,
-    /// Nodes whose clocks differ by more do not talk to one another.
+    /// Difference of clocks above which nodes refuse one another.
     pub max_clock_skew: Duration,
-    /// Where data is kept; in memory alone without it.
+    /// Data directory; `None` in memory.
     pub data: Option<PathBuf>,
-    /// What the file that all nodes share says, if `data` is from there: each node takes a part of
-    /// it.
+    /// Data directory as the file names it, if `data` comes from a file that all nodes share. Each
+    /// node uses a part of it.
     pub shared_data: Option<PathBuf>,
-    /// When an acknowledged write is there.
+    /// Durability of acknowledged writes.
     pub durability: Durability,
-    /// Who may do what.
+    /// Users and their rights.
     pub users: Users,
-    /// TLS for clients.
+    /// TLS for clients; `None` without TLS.
     pub tls: Option<ClientTls>,
-    /// TLS between nodes.
+    /// TLS between nodes; `None` without TLS.
     pub peer_tls: Option<TlsFiles>,
-    /// How many bytes the process may take before it refuses writes.
+    /// Bytes of memory above which the process rejects writes.
     pub max_memory: Option<u64>,
-    /// How long clients may take to come to an end when the process is told to stop.
+    /// Time that clients have to finish when the process shuts down.
     pub drain: Duration,
-    /// What to log, if the configuration says it.
+    /// Level of the log, if set.
     pub log_level: Option<LogLevel>,
-    /// What modules may take.
+    /// Limits of modules.
     pub modules: ModuleSpec,
-    /// Databases of others that modules use.
+    /// External databases that modules use.
     pub stores: Vec<StoreSpec>,
 }
 
-/// Settings given on the command line; they win over the file.
+/// Settings given on the command line, which override the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// How many sites.
+    /// Number of sites.
     pub sites: Option<usize>,
-    /// Logical partitions of the key space.
+    /// Number of logical partitions of the key space.
     pub partitions: Option<u16>,
-    /// Workers per site.
+    /// Workers of each site.
     pub workers: Option<u8>,
     /// See [`Wan::named`].
     pub wan: Option<String>,
-    /// Where data is kept.
+    /// Data directory.
     pub data: Option<PathBuf>,
-    /// What to log.
+    /// Level of the log.
     pub log_level: Option<LogLevel>,
 }
 
 impl ClusterSpec {
-    /// How far ahead of a node's clock others may name strong times: their clocks differ, and
-    /// leaders name times ahead of theirs.
+    /// Returns how far times of strong transactions may be ahead of a node's clock. Clocks differ,
+    /// and leaders choose times ahead of their clocks.
     pub fn max_ahead(&self) -> Duration {
         self.max_clock_skew + Duration::from_secs(10)
     }
 
-    /// Lets site `i`, counted from 1, speak RESP on `port + i` of 127.0.0.1, and over TLS on its
-    /// port `+ i` if there is one.
+    /// Lets site `i`, counted from 1, listen for RESP on `port + i` of 127.0.0.1 and, if `tls.port`
+    /// is set, for TLS on `tls.port + i`.
     ///
     /// # Errors
-    /// The ports must exist.
+    /// A port is out of range.
     pub fn listen_from(mut self, port: u16) -> Result<ClusterSpec, ConfigError> {
         let tls_port = self.tls.as_ref().and_then(|tls| tls.port);
         for (i, site) in (1..).zip(&mut self.sites) {
@@ -139,22 +139,23 @@ impl ClusterSpec {
         Ok(self)
     }
 
-    /// How many workers a site has, on all of its nodes.
+    /// Returns the number of a site's workers, on all of its nodes.
     pub fn workers_of(&self, site: usize) -> u8 {
         match self.sites[site].nodes.as_slice() {
             [] => self.workers,
-            // Checked when the nodes were read.
+            // The sum was checked when the nodes were read.
             nodes => nodes.iter().map(|node| node.workers).sum(),
         }
     }
 
-    /// The shape of the cluster: a site's workers are numbered through over its nodes.
+    /// Returns the shape of the cluster. A site's workers are numbered consecutively over its
+    /// nodes.
     pub fn topology(&self) -> Topology {
         let workers = (0..self.sites.len()).map(|site| self.workers_of(site)).collect();
         Topology { partitions: self.partitions, workers }
     }
 
-    /// Settings that work and that one would rarely want.
+    /// Returns warnings about settings that are valid but rarely intended.
     pub fn warnings(&self) -> Vec<String> {
         let (f, sites) = (self.f, self.sites.len());
         let reachable = f + 1;
@@ -174,17 +175,17 @@ impl ClusterSpec {
         }
         for user in self.users.iter() {
             warnings.extend(user.idle_rules().map(|rule| {
-                format!("user '{}': '{rule}' takes a command away that is not served", user.name)
+                format!("user '{}': '{rule}' removes a command that does not exist", user.name)
             }));
         }
         warnings.extend(self.peer_tls.as_ref().and_then(|_| self.shared_hosts()));
         warnings
     }
 
-    /// Identifies the cluster in tokens, by its name and its first site: the list of sites may
-    /// grow.
+    /// Returns the cluster's identifier in tokens, from its name and its first site. Further sites
+    /// do not count, because their list may grow.
     pub fn id(&self) -> u64 {
-        // FNV-1a: stable across versions and machines.
+        // FNV-1a, which is stable across versions and machines.
         let first = self.sites.first().map_or("", |site| &site.name);
         [self.name.as_str(), first].into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, name| {
             name.bytes().chain([0]).fold(hash, |hash: u64, byte| {

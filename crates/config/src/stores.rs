@@ -1,4 +1,4 @@
-//! Databases of others that modules use, besides the cluster's own spaces.
+//! External databases that modules use, besides the cluster's own spaces.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,58 +9,57 @@ use solera_tls::Files;
 use crate::error::ConfigError;
 use crate::placed::Placed;
 
-/// A database of somebody else. What its kind and its URL mean is not known here.
+/// An external database. This crate does not interpret its kind and its URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
-    /// Its name, the same at all nodes.
+    /// Name, the same at all nodes.
     pub name: String,
-    /// What it is.
+    /// Kind of the database.
     pub kind: Placed<String>,
-    /// Where it is.
+    /// URL of the database.
     pub url: Placed<String>,
-    /// Where the password is, if it is not in the URL.
+    /// Source of the password, unless the URL contains it.
     pub password: Option<PasswordSource>,
-    /// The files for TLS with it, if `ca` is said, where that stands. Relative paths begin at the
-    /// configuration's own folder.
+    /// Files for TLS, if `ca` is set, with the place of that setting. Relative paths start at the
+    /// configuration's folder.
     pub tls: Option<Placed<Files>>,
-    /// Where it keeps what is its own in the database, if it is said.
+    /// Schema for Solera's own objects in the database, if set.
     pub schema: Option<Placed<String>>,
-    /// How long an answer may take, if it is said.
+    /// Timeout of an answer, if set.
     pub timeout: Option<Duration>,
-    /// How many connections a process may have to it, if it is said.
+    /// Maximum number of connections of a process, if set.
     pub connections: Option<Placed<u64>>,
-    /// Its spaces. There is at least one.
+    /// Spaces. There is at least one.
     pub spaces: Vec<StoreSpace>,
 }
 
-/// A space of such a database.
+/// A space of an external database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpace {
-    /// Its name.
+    /// Name.
     pub name: Placed<String>,
-    /// What its keys begin with, if it is said.
+    /// Prefix of its keys, if set.
     pub prefix: Option<Placed<String>>,
-    /// The level, if it is said.
+    /// Level, if set.
     pub level: Option<Placed<String>>,
-    /// What its custom operations are, by their names.
+    /// Definitions of its custom operations, by name.
     pub operations: BTreeMap<String, Placed<String>>,
 }
 
-/// Where a password is found at the start.
+/// Source of a password, which is read at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordSource {
-    /// In a file, without the end of its line. A relative path begins at the configuration's own
-    /// folder.
+    /// A file, without the end of its line. A relative path starts at the configuration's folder.
     File(Placed<PathBuf>),
-    /// In a variable of the environment.
+    /// An environment variable.
     Variable(Placed<String>),
 }
 
 impl PasswordSource {
-    /// The password.
+    /// Reads the password.
     ///
     /// # Errors
-    /// It is not there; tells where the configuration says that it is.
+    /// The password cannot be read. The error has the place of the setting.
     pub fn read(&self) -> Result<String, ConfigError> {
         match self {
             PasswordSource::File(file) => match std::fs::read_to_string(&file.value) {

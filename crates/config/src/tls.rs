@@ -1,36 +1,37 @@
-//! The files that connections are protected with.
+//! Certificates and keys of connections.
 
 use std::path::PathBuf;
 
-/// A file that a setting names. It is read when it is needed: one configuration serves all nodes.
+/// A file that a setting names. It is read only by the node that needs it, because one
+/// configuration serves all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedFile {
-    /// Where it is. A relative path begins at the configuration's own folder.
+    /// Path. A relative path starts at the configuration's folder.
     pub path: PathBuf,
-    /// The setting, as in `tls.cert`.
+    /// Name of the setting, such as `tls.cert`.
     pub setting: String,
-    /// Where the setting stands: file and line.
+    /// File and line of the setting.
     pub at: Option<String>,
 }
 
-/// What connections are protected with.
+/// Certificates and keys for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The own certificate, and those between it and the authority.
+    /// Own certificate, and the intermediate certificates up to the authority.
     pub cert: NamedFile,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: NamedFile,
-    /// Who signs the other side's certificates.
+    /// Authorities that sign the other side's certificates.
     pub ca: Option<NamedFile>,
 }
 
 /// TLS for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTls {
-    /// With a `ca`, clients need certificates, too.
+    /// Certificate and key. With a `ca`, clients need certificates, too.
     pub files: TlsFiles,
-    /// `up` speaks TLS for site *i*, from 1, on this port + *i*.
+    /// Base port for `up`, which uses TLS for site *i*, from 1, on this port + *i*.
     pub port: Option<u16>,
-    /// Whether HTTP speaks TLS, too, with the same certificate and without client certificates.
+    /// Whether HTTP uses TLS, too, with the same certificate and without client certificates.
     pub admin: bool,
 }

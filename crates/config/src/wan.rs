@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// The regions of the built-in matrix.
+/// Regions of the built-in matrix.
 const REGIONS: [&str; 5] = ["virginia", "california", "frankfurt", "ireland", "brazil"];
 
-/// Round trips between them in milliseconds, as such regions have.
+/// Typical round trips between them, in milliseconds.
 const AWS_RTT_MS: [[u64; 5]; 5] = [
     [0, 61, 90, 67, 115],
     [61, 0, 147, 130, 172],
@@ -26,41 +26,41 @@ pub struct Wan {
     pub rtt_ms: Vec<Vec<u64>>,
 }
 
-/// Delays that cannot be used.
+/// Error of delays that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WanError {
     /// Neither a built-in name nor a readable file.
     Unreadable(String, String),
-    /// The file is not what it should be.
+    /// The file is malformed.
     Malformed(String, String),
-    /// Fewer sites than the cluster has.
+    /// The delays cover fewer sites than the cluster has.
     TooFewSites {
-        /// Whose delays.
+        /// Name of the delays.
         name: String,
-        /// How many sites they cover.
+        /// Number of sites that they cover.
         covered: usize,
-        /// How many the cluster has.
+        /// Number of sites of the cluster.
         sites: usize,
     },
-    /// A row that is longer or shorter than there are rows.
+    /// A row has another length than there are rows.
     Ragged {
-        /// The row, from 0.
+        /// Row, from 0.
         row: usize,
-        /// Its numbers.
+        /// Length of the row.
         has: usize,
-        /// How many rows there are.
+        /// Number of rows.
         rows: usize,
     },
-    /// Another number of names than of rows.
+    /// The numbers of names and rows differ.
     Names {
-        /// How many names.
+        /// Number of names.
         names: usize,
-        /// How many rows.
+        /// Number of rows.
         rows: usize,
     },
-    /// Not symmetric, or not zero on the diagonal.
+    /// The matrix is not symmetric, or not zero on the diagonal.
     Contradictory(usize, usize),
-    /// More than a minute.
+    /// A round trip is longer than a minute.
     TooSlow(usize, usize),
 }
 
@@ -118,7 +118,8 @@ struct WanFile {
 }
 
 impl Wan {
-    /// `aws` (round trips between five regions), `lan` (1 ms), `none`, or a file.
+    /// Returns the delays of `name`: `aws` (round trips between five regions), `lan` (1 ms),
+    /// `none`, or a file.
     ///
     /// # Errors
     /// See [`WanError`].
@@ -145,7 +146,7 @@ impl Wan {
         }
     }
 
-    /// The regions of the built-in delays.
+    /// Returns the regions of the built-in delays.
     pub(crate) fn regions() -> Vec<String> {
         REGIONS.map(str::to_owned).to_vec()
     }
@@ -178,7 +179,7 @@ impl Wan {
         Ok(self)
     }
 
-    /// The delay of a message from one site to another: half the round trip.
+    /// Returns the delay of a message from one site to another: half the round trip.
     pub fn one_way(&self, from: usize, to: usize) -> Duration {
         Duration::from_micros(self.rtt_ms[from][to] * 500)
     }

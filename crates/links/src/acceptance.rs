@@ -1,61 +1,62 @@
-//! Whether the other sites take this node for one of theirs.
+//! Acceptance of this node by the other sites.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera_machine::NodeId;
 use solera_membership::{Members, SiteStatus};
 
-/// What the nodes of other sites said to this node's calls.
+/// The last answers of other sites' nodes to this node's calls.
 ///
-/// Whoever is refused wherever it asks has another configuration, another cluster, or a wrong
-/// clock, and what it writes may never come together with what the others do. Whom nobody answers
-/// is only cut off.
+/// A node that is refused wherever it calls has another configuration, another cluster, or a wrong
+/// clock, and its writes may never merge with those of the others. A node that gets no answer is
+/// only cut off.
 ///
-/// Only sites that take part have a say. One that joins shows that it agrees when it lets this node
-/// in; that it does not, is its own problem: otherwise a wrong newcomer could stop a whole cluster.
+/// Only sites that take part count. A joining site's acceptance counts as agreement; its refusal
+/// does not count, because otherwise a wrongly configured newcomer could stop a whole cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Acceptance {
-    /// Whether any of them ever let this process in.
+    /// Whether any of them ever accepted this process.
     ever: bool,
-    /// Each one's last word; the reason if it was a refusal.
-    words: BTreeMap<NodeId, Result<(), String>>,
+    /// Last answer of each node; a refusal has its reason.
+    answers: BTreeMap<NodeId, Result<(), String>>,
 }
 
 impl Acceptance {
-    /// A node of another site has let this one in, or refused it.
-    pub(crate) fn heard(&mut self, node: NodeId, word: Result<(), String>, members: &Members) {
+    /// Notes that a node of another site has accepted this one, or refused it.
+    pub(crate) fn heard(&mut self, node: NodeId, answer: Result<(), String>, members: &Members) {
         if has_a_say(node, members) {
-            self.ever |= word.is_ok();
-            self.words.insert(node, word);
+            self.ever |= answer.is_ok();
+            self.answers.insert(node, answer);
         }
     }
 
-    /// A node has not answered for long. That it refused this one counts no more: what is left of
-    /// the other sites may think otherwise, and if nobody is, this node is only cut off.
-    pub(crate) fn silent(&mut self, node: NodeId) {
-        if self.words.get(&node).is_some_and(Result::is_err) {
-            self.words.remove(&node);
+    /// Notes that a node has not answered for a long time. Its refusal no longer counts, because
+    /// the remaining sites may accept this node; if none remains, this node is only cut off.
+    pub(crate) fn note_timeout(&mut self, node: NodeId) {
+        if self.answers.get(&node).is_some_and(Result::is_err) {
+            self.answers.remove(&node);
         }
     }
 
-    /// The sites stand so from now on. What is taken back was said in another life of its site.
+    /// Updates the standings of the sites. Answers from an earlier life of a site are removed.
     pub(crate) fn note(&mut self, members: &Members) {
-        self.words.retain(|node, _| has_a_say(*node, members));
+        self.answers.retain(|node, _| has_a_say(*node, members));
     }
 
-    /// Who refuses this node, and why, if it must take no writes: nobody accepts it. If somebody
-    /// has in this process, one other site alone may be the one that is wrong.
+    /// Returns which node refuses this one, and why, if this node must reject writes because no
+    /// site accepts it. After a site has accepted this process once, the refusal of a single other
+    /// site does not suffice, because that site may be the wrong one.
     pub(crate) fn refused(&self, members: &Members) -> Option<(NodeId, &str)> {
-        if self.words.values().any(Result::is_ok) {
+        if self.answers.values().any(Result::is_ok) {
             return None;
         }
-        let mut of_members = self.words.iter().filter(|(node, _)| members.is_member(node.site));
+        let mut of_members = self.answers.iter().filter(|(node, _)| members.is_member(node.site));
         let sites: BTreeSet<_> = of_members.clone().map(|(node, _)| node.site).collect();
         if self.ever && sites.len() < 2 {
             return None;
         }
-        let (node, word) = of_members.next()?;
-        Some((*node, word.as_ref().err()?))
+        let (node, answer) = of_members.next()?;
+        Some((*node, answer.as_ref().err()?))
     }
 }
 
@@ -69,15 +70,14 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Stages of a site: a member from the beginning, and removed; listed later, joining, and a
-    /// member.
+    /// Stages of a site: founder, leaving, removed, joining later, and member after joining.
     pub(crate) const FOUNDER: u32 = 0;
     pub(crate) const LEAVING: u32 = 1;
     pub(crate) const GONE: u32 = 2;
     pub(crate) const JOINING: u32 = 3;
     pub(crate) const JOINED: u32 = 4;
 
-    /// A list of sites at these stages, as replicas send it.
+    /// Returns a list of sites at these stages, as replicas send it.
     pub(crate) fn members(stages: &[u32]) -> Members {
         let gaps = |stage: u32| vec![(0u64, 0u64); (stage as usize + 2) / 4];
         let slots: Vec<_> = stages.iter().map(|stage| (*stage, gaps(*stage))).collect();
@@ -96,7 +96,7 @@ pub(crate) mod tests {
     fn whom_nobody_accepts_takes_no_writes() {
         let three = members(&[FOUNDER; 3]);
         let mut acceptance = Acceptance::default();
-        assert_eq!(acceptance.refused(&three), None, "whom nobody answers goes on");
+        assert_eq!(acceptance.refused(&three), None, "a node without answers continues");
         acceptance.heard(node(1), refused(), &three);
         assert_eq!(acceptance.refused(&three), Some((node(1), "other clock")));
         acceptance.heard(node(2), Ok(()), &three);
@@ -113,7 +113,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_takes_no_part_refuses_nobody() {
+    fn refusals_of_sites_that_take_no_part_do_not_count() {
         for stage in [LEAVING, GONE, JOINING] {
             let (two, four) =
                 (members(&[FOUNDER, stage]), members(&[FOUNDER, FOUNDER, stage, stage]));
@@ -130,7 +130,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_joins_can_accept() {
+    fn a_joining_site_can_accept() {
         let joining = members(&[FOUNDER, FOUNDER, JOINING]);
         let mut acceptance = Acceptance::default();
         acceptance.heard(node(1), refused(), &joining);
@@ -138,29 +138,33 @@ pub(crate) mod tests {
         acceptance.heard(node(2), Ok(()), &joining);
         assert_eq!(acceptance.refused(&joining), None);
         acceptance.heard(node(2), refused(), &joining);
-        assert_eq!(acceptance.refused(&joining), None, "it says nothing against this node");
+        assert_eq!(acceptance.refused(&joining), None, "its refusal does not count");
         let joined = members(&[FOUNDER, FOUNDER, JOINED]);
         assert!(acceptance.refused(&joined).is_some(), "as a member it does");
     }
 
     #[test]
-    fn who_refused_and_is_gone_refuses_no_more() {
+    fn refusals_of_unreachable_nodes_do_not_count() {
         let three = members(&[FOUNDER; 3]);
         let mut acceptance = Acceptance::default();
         acceptance.heard(node(1), refused(), &three);
         acceptance.heard(node(2), refused(), &three);
-        acceptance.silent(node(1));
+        acceptance.note_timeout(node(1));
         assert_eq!(acceptance.refused(&three), Some((node(2), "other clock")));
-        acceptance.silent(node(2));
+        acceptance.note_timeout(node(2));
         assert_eq!(acceptance.refused(&three), None);
         acceptance.heard(node(1), Ok(()), &three);
-        acceptance.silent(node(1));
+        acceptance.note_timeout(node(1));
         acceptance.heard(node(2), refused(), &three);
-        assert_eq!(acceptance.refused(&three), None, "who accepted it is only away");
+        assert_eq!(
+            acceptance.refused(&three),
+            None,
+            "the site that accepted it is only unreachable"
+        );
     }
 
     #[test]
-    fn what_a_site_said_before_it_left_is_forgotten() {
+    fn answers_from_an_earlier_life_are_removed() {
         let two = members(&[FOUNDER; 2]);
         let mut acceptance = Acceptance::default();
         acceptance.heard(node(1), refused(), &two);

@@ -1,4 +1,4 @@
-//! Who is let in, by what is known of the sites and of the data that nodes had before.
+//! Admission of nodes, from the standings of the sites and the data that nodes had before.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,85 +9,84 @@ use solera_time::{SiteId, Timestamp};
 
 use crate::acceptance::Acceptance;
 
-/// What a node says of its data.
+/// Identity of a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Which life of its site it belongs to.
+    /// Life of its site.
     pub life: u32,
-    /// Drawn when the data was begun.
+    /// Random number drawn when the data was created.
     pub data: u64,
-    /// How often a process was started with it; 0 of a node that keeps none.
+    /// Number of processes that were started with it; 0 for a node in memory.
     pub starts: u64,
-    /// Drawn anew by each process.
+    /// Random number of the process.
     pub incarnation: u64,
 }
 
-/// Why a node of another life, or with other data, is not let in.
+/// Reason why a node of another life, or with other data, is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwelcome {
-    /// Its site was removed.
+    /// The site was removed.
     Removed,
-    /// Its site joins, or has, in a life that this node has not heard of.
+    /// The site joins, or has joined, in a life that this node does not know.
     Unknown,
-    /// It has not the data any more that it had.
+    /// The node has other data than before.
     OtherData,
-    /// Its data is a copy from before another start with it.
+    /// The data is a copy from before another start with it.
     OlderCopy,
-    /// It lacks the end of what it has told this node.
+    /// The node has lost the end of what it has announced to this node.
     Forgetful,
-    /// Its list lacks a site that was added.
+    /// The node's list lacks a site that was added.
     Lacks(SiteId),
 }
 
-/// Up to when a worker remembered what it has told others when its process began, and from when on
-/// it tells them of times since then. The times in between are those of a run that it does not
-/// remember.
+/// For the start of a worker's process, the last time of its own that it recovered, and the first
+/// time that it uses since. Times in between belong to an earlier run that it does not remember.
 pub type Run = (Timestamp, Timestamp);
 
-/// Which of these nodes, and from where.
+/// The role of the own node.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The site that the node belongs to, if there are others in other processes.
+    /// Site that the node belongs to; `None` if one process runs all sites.
     pub site: Option<SiteId>,
-    /// Whether it keeps data.
+    /// Whether it stores data on a disk.
     pub durable: bool,
-    /// Which life of its site it belongs to.
+    /// Life of the site that it belongs to.
     pub life: u32,
 }
 
-/// What a node knows of the sites and of the other nodes.
+/// A node's knowledge of the sites and of the other nodes, from which it admits nodes.
 #[derive(Debug)]
 pub struct Admission {
     place: Place,
     members: Members,
-    /// What nodes of other sites said of this one.
+    /// Answers of other sites' nodes to this node's calls.
     acceptance: Acceptance,
-    /// The data of each other node that was let in.
+    /// Data of each other node that was admitted.
     entered: BTreeMap<NodeId, Origin>,
-    /// Counts the changes of `entered`.
+    /// Number of changes of `entered`.
     changes: u64,
-    /// The processes that were found to lack what they had stored, by incarnation.
+    /// Incarnations of processes that were found to lack data that they had stored.
     lacking: BTreeMap<NodeId, u64>,
-    /// How many sites the lists of those nodes have.
+    /// Number of sites in the lists of those nodes.
     listed: BTreeMap<NodeId, usize>,
 }
 
-/// Whether a worker that began so has told `heard` in a run that it does not remember.
+/// Whether a worker with this start has announced `heard` in a run that it does not remember.
 fn has_forgotten(run: Run, heard: Timestamp) -> bool {
     let (recovered, began) = run;
     recovered < heard && heard < began
 }
 
 impl Admission {
-    /// Of a node in this place. `members` are as they were in the beginning, `entered` those that
-    /// were let in before.
+    /// Creates the admission for a node with this role. `members` is the state at the start, and
+    /// `entered` the nodes that were admitted before.
     pub fn new(place: Place, members: Members, entered: BTreeMap<NodeId, Origin>) -> Admission {
         let (acceptance, listed, lacking) =
             (Acceptance::default(), BTreeMap::new(), BTreeMap::new());
         Admission { place, members, acceptance, entered, changes: 0, lacking, listed }
     }
 
-    /// A replica of this node knows this of the sites. Returns whether it is news.
+    /// Merges the members that a replica of this node knows. Returns whether anything changed.
     pub fn note(&mut self, members: &Members) -> bool {
         if self.members == *members || !self.members.merge(members) {
             return false;
@@ -96,18 +95,18 @@ impl Admission {
         true
     }
 
-    /// What is known of the sites.
+    /// Returns the members as this node knows them.
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// Whether messages of a life of a site count.
+    /// Checks whether messages of a life of a site count.
     ///
     /// # Errors
-    /// Why they do not.
+    /// The reason why they do not.
     pub fn admits(&self, site: SiteId, life: u32) -> Result<(), Unwelcome> {
         if Some(site) == self.place.site {
-            // Its nodes join together, before they are told that they may.
+            // The nodes of a site join together, before they learn that the site may join.
             return match life.cmp(&self.place.life) {
                 Ordering::Less => Err(Unwelcome::Removed),
                 Ordering::Equal => Ok(()),
@@ -119,32 +118,32 @@ impl Admission {
         if life < present || (life == present && gone) {
             return Err(Unwelcome::Removed);
         }
-        if life > present && self.is_told() { Err(Unwelcome::Unknown) } else { Ok(()) }
+        if life > present && self.knows_members() { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
-    /// Whether this node knows how the others stand. Who joins is told of that by those whom it
-    /// lets in; until then it takes all sites that it lists for founders.
-    fn is_told(&self) -> bool {
+    /// Whether this node knows the standings of the other sites. A joining node learns them from
+    /// the nodes that it admits; until then it takes all listed sites for founders.
+    fn knows_members(&self) -> bool {
         self.place.site.is_none_or(|site| self.members.life(site) >= self.place.life)
     }
 
-    /// Whether a node may be let in that says to have this data, and lists so many sites. What it
-    /// had promised is in its data; without, it is not the node that it was. What is lost is lost
-    /// within a site that keeps nothing, and while no other site has taken part, for nobody could
-    /// fill it again.
+    /// Checks whether a node with this data may be admitted, whose list has `listed` sites. A node
+    /// that has lost its data has lost its promises, so it must not return. Lost data is accepted
+    /// within a site in memory, and while no other site has taken part, because no other site could
+    /// restore it.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason why it may not.
     pub fn may_enter(&self, node: NodeId, origin: Origin, listed: usize) -> Result<(), Unwelcome> {
         self.admits(node.site, origin.life)?;
         let members = &self.members;
         let mut beyond = SiteId::all(members.sites()).skip(listed);
         if let Some(site) = beyond.find(|site| !members.is_new(*site))
-            && self.is_told()
+            && self.knows_members()
         {
             return Err(Unwelcome::Lacks(site));
         }
-        // One that is only listed has nothing to fill it with.
+        // A site that is only listed has no data to restore others from.
         let is_own = |site: SiteId| Some(site) == self.place.site;
         let mut others = SiteId::all(members.sites()).filter(|site| !is_own(*site));
         let keeps = self.place.durable && others.any(|site| !members.is_new(site));
@@ -164,18 +163,18 @@ impl Admission {
         Ok(())
     }
 
-    /// The process that was last let in as this node asks for updates that it had stored, and that
-    /// are forgotten everywhere since. It is let in no more.
+    /// Notes that the process that was last admitted as this node requests updates that it had
+    /// stored, and that are no longer kept anywhere. It is not admitted again.
     pub fn note_lacking(&mut self, node: NodeId) {
         if let Some(origin) = self.entered.get(&node) {
             self.lacking.insert(node, origin.incarnation);
         }
     }
 
-    /// Whether messages of a node that was let in still count.
+    /// Checks whether messages of an admitted node still count.
     ///
     /// # Errors
-    /// Why they do not.
+    /// The reason why they do not.
     pub fn may_speak(&self, node: NodeId, life: u32) -> Result<(), Unwelcome> {
         self.admits(node.site, life)?;
         let present = self.entered.get(&node).map(|origin| origin.incarnation);
@@ -183,14 +182,14 @@ impl Admission {
         if lacks { Err(Unwelcome::Forgetful) } else { Ok(()) }
     }
 
-    /// Whether a worker of a site has forgotten a time of its own that was heard of it. Times of
+    /// Whether a worker of a site has forgotten a time of its own that it had announced. Times of
     /// former lives of the site do not count.
     pub fn has_forgotten(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
         let former = self.members.gaps(site).last().map_or(Timestamp::ZERO, |gap| gap.end);
         self.members.is_member(site) && heard > former && has_forgotten(run, heard)
     }
 
-    /// A node is let in, whose list has so many sites.
+    /// Notes that a node is admitted, whose list has `listed` sites.
     pub fn note_entry(&mut self, node: NodeId, origin: Origin, listed: usize) {
         self.listed.insert(node, listed);
         if self.entered.insert(node, origin) != Some(origin) {
@@ -198,24 +197,24 @@ impl Admission {
         }
     }
 
-    /// The data of each node that was let in, which must outlive this process as long as its own
-    /// data does.
+    /// Returns the data of each admitted node, which must be stored as long as this node's own
+    /// data.
     pub fn entered(&self) -> &BTreeMap<NodeId, Origin> {
         &self.entered
     }
 
-    /// Counts the changes of [`Self::entered`].
+    /// Returns the number of changes of [`Self::entered`].
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// How many of `f` sites can be lost before something is that counts as uniform.
+    /// Returns how many of `f` sites may be lost before anything uniform is lost.
     pub fn survives(&self, f: usize) -> usize {
         f.min(self.members.members().filter(|site| Some(*site) != self.place.site).count())
     }
 
-    /// Which of these nodes, other members', are not known to list a site that never took part;
-    /// none if it did.
+    /// Returns those of `nodes`, at other member sites, that are not known to list a site that
+    /// never took part; none if it did take part.
     pub fn without(&self, site: SiteId, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
         if !self.members.is_new(site) {
             return Vec::new();
@@ -226,19 +225,20 @@ impl Admission {
             .collect()
     }
 
-    /// A node of another site has let this one in, or refused it with this reason.
-    pub fn heard(&mut self, node: NodeId, word: Result<(), String>) {
+    /// Notes that a node of another site has accepted this one, or refused it with this reason.
+    pub fn heard(&mut self, node: NodeId, answer: Result<(), String>) {
         if Some(node.site) != self.place.site {
-            self.acceptance.heard(node, word, &self.members);
+            self.acceptance.heard(node, answer, &self.members);
         }
     }
 
-    /// A node has not answered for long.
-    pub fn silent(&mut self, node: NodeId) {
-        self.acceptance.silent(node);
+    /// Notes that a node has not answered for a long time.
+    pub fn note_timeout(&mut self, node: NodeId) {
+        self.acceptance.note_timeout(node);
     }
 
-    /// Who refuses this node, and why, if no other site accepts it, so that it must take no writes.
+    /// Returns which node refuses this one, and why, if no other site accepts it, so that it must
+    /// reject writes.
     pub fn refusal(&self) -> Option<(NodeId, &str)> {
         self.acceptance.refused(&self.members)
     }
@@ -286,9 +286,10 @@ mod tests {
         assert_eq!(let_in(&mut durable, SIBLING, 1, 8, 1), Err(Unwelcome::Unknown));
         assert_eq!(let_in(&mut durable, SIBLING, 0, 8, 1), Ok(()));
         assert_eq!(let_in(&mut durable, SIBLING, 0, 9, 1), Err(Unwelcome::OtherData));
-        // One that joins knows nothing of others' lives yet.
+        // A joining node does not know other sites' lives yet.
         assert_eq!(let_in(&mut of(2, true, 1), NODE, 3, 8, 1), Ok(()));
-        // Who keeps nothing, and who has nobody to be filled from, goes on with what is left.
+        // A node in memory, and a node that no other site could restore, continue with what they
+        // have.
         let listed = admission(Members::founded(1, 2), true, 0);
         for mut membership in [of(2, false, 0), of(1, true, 0), listed] {
             assert_eq!(let_in(&mut membership, SIBLING, 0, 8, 1), Ok(()));
@@ -304,7 +305,7 @@ mod tests {
         let mut membership = of(2, true, 0);
         assert_eq!(let_in(&mut membership, NODE, 0, 7, 4), Ok(()));
         assert_eq!(let_in(&mut membership, NODE, 0, 7, 6), Ok(()));
-        // A copy of what there was before start 6 is started as its start 5, or 6.
+        // A copy from before start 6 is started as start 5 or 6.
         for starts in [5, 6] {
             let origin = Origin { life: 0, data: 7, starts, incarnation: 99 };
             assert_eq!(membership.may_enter(NODE, origin, 2), Err(Unwelcome::OlderCopy));
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_told_more_than_it_remembers_has_forgotten() {
+    fn a_worker_that_announced_more_than_it_recovered_has_forgotten() {
         let run = (Timestamp(10), Timestamp(20));
         for (heard, forgotten) in [(9, false), (10, false), (11, true), (19, true), (20, false)] {
             assert_eq!(has_forgotten(run, Timestamp(heard)), forgotten, "{heard}");
@@ -325,7 +326,7 @@ mod tests {
         let mut admission = admission(Members::founded(2, 3), true, 0);
         let nodes = [0, 1].map(|node| NodeId { site: SiteId(1), node });
         let without = |known: &Admission, site| known.without(SiteId(site), nodes.into_iter());
-        assert_eq!(without(&admission, 2), nodes, "who was not heard may not list it");
+        assert_eq!(without(&admission, 2), nodes, "nodes not heard from may not list it");
         assert_eq!(without(&admission, 1), []);
         let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
         admission.note_entry(nodes[0], origin, 2);
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lacks_what_it_had_stored_speaks_no_more_and_is_not_let_in_again() {
+    fn a_process_that_lacks_stored_data_is_cut_off_and_not_admitted_again() {
         let mut admission = of(2, true, 0);
         let origin = |incarnation| Origin { life: 0, data: 7, starts: incarnation, incarnation };
         admission.note_lacking(NODE);
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_judges_no_list_before_it_is_told_of_the_sites() {
+    fn a_joining_node_checks_no_list_before_it_knows_the_sites() {
         let place = Place { site: Some(SiteId(2)), durable: true, life: 1 };
         let mut joining = Admission::new(place, Members::new(4), BTreeMap::new());
         let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };

@@ -7,16 +7,17 @@ use solera_time::SiteId;
 
 use crate::frame::{HEADER, MAX_FRAME, WireError};
 
-/// The two workers' numbers, the protocol and its version, before the messages of a batch.
+/// Length of the two workers' numbers, the protocol and its version, which precede the messages of
+/// a batch.
 const BATCH_HEADER: usize = 2 + Protocol::HEADER_BYTES;
 
-/// How long the bodies of frames with messages get, in bytes.
+/// Limits of the bodies of frames with messages, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Batches are cut into bodies of about this size, so that no message waits behind a very long
-    /// one.
+    /// Approximate size of a body. Longer batches are cut, so that no message waits behind a very
+    /// long one.
     pub piece: usize,
-    /// No message is longer.
+    /// Longest message.
     pub longest: usize,
 }
 
@@ -29,16 +30,17 @@ impl Default for Sizes {
 /// The body of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// The lane of its messages.
+    /// Lane of its messages.
     pub lane: Lane,
-    /// The number of their protocol.
+    /// Number of their protocol.
     pub protocol: u8,
-    /// Its content.
+    /// Content.
     pub bytes: Vec<u8>,
 }
 
-/// The bodies of frames that carry messages from one worker to another, in order. An answer that is
-/// too long for any frame becomes one that says so; nothing else gets so long.
+/// Returns the bodies of frames that carry messages from one worker to another, in order. An answer
+/// that is too long for any frame is replaced by one that reports this; no other message gets so
+/// long.
 pub fn encode_batch<M: Wire>(
     sizes: Sizes,
     from: Address,
@@ -59,7 +61,7 @@ struct Batch {
     sizes: Sizes,
     workers: [u8; 2],
     bodies: Vec<Body>,
-    /// The lane and protocol of the messages in `body`.
+    /// Lane and protocol of the messages in `body`.
     of: (Lane, u8),
     body: Vec<u8>,
 }
@@ -105,18 +107,18 @@ impl Batch {
 /// A batch that has arrived.
 #[derive(Debug, PartialEq)]
 pub struct Delivery<M> {
-    /// The sender.
+    /// Sender.
     pub from: Address,
-    /// The receiver.
+    /// Receiver.
     pub to: Address,
-    /// In the order in which they were sent.
+    /// Messages in the order in which they were sent.
     pub messages: Vec<M>,
 }
 
-/// Reads a batch that a node of site `there` sent to this one, at site `here`.
+/// Decodes a batch that a node of site `there` sent to this one, at site `here`.
 ///
 /// # Errors
-/// The content cannot be read, or is nothing that a participant of this cluster sends to `to`.
+/// The content cannot be decoded, or no participant of this cluster sends it to `to`.
 pub fn decode_batch<M: Wire>(
     body: &[u8],
     there: SiteId,

@@ -1,4 +1,4 @@
-//! Who a node is, and whether another one belongs to its cluster.
+//! Identity of a node, and the check whether another node belongs to its cluster.
 
 use std::time::Duration;
 
@@ -9,47 +9,48 @@ use crate::admission::{Origin, Run};
 use crate::identity::{Identity, Speaks, WITH_THE_SITES};
 use crate::refusal::Refusal;
 
-/// Settings longer than this are compared by their hash.
+/// Length in bytes above which settings are compared by their hash.
 const LONG_SETTING: usize = 1024;
 
-/// Who a node is, and what it believes.
+/// Identity and settings of a node, which it sends in its greeting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
     /// [`Identity::id`].
     pub id: u64,
-    /// The sites, each with its nodes' workers. One list may be the beginning of the other.
+    /// Sites, with the workers of each of their nodes. One node's list may be a prefix of the
+    /// other's.
     pub sites: Vec<(String, String)>,
-    /// What else all nodes must agree on: `(what, how)`.
+    /// Further settings on which all nodes must agree: `(name, value)`.
     pub agreed: Vec<(String, String)>,
-    /// The protocols that the node runs.
+    /// Protocols that the node runs.
     pub speaks: Vec<Speaks>,
-    /// The sender.
+    /// Sender.
     pub from: NodeId,
-    /// Whom the sender means to talk to.
+    /// Node that the sender means to reach.
     pub to: NodeId,
-    /// Drawn anew by each process.
+    /// Random number of the process.
     pub incarnation: u64,
-    /// Which life of its site the sender belongs to.
+    /// Life of the site that the sender belongs to.
     pub life: u32,
-    /// Drawn anew when a node begins without data.
+    /// Random number of the data, drawn when a node begins without data.
     pub data: u64,
-    /// How often a process was started with the data; 0 of a node that keeps none.
+    /// Number of processes that were started with the data; 0 for a node in memory.
     pub starts: u64,
-    /// What the node's workers remembered when they began; nothing of a node that keeps no data.
+    /// Recovered state of each worker at its start; empty for a node in memory.
     pub runs: Vec<Run>,
-    /// The greatest time that the node's data or a worker has seen, in microseconds since 1970.
+    /// Greatest time that the node's data or a worker has seen, in microseconds since 1970.
     pub hybrid_us: u64,
-    /// Microseconds since 1970.
+    /// Clock of the sender, in microseconds since 1970.
     pub clock_us: u64,
     /// In a welcome: the last numbered frame that arrived from the caller's incarnation.
     pub received: u64,
 }
 
 impl Card {
-    /// What node `from` of a cluster shows to node `to`, if it keeps no data. `clock_us` is in
-    /// microseconds since 1970.
+    /// Creates the card that node `from` of a cluster sends to node `to`, for a node in memory.
+    /// `clock_us` is in microseconds since 1970.
     pub fn new(
         identity: &Identity,
         from: NodeId,
@@ -82,18 +83,18 @@ impl Card {
         }
     }
 
-    /// Whose data the sender has.
+    /// Returns the identity of the sender's data.
     pub fn origin(&self) -> Origin {
         let Card { life, data, starts, incarnation, .. } = *self;
         Origin { life, data, starts, incarnation }
     }
 
-    /// Whether the node that shows `theirs` may talk to the one that shows this card, and how far
-    /// the other's clock is ahead, in microseconds. The caller's card is `theirs` for the called
-    /// node, and the other way round for the caller.
+    /// Checks whether the node that sent `theirs` may talk to the node that sends this card.
+    /// Returns how far the other node's clock is ahead, in microseconds. `caller_is_other` is
+    /// whether `theirs` is the caller's card.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason to refuse the other node.
     pub fn check(
         &self,
         theirs: &Card,
@@ -105,9 +106,9 @@ impl Card {
         self.agrees(theirs, caller_is_other, identity, max_clock_skew)
     }
 
-    /// Whether the two are nodes of one cluster, and each the one that is meant: the first half of
-    /// [`Card::check`]. Who was removed from the cluster is told so whatever its settings are by
-    /// now.
+    /// Checks that the two are nodes of one cluster, and each the one that is meant: the first half
+    /// of [`Card::check`]. It comes before the comparison of settings, so that a removed node
+    /// learns of its removal whatever its settings are.
     pub fn belongs(
         &self,
         theirs: &Card,
@@ -121,7 +122,7 @@ impl Card {
         }
         let mut difference = contradiction(&caller.sites, &called.sites);
         if difference.is_none() && caller.id != called.id {
-            // The settings that it is made of tell more.
+            // The settings from which the identifier is derived are more informative.
             difference = first_difference(caller, called).or_else(|| {
                 let what = "the cluster's identifier".to_owned();
                 Some((what, caller.id.to_string(), called.id.to_string()))
@@ -144,7 +145,7 @@ impl Card {
         Ok(())
     }
 
-    /// Whether the two have the same settings and time: the other half of [`Card::check`].
+    /// Checks that the two have the same settings and time: the second half of [`Card::check`].
     pub fn agrees(
         &self,
         theirs: &Card,
@@ -166,7 +167,7 @@ impl Card {
                 (apart.as_millis() as u64, max_clock_skew.as_millis() as u64);
             return Err(Refusal::Clocks { node, ahead_ms, limit_ms });
         }
-        // What it says would make this node's times run ahead, too, and everybody's.
+        // The other node's times would push this node's times ahead, and those of all nodes.
         let now_us = self.clock_us.max(self.hybrid_us);
         let ahead = Duration::from_micros(theirs.hybrid_us.saturating_sub(now_us));
         if ahead > max_clock_skew {
@@ -187,24 +188,24 @@ fn shortened(text: String) -> String {
     format!("{start}… {} bytes, checksum {:08x}", text.len(), crc32c::crc32c(text.as_bytes()))
 }
 
-/// How two lists contradict each other, if neither is the beginning of the other: what differs, and
-/// how each has it.
+/// Returns how two lists contradict each other: the name of the difference, and both values; `None`
+/// if one list is a prefix of the other.
 fn contradiction(
     caller: &[(String, String)],
     called: &[(String, String)],
 ) -> Option<(String, String, String)> {
     type Site = (String, String);
-    let told = |what: &str, how: &dyn Fn(&Site) -> String| {
+    let differs = |what: &str, how: &dyn Fn(&Site) -> String| {
         let all = |sites: &[Site]| sites.iter().map(how).collect::<Vec<_>>().join(", ");
         let differ = caller.iter().zip(called).any(|(one, other)| how(one) != how(other));
         differ.then(|| (what.to_owned(), all(caller), all(called)))
     };
-    told("the sites", &|(name, _)| name.clone())
-        .or_else(|| told("the nodes' workers", &|(name, workers)| format!("{name}: {workers}")))
+    differs("the sites", &|(name, _)| name.clone())
+        .or_else(|| differs("the nodes' workers", &|(name, workers)| format!("{name}: {workers}")))
 }
 
-/// What else differs, and how each has it. What goes with the list of sites may differ as long as
-/// that does.
+/// Returns the first setting that differs, and both values. Settings that depend on the list of
+/// sites may differ while the lists do.
 fn first_difference(caller: &Card, called: &Card) -> Option<(String, String, String)> {
     let same_sites = caller.sites.len() == called.sites.len();
     let (caller, called) = (&caller.agreed, &called.agreed);
@@ -219,7 +220,7 @@ fn first_difference(caller: &Card, called: &Card) -> Option<(String, String, Str
     })
 }
 
-/// A protocol of which two nodes have no version in common, and what each speaks of it.
+/// Returns a protocol of which two nodes have no version in common, and the versions of each.
 fn unknown_protocol(caller: &Card, called: &Card) -> Option<(String, String, String)> {
     let of = |card: &Card, protocol| {
         card.speaks.iter().find(|speaks| speaks.protocol == protocol).cloned()

@@ -1,4 +1,4 @@
-//! The bytes of frames.
+//! Encoding of frames.
 //!
 //! `docs/formats/wire.md` draws them.
 
@@ -6,28 +6,28 @@ use std::fmt;
 
 use solera_machine::Foreign;
 
-/// The version of all that nodes say to one another.
+/// Version of all messages between nodes.
 pub(crate) const VERSION: u16 = 10;
-/// Length, checksum, kind and number.
+/// Length of a frame's length, checksum, kind and number.
 pub(crate) const HEADER: usize = 4 + 4 + 1 + 8;
-/// The longest frame that is read. The largest value a client can send fits.
+/// Longest frame that is read, in bytes. The largest value that a client can send fits.
 pub(crate) const MAX_FRAME: usize = 1 << 30;
 
-/// What a frame carries. Acknowledgements and answers go to the node that has called, the others to
-/// the called one.
+/// Kind of a frame. Acknowledgements and answers travel to the caller, all other kinds to the
+/// called node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Messages between workers; numbered.
     Messages = 1,
-    /// The number is the sender's clock, in microseconds since 1970.
+    /// A ping, whose number is the sender's clock in microseconds since 1970.
     Ping = 2,
-    /// A question to the called node; the number comes back with the answer.
+    /// A question to the called node. The answer has the same number.
     Ask = 3,
-    /// All numbered frames up to this one have arrived.
+    /// Acknowledges all numbered frames up to this number.
     Ack = 4,
     /// The answer to a question.
     Answer = 5,
-    /// The caller waits no longer for the answer to the question of this number.
+    /// Withdraws the question with this number.
     Withdraw = 6,
 }
 
@@ -41,28 +41,28 @@ impl Kind {
 /// One frame, without its length and checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it carries.
+    /// Kind.
     pub kind: Kind,
-    /// See [`Kind`].
+    /// Meaning as described at [`Kind`].
     pub number: u64,
-    /// The content.
+    /// Content.
     pub body: &'a [u8],
 }
 
-/// Bytes that no peer of this version sends.
+/// Error of bytes that no peer of this version sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// Shorter than a header, or longer than any frame.
+    /// The frame is shorter than a header, or longer than any frame.
     Length(u32),
-    /// The checksum is of other bytes.
+    /// The checksum is wrong.
     Damaged,
-    /// A kind of frame that does not exist, or that does not travel this way.
+    /// The kind does not exist, or does not travel in this direction.
     Kind(u8),
-    /// The content is not what the frame's kind says.
+    /// The content does not match the frame's kind.
     Content,
-    /// Messages of a protocol or version that this node does not run.
+    /// The messages have a protocol or version that this node does not run.
     Foreign(Foreign),
-    /// Messages that cannot be from where they say, or are not for this node.
+    /// The messages cannot be from their sender, or are not for this node.
     Misplaced,
 }
 
@@ -71,20 +71,20 @@ impl fmt::Display for WireError {
         match self {
             WireError::Length(length) => write!(f, "a frame of {length} bytes"),
             WireError::Damaged => write!(f, "a frame that was damaged on its way"),
-            WireError::Kind(kind) => write!(f, "a frame of kind {kind}, which has no place here"),
+            WireError::Kind(kind) => write!(f, "a frame of kind {kind}, which is not valid here"),
             WireError::Content => write!(f, "a frame whose content cannot be read"),
             WireError::Foreign(foreign) => write!(f, "messages that cannot be read: {foreign}"),
-            WireError::Misplaced => write!(f, "messages that do not fit this cluster"),
+            WireError::Misplaced => write!(f, "messages that do not belong to this cluster"),
         }
     }
 }
 
 impl std::error::Error for WireError {}
 
-/// Appends a frame.
+/// Appends an encoded frame.
 ///
 /// # Panics
-/// If the body is longer than any frame; [`encode_batch`](crate::encode_batch) makes no such
+/// If the body is longer than any frame; [`encode_batch`](crate::encode_batch) creates no such
 /// bodies.
 pub fn write_frame(out: &mut Vec<u8>, frame: Frame<'_>) {
     let length = frame.body.len() + HEADER - 8;
@@ -99,10 +99,11 @@ pub fn write_frame(out: &mut Vec<u8>, frame: Frame<'_>) {
     out.extend_from_slice(frame.body);
 }
 
-/// The first frame of `bytes` and its length there; `None` while it is not complete.
+/// Decodes the first frame of `bytes`, and returns it with its length; `None` while it is
+/// incomplete.
 ///
 /// # Errors
-/// No frame begins like this. Nothing after it can be trusted.
+/// No frame begins with these bytes, and none of the following bytes can be trusted.
 pub fn read_frame(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, WireError> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length);

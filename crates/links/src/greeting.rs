@@ -1,32 +1,32 @@
-//! What two nodes say first to one another; `docs/formats/wire.md` draws the bytes.
+//! The first messages between two nodes; `docs/formats/wire.md` draws the bytes.
 
 use crate::card::Card;
 use crate::frame::VERSION;
 use crate::refusal::Refusal;
 
 const MAGIC: [u8; 8] = *b"SOLERAPL";
-/// Magic, version, kind, length and checksum: the same in every version.
+/// Length of magic, version, kind, length and checksum: the same in every version.
 pub const HEAD: usize = 8 + 2 + 1 + 4 + 4;
-/// The longest greeting that is read.
+/// Longest greeting that is read, in bytes.
 const MAX_GREETING: usize = 64 * 1024;
 
-/// What one node says to the other at the beginning of a connection.
+/// The first message of a node on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Greeting {
-    /// The caller's.
+    /// The caller's greeting.
     Hello(Card),
-    /// The called node's, if it agrees.
+    /// The called node's greeting, if it accepts the caller.
     Welcome(Card),
-    /// The called node's reason not to.
+    /// The called node's reason to refuse the caller.
     Refusal(String),
-    /// The same, when the caller can take no part any more as it is: it should stop.
+    /// A refusal of a caller that can no longer take part with its data, and should stop.
     Farewell(String),
-    /// The same, when the caller may be welcome in a moment.
+    /// A refusal of a caller that may be accepted in a moment.
     NotNow(String),
 }
 
 impl Greeting {
-    /// The greeting's bytes.
+    /// Returns the encoded greeting.
     pub fn encode(&self) -> Vec<u8> {
         let (kind, body) = match self {
             Greeting::Hello(card) => (1, postcard::to_stdvec(card)),
@@ -45,10 +45,10 @@ impl Greeting {
         bytes
     }
 
-    /// How long the body is that follows this head.
+    /// Returns the length of the body that follows this head.
     ///
     /// # Errors
-    /// This is no greeting that this version can read. A refusal can be read in any version.
+    /// The bytes are no greeting that this version can read. A refusal can be read in any version.
     pub fn body_length(head: &[u8; HEAD]) -> Result<usize, Refusal> {
         if head[..8] != MAGIC {
             return Err(Refusal::NotSolera);
@@ -61,10 +61,10 @@ impl Greeting {
         if length > MAX_GREETING { Err(Refusal::Damaged) } else { Ok(length) }
     }
 
-    /// Reads a greeting whose head has passed [`Greeting::body_length`].
+    /// Decodes a greeting whose head has passed [`Greeting::body_length`].
     ///
     /// # Errors
-    /// It is damaged.
+    /// The greeting is damaged.
     pub fn decode(head: &[u8; HEAD], body: &[u8]) -> Result<Greeting, Refusal> {
         let checksum = u32::from_be_bytes([head[15], head[16], head[17], head[18]]);
         if crc32c::crc32c(body) != checksum {
@@ -86,7 +86,8 @@ impl Greeting {
 }
 
 impl Refusal {
-    /// What a called node answers that refuses its caller, in words that may be shortened.
+    /// Returns the answer of a called node to a caller that it refuses. `words` is the possibly
+    /// shortened reason.
     pub fn answer(&self, words: String) -> Greeting {
         match self {
             Refusal::Removed(_)

@@ -1,4 +1,4 @@
-//! What a node takes its cluster for, and which protocols it runs.
+//! Identity of a node's cluster, and the protocols that the node runs.
 
 use serde::{Deserialize, Serialize};
 use solera_machine::{NodeId, Protocol};
@@ -6,23 +6,23 @@ use solera_machine::{NodeId, Protocol};
 /// The setting of [`Identity::agreed`] that may differ while the lists of sites do.
 pub const WITH_THE_SITES: &str = "f";
 
-/// What a node takes its cluster for, as its configuration describes it.
+/// Identity of a cluster according to a node's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The cluster's identifier.
+    /// Identifier of the cluster.
     pub id: u64,
-    /// The sites, each with how many workers its nodes have.
+    /// Sites, with the number of workers of each of their nodes.
     pub sites: Vec<(String, Vec<u8>)>,
-    /// What else all nodes must agree on: `(what, how)`.
+    /// Further settings on which all nodes must agree: `(name, value)`.
     pub agreed: Vec<(String, String)>,
-    /// The protocols that the node runs.
+    /// Protocols that the node runs.
     pub speaks: Vec<Speaks>,
 }
 
 impl Identity {
-    /// How people call a node.
+    /// Returns the name of a node for messages.
     pub fn name_of(&self, node: NodeId) -> String {
         let site = self.sites.get(node.site.index()).map_or("?", |(name, _)| name);
         format!("node {} of site {site}", u16::from(node.node) + 1)
@@ -37,18 +37,18 @@ impl Identity {
 /// A protocol that a node runs, and the versions of its messages that it understands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Speaks {
-    /// The protocol's number.
+    /// Number of the protocol.
     pub protocol: u8,
-    /// Its name.
+    /// Name of the protocol.
     pub name: String,
-    /// The oldest version.
+    /// Oldest version.
     pub oldest: u8,
-    /// The newest version.
+    /// Newest version.
     pub newest: u8,
 }
 
 impl Speaks {
-    /// Of a protocol that this build has.
+    /// Returns the versions of a protocol that this build supports.
     pub fn of(protocol: &Protocol) -> Speaks {
         Speaks {
             protocol: protocol.number,
@@ -58,7 +58,8 @@ impl Speaks {
         }
     }
 
-    /// The version in which two nodes talk: the newest that both understand.
+    /// Returns the version in which two nodes talk, which is the newest that both understand;
+    /// `None` if there is none.
     pub fn common(&self, other: &Speaks) -> Option<u8> {
         let newest = self.newest.min(other.newest);
         (newest >= self.oldest.max(other.oldest)).then_some(newest)

@@ -1,15 +1,16 @@
-//! Links between the nodes of a cluster, as machines without I/O.
+//! Links between the nodes of a cluster, as state machines without I/O.
 //!
-//! Each of two nodes calls the other and sends over the connection that it made. A [`Link`] is what
-//! one of them knows of both connections, what waits to be sent, and what has arrived. Hosts make
-//! the connections, carry frames and read the clock. A connection begins with a [`Greeting`] from
-//! each side, whose [`Card`] tells who it is and what it was configured with. [`Admission`] decides
-//! who is let in, by what is known of the sites and of the data that nodes had before.
+//! Each of two nodes calls the other, and sends over the connection that it opened. A [`Link`] is
+//! one node's state of both connections: the frames to send, and the frames that have arrived.
+//! Hosts open the connections, carry frames and read the clock. A connection begins with a
+//! [`Greeting`] from each side, whose [`Card`] contains the node's identity and configuration.
+//! [`Admission`] decides which nodes are admitted, from the standings of the sites and the data
+//! that nodes had before.
 //!
-//! **Within a site every frame that was queued for a process arrives there once, and in order with
-//! those of its protocol and lane**, whatever becomes of connections, as long as both processes
-//! live. **Between sites a frame arrives at most once, and never after a later one of its protocol
-//! and lane**; the protocols ask again for what is lost. `tests/world.rs` judges both.
+//! **Within a site every frame that was queued for a process arrives there exactly once, and in
+//! order with those of its protocol and lane**, even if connections break, as long as both
+//! processes live. **Between sites a frame arrives at most once, and never after a later one of its
+//! protocol and lane**; the protocols request lost data again. `tests/world.rs` checks both.
 
 mod acceptance;
 mod admission;

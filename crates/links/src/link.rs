@@ -1,4 +1,4 @@
-//! What one node knows of its connections with another.
+//! One node's state of its connections with another.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use solera_time::Monotonic;
 
 use crate::queue::Queue;
 
-/// A link that broke so recently may be back before anybody notices.
+/// Time during which a link that broke still counts as reachable, because it may soon be back.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The link to one other node, whose frames have bodies of type `B`.
@@ -16,18 +16,18 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Link<B> {
     within_site: bool,
     queue: Queue<B>,
-    /// The process that the peer was when it was last heard of.
+    /// Incarnation of the peer as last heard.
     incarnation: Option<u64>,
-    /// Those that it was before.
+    /// Earlier incarnations.
     former: BTreeSet<u64>,
-    /// Since when our connection to the peer stands, and the peer's to us.
+    /// Time at which the own connection to the peer opened, and the peer's connection to this node.
     outgoing: Option<Monotonic>,
     incoming: Option<Monotonic>,
-    /// When both last stood.
+    /// Last time at which both were open.
     whole: Option<Monotonic>,
-    /// The last frame that arrived from `incarnation`.
+    /// Last frame that arrived from `incarnation`.
     received: u64,
-    /// Counts the peer's connections; only the latest may deliver.
+    /// Number of the peer's connections; only the latest may deliver.
     accepted: u64,
     connected: u64,
 }
@@ -38,16 +38,16 @@ pub struct Ticket {
     incarnation: Option<u64>,
 }
 
-/// What was known of the peer when a handshake began. Handshakes take time, and meanwhile the
-/// process that is met may have been replaced by one that is known already.
+/// State of the link when a handshake began. Handshakes take time, and meanwhile the process at the
+/// other end may have been replaced by another one that is already known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     knew: Option<u64>,
 }
 
 impl<B: Clone> Link<B> {
-    /// A link for which about `limit` bytes may wait. Within a site frames stay until they are
-    /// acknowledged.
+    /// Creates a link with a queue of about `limit` bytes. Within a site frames are kept until they
+    /// are acknowledged.
     pub fn new(limit: usize, within_site: bool) -> Link<B> {
         Link {
             within_site,
@@ -63,10 +63,11 @@ impl<B: Clone> Link<B> {
         }
     }
 
-    /// Whether messages may be queued now. Between sites they are dropped while there is no
-    /// connection, or too much waits. Within a site they are kept for the process that the peer
-    /// last was. While there is a connection to it, all of them are: clients wait for what depends
-    /// on them, and [`Self::is_reachable`] lets no more in.
+    /// Returns a ticket if messages may be queued now. Between sites messages are dropped while
+    /// there is no connection, or while the queue is full. Within a site they are kept for the
+    /// peer's last known process. While the link to that process is up, all of them are kept even
+    /// if the queue is full, because clients wait for them; [`Self::is_reachable`] then makes
+    /// clients retry.
     pub fn admit(&mut self) -> Option<Ticket> {
         let connected = self.outgoing.is_some();
         let takes = if self.within_site { self.incarnation.is_some() } else { connected };
@@ -80,9 +81,8 @@ impl<B: Clone> Link<B> {
         Some(Ticket { incarnation: self.incarnation })
     }
 
-    /// Queues the body of a frame, of so many bytes, behind what waits of its protocol and lane. It
-    /// is dropped if the peer has become another process since the ticket was given, for which it
-    /// is not meant.
+    /// Queues the body of a frame, of `bytes` bytes, behind the waiting bodies of its protocol and
+    /// lane. Drops it if the peer's process has changed since the ticket was issued.
     pub fn push(&mut self, ticket: Ticket, (lane, protocol): (Lane, u8), body: B, bytes: usize) {
         let connected = self.outgoing.is_some();
         if ticket.incarnation == self.incarnation && (self.within_site || connected) {
@@ -90,24 +90,25 @@ impl<B: Clone> Link<B> {
         }
     }
 
-    /// The next frame to send over our connection: its number and body.
+    /// Returns the number and body of the next frame to send over the own connection.
     pub fn next_frame(&mut self) -> Option<(u64, B)> {
         self.queue.next()
     }
 
-    /// All frames up to this one have arrived at the peer.
+    /// Notes that all frames up to `number` have arrived at the peer.
     pub fn acknowledge(&mut self, number: u64) {
         self.queue.acknowledge(number);
     }
 
-    /// To be asked for before the peer is called, and when the greeting of its call was read.
+    /// Returns the state for a handshake. Must be called before calling the peer, and after reading
+    /// the greeting of its call.
     pub fn handshake(&self) -> Handshake {
         Handshake { knew: self.incarnation }
     }
 
-    /// Our connection stands. The peer has received all frames up to `received` of this process.
-    /// Returns whether that is so: not if another process speaks as the peer, or has spoken since
-    /// the handshake began.
+    /// Notes that the own connection is open, and that the peer has received all frames up to
+    /// `received` of this process. Returns `false`, and changes nothing, if another process is
+    /// connected as the peer, or has been since the handshake began.
     pub fn opened(
         &mut self,
         now: Monotonic,
@@ -124,16 +125,16 @@ impl<B: Clone> Link<B> {
         true
     }
 
-    /// Our connection broke.
+    /// Notes that the own connection broke.
     pub fn closed(&mut self, now: Monotonic) {
         self.mark_whole(now);
         self.outgoing = None;
         self.queue.rewind();
     }
 
-    /// The peer called. Returns the number of its connection, and the last frame that arrived from
-    /// this incarnation; `None` if another process speaks as the peer, or has spoken since the
-    /// handshake began.
+    /// Notes that the peer called. Returns the number of its connection, and the last frame that
+    /// arrived from this incarnation; `None` if another process is connected as the peer, or has
+    /// been since the handshake began.
     pub fn accepted(
         &mut self,
         now: Monotonic,
@@ -148,8 +149,8 @@ impl<B: Clone> Link<B> {
         Some((self.accepted, self.received))
     }
 
-    /// Whether a frame of the peer's connection is new and may be delivered. It counts as received
-    /// then.
+    /// Returns whether a frame of the peer's connection is new and may be delivered, and then marks
+    /// it as received.
     pub fn takes(&mut self, connection: u64, number: u64) -> bool {
         let new = connection == self.accepted && number > self.received;
         if new {
@@ -158,12 +159,12 @@ impl<B: Clone> Link<B> {
         new
     }
 
-    /// The last frame that arrived; `None` if the peer has called again since.
+    /// Returns the last frame that arrived; `None` if the peer has called again since.
     pub fn received(&self, connection: u64) -> Option<u64> {
         (connection == self.accepted).then_some(self.received)
     }
 
-    /// The peer's connection broke. Returns whether it was the latest.
+    /// Notes that the peer's connection broke. Returns whether it was the latest.
     pub fn hung_up(&mut self, now: Monotonic, connection: u64) -> bool {
         let latest = connection == self.accepted;
         if latest {
@@ -173,23 +174,23 @@ impl<B: Clone> Link<B> {
         latest
     }
 
-    /// The process that the peer was when it was last heard of.
+    /// Returns the incarnation of the peer as last heard.
     pub fn incarnation(&self) -> Option<u64> {
         self.incarnation
     }
 
-    /// Whether our connection stands.
+    /// Whether the own connection is open.
     pub fn is_connected(&self) -> bool {
         self.outgoing.is_some()
     }
 
-    /// Since when messages reach the peer and its own come back, as far as is known.
+    /// Returns the time since which messages travel in both directions, as far as is known.
     pub fn whole_since(&self) -> Option<Monotonic> {
         self.outgoing.zip(self.incoming).map(|(outgoing, incoming)| outgoing.max(incoming))
     }
 
-    /// Whether messages reach the peer and its own come back, with patience for a link that has
-    /// only just broken, and with none for one that has too much to send already.
+    /// Whether messages travel in both directions. A link that has just broken still counts, and a
+    /// link whose queue is full does not.
     pub fn is_reachable(&self, now: Monotonic) -> bool {
         if self.queue.is_full() {
             return false;
@@ -197,25 +198,26 @@ impl<B: Clone> Link<B> {
         self.whole_since().is_some() || self.whole.is_some_and(|whole| now.since(whole) < GRACE)
     }
 
-    /// Bytes of what waits to be sent or acknowledged.
+    /// Returns the bytes that wait to be sent or acknowledged.
     pub fn queue_bytes(&self) -> usize {
         self.queue.bytes()
     }
 
-    /// How many batches of messages were not queued because too much waited.
+    /// Returns the number of batches of messages that were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.queue.dropped()
     }
 
-    /// How often our connection was made again.
+    /// Returns the number of reconnects.
     pub fn reconnects(&self) -> u64 {
         self.connected.saturating_sub(1)
     }
 
-    /// The peer is this process. If it was another one before, what waited for that one is dropped.
-    /// While a connection to that one stands, there are two who say they are the peer, and the
-    /// later is not believed. Nor is one that has been replaced, before or since the handshake with
-    /// it began: what has arrived from its successor counts.
+    /// Changes the peer's process to `incarnation`, and drops frames for the previous process.
+    /// Returns `false` while a connection to the previous process is open, because then two
+    /// processes claim to be the peer, and the later claim is rejected. Also returns `false` for a
+    /// process that was replaced before the handshake or since, because frames of its successor
+    /// have already been counted.
     fn meet(&mut self, handshake: Handshake, incarnation: u64) -> bool {
         if self.incarnation == Some(incarnation) {
             return true;

@@ -1,25 +1,26 @@
-//! What waits to be sent over one link, within bounds.
+//! The bounded queue of frames to send over one link.
 
 use std::collections::VecDeque;
 
 use solera_machine::{Lane, Share, Turns};
 
-/// The bodies of frames. A frame gets its number when it is first sent: protocols take turns until
-/// then.
+/// A queue of the bodies of frames. A frame gets its number when it is first sent; until then the
+/// protocols take turns.
 ///
-/// Within a site a frame stays until it is acknowledged, so that a broken connection loses nothing;
-/// between sites it is forgotten when it is sent, because the protocol asks again for what it
-/// misses.
+/// Within a site a frame is kept until it is acknowledged, so that a broken connection loses
+/// nothing. Between sites a frame is removed when it is sent, because the protocol requests lost
+/// data again.
 ///
-/// Who fills it drops what comes while it is full. Dropping the oldest instead would never let a
-/// slow link catch up: a receiver can use what comes next, and nothing after a gap.
+/// While the queue is full, the caller drops new messages. Dropping the oldest instead would
+/// prevent a slow link from ever catching up: a receiver can use the next frames, but none after a
+/// gap.
 #[derive(Debug)]
 pub(crate) struct Queue<B> {
     /// Bodies that were never sent, with their lengths.
     waiting: Turns<(B, usize)>,
     /// Frames that were sent and are kept.
     kept: VecDeque<Kept<B>>,
-    /// How many of `kept`, from the front, were sent over the present connection.
+    /// Number of frames of `kept`, from the front, that were sent over the current connection.
     sent: usize,
     bytes: usize,
     limit: usize,
@@ -37,21 +38,21 @@ struct Kept<B> {
 }
 
 impl<B: Clone> Queue<B> {
-    /// A queue that holds about `limit` bytes, and keeps what was sent until it is acknowledged if
-    /// `keeps`.
+    /// Creates a queue of about `limit` bytes. If `keeps`, it keeps sent frames until they are
+    /// acknowledged.
     pub(crate) fn new(limit: usize, keeps: bool) -> Queue<B> {
         let (waiting, kept) = (Turns::default(), VecDeque::new());
         Queue { waiting, kept, sent: 0, bytes: 0, limit, last: 0, keeps, dropped: 0 }
     }
 
-    /// Adds a body of so many bytes of a lane and protocol, also beyond the limit: a long one would
-    /// never find enough room among short ones.
+    /// Adds a body of `bytes` bytes of a lane and protocol, even beyond the limit, because a long
+    /// body would never find enough space among short ones.
     pub(crate) fn push(&mut self, lane: Lane, protocol: u8, body: B, bytes: usize) {
         self.bytes += bytes;
         self.waiting.push(Share { lane, protocol, cost: bytes as u64 }, (body, bytes));
     }
 
-    /// The next frame to send, which counts as sent from now on: its number and body.
+    /// Returns the number and body of the next frame, and marks it as sent.
     pub(crate) fn next(&mut self) -> Option<(u64, B)> {
         if let Some(again) = self.kept.get(self.sent) {
             self.sent += 1;
@@ -68,7 +69,7 @@ impl<B: Clone> Queue<B> {
         Some((self.last, body))
     }
 
-    /// All frames up to this one have arrived.
+    /// Notes that all frames up to `number` have arrived.
     pub(crate) fn acknowledge(&mut self, number: u64) {
         while let Some(first) = self.kept.front()
             && first.number <= number
@@ -79,7 +80,7 @@ impl<B: Clone> Queue<B> {
         }
     }
 
-    /// The connection broke: what was not acknowledged is to be sent again, or is lost.
+    /// Notes that the connection broke. Unacknowledged frames will be sent again, or are lost.
     pub(crate) fn rewind(&mut self) {
         self.sent = 0;
         if !self.keeps {
@@ -87,7 +88,7 @@ impl<B: Clone> Queue<B> {
         }
     }
 
-    /// The receiver is gone for good.
+    /// Removes everything, because the receiver is gone for good.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.kept.clear();
@@ -100,17 +101,17 @@ impl<B: Clone> Queue<B> {
         self.bytes >= self.limit
     }
 
-    /// Something was dropped because the queue is full.
+    /// Counts a message that was dropped because the queue is full.
     pub(crate) fn count_dropped(&mut self) {
         self.dropped += 1;
     }
 
-    /// Bytes of all bodies that wait to be sent or acknowledged.
+    /// Returns the bytes of all bodies that wait to be sent or acknowledged.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How much was dropped.
+    /// Returns the number of dropped messages.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }

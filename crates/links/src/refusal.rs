@@ -1,4 +1,4 @@
-//! Why two nodes do not talk to one another.
+//! Reasons for which two nodes refuse one another.
 
 use std::fmt;
 
@@ -9,37 +9,37 @@ use crate::admission::Unwelcome;
 use crate::frame::VERSION;
 use crate::identity::Identity;
 
-/// Why two nodes do not talk to one another. Told to both, so it speaks of the caller and the
-/// called.
+/// Reason for which two nodes refuse one another. Both nodes log it, so its text names the caller
+/// and the called node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Not the beginning of a greeting.
+    /// The bytes are not the beginning of a greeting.
     NotSolera,
-    /// Another version of the wire format.
+    /// The other node uses another version of the wire format.
     Version(u16),
-    /// Cut short, altered, or not what this version writes.
+    /// The greeting is cut short, altered, or not written by this version.
     Damaged,
-    /// Clusters of different names.
+    /// The clusters have different names.
     OtherCluster {
         /// The caller's cluster.
         caller: String,
-        /// The called node's.
+        /// The called node's cluster.
         called: String,
     },
-    /// They were configured differently.
+    /// The nodes were configured differently.
     Disagreement {
-        /// What differs.
+        /// Name of the setting.
         what: String,
-        /// How the caller has it.
+        /// The caller's value.
         caller: String,
-        /// How the called node has it.
+        /// The called node's value.
         called: String,
     },
-    /// The caller meant somebody else.
+    /// The caller meant another node.
     WrongAddress {
-        /// Whom the caller meant.
+        /// The node that the caller meant.
         meant: String,
-        /// Who was called.
+        /// The node that was called.
         called: String,
     },
     /// The caller is no other node of the cluster.
@@ -50,45 +50,45 @@ pub enum Refusal {
     Lacks(String, String),
     /// Another process has connections as the same node.
     Taken,
-    /// A node's clock is too far ahead of the other's, in milliseconds.
+    /// A node's clock is too far ahead of the other's.
     Clocks {
         /// The node.
         node: String,
-        /// How far it is ahead, in milliseconds.
+        /// Difference, in milliseconds.
         ahead_ms: u64,
-        /// How far it may be, in milliseconds.
+        /// Limit, in milliseconds.
         limit_ms: u64,
     },
-    /// A node has seen times that are too far ahead, in milliseconds.
+    /// A node has seen times that are too far ahead.
     Ahead {
         /// The node.
         node: String,
-        /// How far it is ahead, in milliseconds.
+        /// Difference, in milliseconds.
         ahead_ms: u64,
-        /// How far it may be, in milliseconds.
+        /// Limit, in milliseconds.
         limit_ms: u64,
     },
     /// The site was removed.
     Removed(String),
-    /// The site is not known to join.
+    /// This node does not know that the site joins.
     UnknownLife(String),
-    /// The node, of this site, does not have the data that it had.
+    /// The node, of this site, has other data than before.
     OtherData(String, String),
     /// The data of the node, of this site, is a copy from before its last start.
     OlderCopy(String, String),
-    /// The node, of this site, does not remember all that it has told.
+    /// The node, of this site, has lost data that it had announced.
     Forgetful(String, String),
-    /// TLS between them does not come about.
+    /// The TLS handshake between them failed.
     Tls(String),
-    /// The other node's words.
-    Told(String),
+    /// The refusal that the other node sent, as text.
+    FromPeer(String),
 }
 
 impl fmt::Display for Refusal {
     #[expect(clippy::too_many_lines, reason = "one arm per refusal")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::NotSolera => write!(f, "what speaks there is no node of Solera"),
+            Refusal::NotSolera => write!(f, "the other side is not a Solera node"),
             Refusal::Version(version) => write!(
                 f,
                 "the other node speaks version {version} of the wire format, this one version \
@@ -122,7 +122,7 @@ impl fmt::Display for Refusal {
             ),
             Refusal::Taken => write!(
                 f,
-                "another process speaks as this node, or has done so since this call began; if one of \
+                "another process is connected as this node, or was since this call began; if one of \
                  them has just died, this ends within seconds"
             ),
             Refusal::Clocks { node, ahead_ms, limit_ms } => write!(
@@ -143,29 +143,29 @@ impl fmt::Display for Refusal {
             Refusal::Removed(site) => write!(
                 f,
                 "site {site} was removed from the cluster; to let it in again, `solera site add {site}` \
-                 and start its nodes as that says, with empty directories"
+                 and start its nodes as that command prints, with empty directories"
             ),
             Refusal::UnknownLife(site) => write!(
                 f,
                 "site {site} was not added again with the number that its nodes were given, as far as this node \
-                 knows; `--join` takes the number that `solera site add {site}` told"
+                 knows; `--join` takes the number that `solera site add {site}` printed"
             ),
             Refusal::OtherData(node, site) => write!(
                 f,
-                "{node} has not the data that it had, so it is not the node it was; `solera site \
+                "{node} does not have the data that it had, so it cannot take part; `solera site \
                  remove {site}`, then add it again"
             ),
             Refusal::OlderCopy(node, site) => write!(
                 f,
-                "{node} runs with an older copy of its data, and lacks what it has told others since; \
+                "{node} runs with an older copy of its data, and lacks what it has sent to others since; \
                  `solera site remove {site}`, then add it again"
             ),
             Refusal::Forgetful(node, site) => write!(
                 f,
-                "{node} does not remember all that it has told others, so its data is an older copy, or \
+                "{node} lacks data that it has sent to others, so its data is an older copy, or \
                  its disk has lost something; `solera site remove {site}`, then add it again"
             ),
-            Refusal::Tls(reason) | Refusal::Told(reason) => f.write_str(reason),
+            Refusal::Tls(reason) | Refusal::FromPeer(reason) => f.write_str(reason),
         }
     }
 }
@@ -173,7 +173,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Refusal {
-    /// Why a node is not let in, in names.
+    /// Converts the reason why a node is not admitted, with names.
     pub fn of(unwelcome: Unwelcome, node: NodeId, identity: &Identity) -> Refusal {
         let name = |site: SiteId| {
             identity

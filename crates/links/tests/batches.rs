@@ -1,4 +1,4 @@
-//! Batches of UniStore's messages, as nodes write and read them.
+//! Batches of UniStore's messages, as nodes encode and decode them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use solera_time::{Origin, SiteId, Timestamp, Vector};
 use solera_unistore::{Message, PROTOCOL, Pasts, Response, Stretch, TxId, Update, Write};
 
 const TOPOLOGY: fn() -> Topology = || Topology { partitions: 1, workers: vec![1, 1] };
-/// The two workers' numbers, the protocol and its version.
+/// Length of the two workers' numbers, the protocol and its version.
 const HEADER: usize = 2 + Protocol::HEADER_BYTES;
 
 fn encode(messages: Vec<Message>) -> Vec<Vec<u8>> {
@@ -55,7 +55,7 @@ fn malformed_batches_are_refused() {
         body
     };
     let mut endless = good.clone();
-    // The number of stretches: as many as a number can say.
+    // The number of stretches: the greatest that the encoding permits.
     endless.splice(
         HEADER + 1..HEADER + 2,
         [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
@@ -78,7 +78,7 @@ fn malformed_batches_are_refused() {
     ] {
         assert_eq!(decode(&body).unwrap_err(), error, "{body:?}");
     }
-    // Whatever the bytes, reading ends without a panic.
+    // Decoding ends without a panic, whatever the bytes.
     for at in 0..good.len() {
         for byte in 0..=255 {
             let mut changed = good.clone();
@@ -117,11 +117,11 @@ fn a_reply_that_is_too_long_says_so() {
         response: Response::Executed { outcome, pasts: Pasts::none(2) },
     };
     let short = Sizes { longest: 1000, ..Sizes::default() };
-    for (size, told) in [(100, outcome(100)), (2000, Err(OpError::TooLarge))] {
+    for (size, delivered) in [(100, outcome(100)), (2000, Err(OpError::TooLarge))] {
         let bodies = encode_batch(short, at(1), at(1), vec![reply(outcome(size))]);
         let delivery =
             decode_batch::<Message>(&bodies[0].bytes, SiteId(1), SiteId(1), &TOPOLOGY()).unwrap();
-        assert_eq!(delivery.messages, [reply(told)]);
+        assert_eq!(delivery.messages, [reply(delivered)]);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Two nodes whose processes die and whose connections break, half or whole, from seeds. What
-//! arrives is judged by lists of what was queued and delivered, which know nothing of numbers,
-//! acknowledgements and connections.
+//! Two nodes whose processes die and whose connections break, in one direction or both, from seeds.
+//! The judge compares lists of queued and delivered frames, and does not use numbers,
+//! acknowledgements or connections.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,7 +8,7 @@ use solera_links::{Handshake, Link, Ticket};
 use solera_machine::Lane;
 use solera_time::Monotonic;
 
-/// What a frame carries: who sent it to whom, and as which of that pair's frames of its class.
+/// Content of a frame: sender, receiver, and index among that pair's frames of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Body {
     from: u64,
@@ -20,44 +20,44 @@ struct Body {
 /// Lanes and numbers of protocols. Frames of one class stay in order.
 const CLASSES: [(Lane, u8); 3] = [(Lane::USUAL, 1), (Lane::URGENT, 1), (Lane::USUAL, 2)];
 
-/// What a host may do wrong. The judge must notice each.
+/// Errors of a host. The judge must notice each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
-    /// It delivers frames that the link does not take.
+    /// It delivers frames that the link rejects.
     DeliversAll,
     /// It acknowledges the frame after the last that has arrived.
     AcknowledgesTooMuch,
-    /// It takes frames of a former connection for ones of the latest.
+    /// It takes frames of an earlier connection for frames of the latest one.
     ConfusesConnections,
-    /// It keeps the link when it starts again.
+    /// It keeps the link when it restarts.
     KeepsTheLink,
-    /// It asks for a handshake only when that is over.
+    /// It takes the handshake's state only when the handshake is over.
     AsksLate,
-    /// When faults have ended, it sends nothing of what the link gives it.
+    /// After the faults have ended, it sends none of the link's frames.
     LosesInTheEnd,
 }
 
-/// A call on its way to become a connection. Anything may happen between its steps.
+/// A call that is becoming a connection. Anything may happen between its steps.
 struct Call {
     caller: usize,
-    /// The process that called, and whether it is still there.
+    /// Calling process, and whether it still exists.
     process: u64,
     caller_is_there: bool,
     handshake: Handshake,
-    /// The called node has read the greeting, and has not decided yet.
+    /// Set once the called node has read the greeting; it has not decided yet.
     read: Option<Handshake>,
-    /// It was welcome, but has not heard so.
+    /// Set once the called node has accepted; the caller has not received the welcome yet.
     welcome: Option<Welcome>,
 }
 
 struct Welcome {
     process: u64,
     received: u64,
-    /// Which of `World::pipes`.
+    /// Index into `World::pipes`.
     pipe: usize,
 }
 
-/// A connection, from the node that called. Either end may have given it up while the other has not
+/// A connection, from the calling node. Either end may have closed it while the other has not
 /// noticed.
 struct Pipe {
     caller: usize,
@@ -71,7 +71,7 @@ struct Pipe {
 
 struct Node {
     incarnation: u64,
-    /// The processes that the other node is known to have been.
+    /// Processes that the other node is known to have been.
     met: BTreeSet<u64>,
     link: Link<Body>,
     /// Messages that are being encoded.
@@ -89,7 +89,7 @@ struct World {
     random: u64,
     now: u64,
     within_site: bool,
-    /// Processes die often, and it takes long to hear that a call is welcome.
+    /// Whether processes die often, and welcomes take long.
     restless: bool,
     flaw: Option<Flaw>,
     nodes: [Node; 2],
@@ -97,7 +97,7 @@ struct World {
     pipes: Vec<Pipe>,
     judge: Judge,
     problems: Vec<String>,
-    /// Faults have ended.
+    /// Whether faults have ended.
     calm: bool,
 }
 
@@ -166,8 +166,7 @@ impl World {
         }
     }
 
-    /// The process dies and another begins. The other node notices when it gives up its
-    /// connections.
+    /// The process dies and another begins. The other node notices when it closes its connections.
     fn restart(&mut self, node: usize) {
         let incarnation = self.nodes.iter().map(|node| node.incarnation).max().unwrap() + 1;
         let Node { incarnation: own, met, link, encoding } = &mut self.nodes[node];
@@ -182,15 +181,15 @@ impl World {
                 false => pipe.called_is_there = false,
             }
         }
-        // What was not answered is gone with the called process; an answer that it gave may still
-        // be read.
+        // Unanswered calls are gone with the called process; an answer that it sent may still
+        // arrive.
         self.calls.retain(|call| call.caller == node || call.welcome.is_some());
         for call in self.calls.iter_mut().filter(|call| call.caller == node) {
             call.caller_is_there = false;
         }
     }
 
-    /// A node's own connection breaks for it.
+    /// Breaks a node's own connection at its end.
     fn give_up(&mut self, node: usize) {
         let now = self.now();
         let own = |pipe: &&mut Pipe| pipe.caller == node && pipe.caller_is_there;
@@ -200,7 +199,7 @@ impl World {
         }
     }
 
-    /// A connection that a node was called with breaks for it, the oldest first.
+    /// Breaks the oldest connection with which a node was called, at its end.
     fn hang_up(&mut self, node: usize) {
         let now = self.now();
         let called = |pipe: &&mut Pipe| pipe.caller != node && pipe.called_is_there;
@@ -210,7 +209,7 @@ impl World {
         }
     }
 
-    /// The last frame on the way arrives twice.
+    /// Duplicates the last frame under way.
     fn duplicate(&mut self, node: usize) {
         if let Some(pipe) = self.pipes.iter_mut().rfind(|pipe| pipe.caller == node) {
             pipe.frames.extend(pipe.frames.back().copied());
@@ -235,8 +234,8 @@ impl World {
         });
     }
 
-    /// A node reads the greeting of one who has called. Hosts know by other means that a process
-    /// was replaced that was never met.
+    /// A node reads the greeting of a caller. Hosts learn by other means that a process was
+    /// replaced that was never met.
     fn read(&mut self, node: usize) {
         let unread = |call: &Call| call.caller != node && call.read.is_none();
         let Some(at) = self.calls.iter().position(unread) else { return };
@@ -248,7 +247,7 @@ impl World {
         }
     }
 
-    /// A node welcomes one whose greeting it has read, or refuses the call.
+    /// A node accepts a caller whose greeting it has read, or refuses the call.
     fn welcome(&mut self, node: usize) {
         let waits = |call: &Call| call.caller != node && call.welcome.is_none();
         let ready: Vec<usize> = (0..self.calls.len())
@@ -280,7 +279,7 @@ impl World {
         });
     }
 
-    /// A node hears that it is welcome. At times it does not.
+    /// A node receives a welcome, or loses it at times.
     fn hear(&mut self, node: usize) {
         let heard = |call: &Call| call.caller == node && call.welcome.is_some();
         let Some(at) = self.calls.iter().position(heard) else { return };
@@ -313,7 +312,7 @@ impl World {
         let Some((ticket, body)) = encoding.take() else { return };
         let class = (self.random >> 20) as usize % CLASSES.len();
         let place = self.judge.queued.entry((body.from, body.to, class)).or_default();
-        // Those that the link drops are no part of what it promises.
+        // The judge does not expect bodies that the link drops.
         let before = link.queue_bytes();
         link.push(ticket, CLASSES[class], Body { class, place: *place, ..body }, 3);
         let queued = link.queue_bytes() > before;
@@ -333,7 +332,7 @@ impl World {
         }
     }
 
-    /// A node takes a frame of any connection that still stands for it.
+    /// A node takes a frame of any connection that is still open at its end.
     fn receive(&mut self, node: usize) {
         let waits =
             |pipe: &Pipe| pipe.caller != node && pipe.called_is_there && !pipe.frames.is_empty();
@@ -374,7 +373,7 @@ impl World {
         }
     }
 
-    /// Whoever has a connection that the other end has given up gives it up.
+    /// Closes each connection whose other end is closed.
     fn notice(&mut self) {
         let now = self.now();
         for pipe in &mut self.pipes {
@@ -389,15 +388,15 @@ impl World {
         }
     }
 
-    /// Faults end, each notices what broke, and all that waits is carried.
+    /// Ends the faults: both nodes notice broken connections, and all queued frames are carried.
     fn calm_down(&mut self) {
         self.calm = true;
         for node in [0, 1] {
             self.give_up(node);
             (0..self.pipes.len()).for_each(|_| self.hang_up(node));
         }
-        // A former process may have been welcomed, or may be while its call is still under way:
-        // then nothing is heard over its connection, which is given up.
+        // A former process may have been accepted, or may still be while its call is under way.
+        // Nothing arrives over its connection then, and the connection is closed.
         for _ in 0..10 {
             for node in [0, 1] {
                 self.call(node);
@@ -447,7 +446,7 @@ impl Judge {
     }
 }
 
-/// Runs a seed. Returns what went wrong, and how many frames arrived.
+/// Runs a seed. Returns the problems, and the number of frames that arrived.
 fn run(seed: u64, within_site: bool, flaw: Option<Flaw>) -> (Vec<String>, usize) {
     let mut world = World::new(seed, within_site, flaw);
     for _ in 0..2000 {
@@ -480,7 +479,7 @@ fn between_sites_nothing_arrives_twice_or_late() {
 }
 
 #[test]
-fn what_hosts_may_do_wrong_is_noticed() {
+fn errors_of_hosts_are_noticed() {
     use Flaw::*;
     let flaws = [DeliversAll, AcknowledgesTooMuch, ConfusesConnections, KeepsTheLink];
     for flaw in flaws.into_iter().chain([AsksLate, LosesInTheEnd]) {

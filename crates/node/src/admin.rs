@@ -1,4 +1,4 @@
-//! The HTTP side: `/status`, `/metrics`, `/health`, `/ready`, `/faults`.
+//! The HTTP endpoints: `/status`, `/metrics`, `/health`, `/ready` and `/faults`.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -29,12 +29,12 @@ use crate::status::{
     JournalSample, MemoryStatus, PeerStatus, PrimaryStatus, ReachedSite, SiteStatus,
 };
 
-/// Why the HTTP side does not run.
+/// Reason why the HTTP server cannot run.
 #[derive(Debug)]
 pub struct AdminError {
-    /// Where it should listen.
+    /// Address of the HTTP port.
     pub address: SocketAddr,
-    /// Why it cannot.
+    /// Reason.
     pub error: std::io::Error,
 }
 
@@ -54,16 +54,17 @@ impl fmt::Display for AdminError {
 
 impl std::error::Error for AdminError {}
 
-/// The HTTP side's port. Taken before the cluster starts, so that a port in use is found out early.
+/// Port of the HTTP server. It is bound before the cluster starts, so that a port in use is
+/// reported early.
 pub struct AdminListener {
     listener: tokio::net::TcpListener,
 }
 
 impl AdminListener {
-    /// Takes the port.
+    /// Binds the port.
     ///
     /// # Errors
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     pub async fn bind(address: SocketAddr) -> Result<AdminListener, AdminError> {
         let listener = tokio::net::TcpListener::bind(address).await;
         match listener {
@@ -72,17 +73,18 @@ impl AdminListener {
         }
     }
 
-    /// Serves on a port that was taken before, on this thread's event loop.
+    /// Registers a port that is already bound with this thread's event loop.
     ///
     /// # Errors
-    /// The event loop does not take it.
+    /// The event loop rejects the port.
     pub fn from_std(listener: std::net::TcpListener) -> std::io::Result<AdminListener> {
         listener.set_nonblocking(true)?;
         Ok(AdminListener { listener: tokio::net::TcpListener::from_std(listener)? })
     }
 
-    /// Serves a cluster's status and metrics, and faults if it is all in this process, to those who
-    /// may, until `end` is done; requests that are under way then have a second.
+    /// Serves status and metrics of a cluster to authorised users, and faults if this process runs
+    /// the whole cluster. Returns after `end` completes; pending requests then have one more
+    /// second.
     pub async fn serve(self, cluster: Arc<Cluster>, end: impl Future<Output = ()>) {
         let mut router = Router::new()
             .route("/", get(index))
@@ -121,11 +123,11 @@ async fn index() -> &'static str {
 }
 
 async fn unknown(uri: Uri) -> Response {
-    refusal(StatusCode::NOT_FOUND, format!("there is no {}; / lists what there is", uri.path()))
+    refusal(StatusCode::NOT_FOUND, format!("there is no {}; / lists the endpoints", uri.path()))
 }
 
 async fn not_allowed(method: Method, uri: Uri) -> Response {
-    let reason = format!("{} does not take {method}; / lists what there is", uri.path());
+    let reason = format!("{} does not support {method}; / lists the endpoints", uri.path());
     refusal(StatusCode::METHOD_NOT_ALLOWED, reason)
 }
 
@@ -138,7 +140,7 @@ async fn status(
         Ok(Query(detail)) => detail,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, error.body_text()),
     };
-    // Status is for many, what users write is not.
+    // Many users may read the status, but keys are user data.
     let names_keys = user.may_run("solera.at-risk");
     if let Some(mut status) = cluster.node_status(detail.detailed).await {
         if let Some(here) = cluster.here.as_ref().filter(|_| names_keys) {
@@ -157,14 +159,14 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {
-    // Anybody may ask, so it names no files.
+    // Anyone may ask, so the answer names no files.
     let failing = cluster.network.no_writes().map(|why| match why {
         NoWrites::Full(_) => {
-            "this process takes no writes: a disk is nearly full; takes_no_writes in /status tells more\n"
+            "this process takes no writes: a disk is nearly full; see takes_no_writes in /status\n"
         }
         NoWrites::Failed(_) => {
-            "a journal of this process has failed: until it is started again, it takes no writes and may \
-             answer no reads; takes_no_writes in /status tells more\n"
+            "a journal of this process has failed: until the process is restarted, it takes no writes and \
+             may answer no reads; see takes_no_writes in /status\n"
         }
     });
     if let Some(reason) = failing {
@@ -178,7 +180,7 @@ async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static,
     } else if let Some(refused) = cluster.refused() {
         format!("{refused}\n").into()
     } else if !cluster.network.serves() {
-        "the site is getting its data from the others\n".into()
+        "the site is copying its data from the other sites\n".into()
     } else {
         "another node of the site cannot be reached\n".into()
     };
@@ -196,7 +198,7 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
     let fault: Fault = match serde_json::from_str(&body) {
         Ok(fault) => fault,
         Err(error) => {
-            return refusal(StatusCode::BAD_REQUEST, format!("this is no fault: {error}"));
+            return refusal(StatusCode::BAD_REQUEST, format!("this is not a valid fault: {error}"));
         }
     };
     match cluster.inject(fault).await {
@@ -214,13 +216,13 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
     }
 }
 
-/// Whether no web page can have made a browser send this. A page may send text to any address
-/// without asking, but no JSON, and browsers say which page it was; a name that leads here may be
-/// its own.
+/// Rejects requests that a web page may have made a browser send. A page may send text to any
+/// address without permission, but not JSON, and browsers add the page's origin. A host name that
+/// resolves to this host may belong to the page.
 fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if headers.contains_key(header::ORIGIN) {
-        return Err((StatusCode::FORBIDDEN, "faults are not taken from web pages"));
+        return Err((StatusCode::FORBIDDEN, "faults are not accepted from web pages"));
     }
     let host = text(header::HOST).and_then(|host| host.parse::<Authority>().ok());
     let is_own = host.is_some_and(|host| {
@@ -228,7 +230,7 @@ fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static 
         bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
     });
     if !is_own {
-        let reason = "faults are taken under the address of this host, or as localhost, alone";
+        let reason = "faults are accepted only under the address of this host, or as localhost";
         return Err((StatusCode::FORBIDDEN, reason));
     }
     let kind = text(header::CONTENT_TYPE).unwrap_or("");
@@ -255,24 +257,24 @@ type Counter = (&'static str, &'static str, fn(&SiteStatus) -> u64);
 const COUNTERS: [Counter; 6] = [
     (
         "solera_certification_ignored_total",
-        "Messages of certification that came again, too late to count, or from the future.",
+        "Certification messages that were duplicates, too late, or from the future.",
         |s| s.strong.ignored,
     ),
     (
         "solera_certification_reserved_total",
-        "Votes for which leaders of the site kept keys free, after an abort.",
+        "Votes for which leaders of the site reserved keys after an abort.",
         |s| s.strong.reserved,
     ),
     (
         "solera_certification_waited_total",
-        "Transactions that leaders of the site had wait for one that was aborted before.",
+        "Transactions that leaders of the site delayed for one that was aborted before.",
         |s| s.strong.waited,
     ),
     ("solera_errors_total", "Error replies.", |s| s.errors),
     ("solera_failed_logins_total", "Attempts to authenticate that failed.", |s| s.failed_logins),
     (
         "solera_refused_connections_total",
-        "Connections that were not served, for their TLS or because there were too many.",
+        "Connections that were rejected: failed TLS handshakes, or too many clients.",
         |s| s.refused_connections,
     ),
 ];
@@ -311,7 +313,7 @@ fn head(text: &mut String, name: &str, help: &str, kind: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// A label's value as Prometheus reads it.
+/// Escapes the value of a label for Prometheus.
 fn label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -339,7 +341,7 @@ fn render(sites: &[SiteStatus]) -> String {
     text
 }
 
-/// The metrics that have a value for each of something at a site.
+/// Renders the metrics with further labels besides the site.
 fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
     let metric = ("solera_space_keys", "Keys stored at the site, by space.", "gauge");
     render_metric(text, sites, metric, |site| {
@@ -351,7 +353,7 @@ fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
         let leaders = site.leaders.iter();
         leaders.map(|(leader, led)| (format!(",leader=\"{leader}\""), *led))
     });
-    let help = "What strong transactions of the site's clients have come to.";
+    let help = "Strong transactions of the site's clients, by outcome.";
     let metric = ("solera_strong_transactions_total", help, "counter");
     render_metric(text, sites, metric, |site| {
         let StrongCounts { committed, aborted, unavailable, .. } = site.strong;
@@ -368,14 +370,14 @@ fn render_labelled(text: &mut String, sites: &[SiteStatus]) {
         let commands = site.commands.iter();
         commands.map(|(command, count)| (format!(",command=\"{command}\""), *count))
     });
-    let help = "How far the site's visible state is behind another site.";
+    let help = "Lag of the site's visible state behind another site.";
     render_metric(text, sites, ("solera_lag_seconds", help, "gauge"), |site| {
         let known = site.lag_ms.iter().filter_map(|(other, lag)| Some((other, (*lag)?)));
         known.map(|(other, lag)| (format!(",behind=\"{other}\""), lag / 1000.0))
     });
 }
 
-/// What `primary` tells, if a space needs it.
+/// Renders the metrics of `primary`, if a space needs it.
 fn render_primary(text: &mut String, sites: &[SiteStatus]) {
     type Metric = (&'static str, &'static str, &'static str, fn(&PrimaryStatus) -> u64);
     const METRICS: [Metric; 5] = [
@@ -403,7 +405,7 @@ fn render_primary(text: &mut String, sites: &[SiteStatus]) {
     }
 }
 
-/// A metric, and its values at each site, with the labels that each has beside the site.
+/// Renders a metric with its values at each site, and with the further labels of each value.
 fn render_metric<'a, V: fmt::Display, I: IntoIterator<Item = (String, V)>>(
     text: &mut String,
     sites: &'a [SiteStatus],
@@ -418,8 +420,8 @@ fn render_metric<'a, V: fmt::Display, I: IntoIterator<Item = (String, V)>>(
     }
 }
 
-/// A histogram of durations: how many took less than so many microseconds, but for the last, which
-/// have no upper bound.
+/// Renders a histogram of durations. Each bucket is an upper bound in microseconds and a count; the
+/// last bucket has no upper bound.
 fn render_histogram(
     text: &mut String,
     (metric, site): (&str, &str),
@@ -453,7 +455,7 @@ const JOURNAL_METRICS: [JournalMetric; 9] = [
     ("solera_journal_segments", "gauge", "Segments on the disk.", |journal| {
         Some(journal.stats.segments as f64)
     }),
-    ("solera_journal_disk_bytes", "gauge", "What the journals' files take.", |journal| {
+    ("solera_journal_disk_bytes", "gauge", "Bytes of the journals' files.", |journal| {
         Some(journal.disk_bytes as f64)
     }),
     ("solera_checkpoints_total", "counter", "Checkpoints made.", |journal| {
@@ -462,13 +464,13 @@ const JOURNAL_METRICS: [JournalMetric; 9] = [
     (
         "solera_checkpoint_timestamp_seconds",
         "gauge",
-        "When the last was made; of several workers, the earliest.",
+        "Time of the last checkpoint; of several workers, the earliest.",
         |journal| journal.checkpoint_at_s,
     ),
     (
         "solera_checkpoint_duration_seconds",
         "gauge",
-        "What the last took; of several workers, the longest.",
+        "Duration of the last checkpoint; of several workers, the longest.",
         |journal| journal.checkpoint_took_s,
     ),
     (
@@ -479,7 +481,7 @@ const JOURNAL_METRICS: [JournalMetric; 9] = [
     ),
 ];
 
-/// The journals; nothing where there are none.
+/// Renders the metrics of the journals; empty without journals.
 fn render_journals(sites: &[SiteStatus]) -> String {
     let mut text = String::new();
     let journals: Vec<(&str, &JournalSample)> =
@@ -496,7 +498,7 @@ fn render_journals(sites: &[SiteStatus]) -> String {
         }
     }
     let metric = "solera_journal_sync_seconds";
-    head(&mut text, metric, "Time to make what was written durable.", "histogram");
+    head(&mut text, metric, "Time to make written records durable.", "histogram");
     for (site, journal) in &journals {
         let counts = journal.stats.syncs.iter().enumerate();
         let buckets: Vec<_> = counts.map(|(i, count)| (1 << i, *count)).collect();
@@ -508,8 +510,8 @@ fn render_journals(sites: &[SiteStatus]) -> String {
 fn render_memory(memory: MemoryStatus) -> String {
     let mut text = String::new();
     let gauges = [
-        ("solera_memory_bytes", "What the process takes.", Some(memory.used_bytes)),
-        ("solera_memory_limit_bytes", "What it may take.", memory.max_bytes),
+        ("solera_memory_bytes", "Bytes of memory that the process uses.", Some(memory.used_bytes)),
+        ("solera_memory_limit_bytes", "Limit of the bytes of memory.", memory.max_bytes),
     ];
     for (name, help, value) in gauges {
         head(&mut text, name, help, "gauge");
@@ -533,11 +535,11 @@ fn render_incomplete(incomplete: Option<Incomplete>) -> String {
         let _ = writeln!(text, "{name}{{state=\"{state}\"}} {count}");
     }
     let name = "solera_incomplete_unasked_spaces";
-    let help = "Spaces of which that is not known, as their stores could not be asked.";
+    let help = "Spaces that could not be searched for them, because their stores did not answer.";
     head(&mut text, name, help, "gauge");
     let _ = writeln!(text, "{name} {unasked_spaces}");
     let name = "solera_recovered_transactions_total";
-    let help = "Transactions that the process has completed as who had begun them did not.";
+    let help = "Transactions that the process has completed because their callers did not.";
     head(&mut text, name, help, "counter");
     let _ = writeln!(text, "{name} {recovered}");
     text
@@ -549,16 +551,19 @@ const LINK_GAUGES: [LinkGauge; 4] = [
     ("solera_link_up", "gauge", "Whether messages pass to another node and back.", |link| {
         u64::from(link.up)
     }),
-    ("solera_link_queue_bytes", "gauge", "What waits to be sent to another node.", |link| {
+    ("solera_link_queue_bytes", "gauge", "Bytes that wait to be sent to another node.", |link| {
         link.queue_bytes as u64
     }),
-    ("solera_link_dropped_total", "counter", "Batches dropped because too much waited.", |link| {
-        link.dropped_batches
-    }),
-    ("solera_link_reconnects_total", "counter", "Connections made again.", |link| link.reconnects),
+    (
+        "solera_link_dropped_total",
+        "counter",
+        "Batches dropped because the queue was full.",
+        |link| link.dropped_batches,
+    ),
+    ("solera_link_reconnects_total", "counter", "Reconnects.", |link| link.reconnects),
 ];
 
-/// The links of a node; nothing for a whole cluster, whose links are in memory.
+/// Renders the metrics of a node's links; empty for a whole cluster, whose links are in memory.
 fn render_links(sites: &[ReachedSite]) -> String {
     let mut text = String::new();
     if sites.is_empty() {
@@ -588,22 +593,25 @@ mod tests {
     use super::*;
     use crate::log::Log;
 
-    /// Anybody may ask whether a process is ready, so it names no files.
+    /// Anyone may ask whether a process is ready, so the answer names no files.
     #[tokio::test]
-    async fn a_process_that_takes_no_writes_tells_anybody_what_helps() {
+    async fn readiness_of_a_process_without_writes_gives_the_reason() {
         let spec = ClusterSpec::local(1).unwrap();
         let cluster = Arc::new(Cluster::start(spec, Log::new(LogLevel::Error), None).unwrap());
         let worker = Address { site: SiteId(0), worker: 0 };
         let file = || "/data/eu".to_owned();
-        for (why, told) in [
+        for (why, start) in [
             (NoWrites::Full(file()), "this process takes no writes: a disk is nearly full;"),
-            (NoWrites::Failed(file()), "a journal of this process has failed: until it is started"),
+            (
+                NoWrites::Failed(file()),
+                "a journal of this process has failed: until the process is",
+            ),
         ] {
             cluster.network.refuse_writes(worker, why);
             let (code, reason) = ready(State(cluster.clone())).await;
             assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
-            assert!(reason.starts_with(told) && !reason.contains("/data"), "{reason}");
-            assert!(reason.ends_with("; takes_no_writes in /status tells more\n"), "{reason}");
+            assert!(reason.starts_with(start) && !reason.contains("/data"), "{reason}");
+            assert!(reason.ends_with("; see takes_no_writes in /status\n"), "{reason}");
         }
         cluster.network.withdraw_refusal(worker);
         assert_eq!(ready(State(cluster)).await.0, StatusCode::OK);
@@ -716,14 +724,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_shown() {
+    fn unknown_values_are_not_rendered() {
         let text = everything();
         assert!(text.contains(r#"solera_lag_seconds{site="eu",behind="us"} 0.002"#), "{text}");
         assert!(!text.contains("asia") && !text.contains("solera_uniformity_delay_seconds{"));
     }
 
     #[test]
-    fn the_journals_of_several_workers_are_told_together() {
+    fn the_journals_of_several_workers_are_added() {
         let text = everything();
         for line in [
             r#"solera_journal_records_total{site="eu"} 3"#,

@@ -1,4 +1,4 @@
-//! What the log says of failed logins and TLS that did not come about.
+//! Log lines about failed logins and failed TLS handshakes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,47 +7,47 @@ use std::time::{Duration, Instant};
 
 use crate::log::Log;
 
-/// Failed attempts are logged at most so often, so that they cannot fill a disk.
+/// Minimum time between two log lines, so that failed attempts cannot fill a disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
-/// How much of a name that somebody tried is logged.
+/// Length at which a logged user name is cut off, in bytes.
 const LOGGED_NAME: usize = 64;
 
-/// Tells about failed attempts, but not about too many.
+/// Logs failed attempts, limited in rate.
 pub(crate) struct Attempts {
     log: Log,
-    told: Cell<Option<Instant>>,
-    untold: Cell<u64>,
+    logged: Cell<Option<Instant>>,
+    suppressed: Cell<u64>,
 }
 
 impl Attempts {
     pub(crate) fn new(log: Log) -> Attempts {
-        Attempts { log, told: Cell::new(None), untold: Cell::new(0) }
+        Attempts { log, logged: Cell::new(None), suppressed: Cell::new(0) }
     }
 
-    /// Somebody gave a wrong password, or named nobody.
-    pub(crate) fn failed(&self, name: &[u8], from: Option<SocketAddr>) {
+    /// Logs a login with a wrong password or an unknown user.
+    pub(crate) fn log_failed_login(&self, name: &[u8], from: Option<SocketAddr>) {
         let name = &name[..name.len().min(LOGGED_NAME)];
         let from = from.map_or_else(|| "this process".to_owned(), |from| from.ip().to_string());
         let what = format!("{from} failed to authenticate as '{}'", name.escape_ascii());
-        self.tell(format_args!("{what}"));
+        self.log_limited(format_args!("{what}"));
     }
 
-    /// Somebody could not make a TLS connection.
-    pub(crate) fn broken(&self, reason: &str, from: SocketAddr) {
-        self.tell(format_args!("no TLS with the client {}: {reason}", from.ip()));
+    /// Logs a failed TLS handshake.
+    pub(crate) fn log_failed_handshake(&self, reason: &str, from: SocketAddr) {
+        self.log_limited(format_args!("no TLS with the client {}: {reason}", from.ip()));
     }
 
-    fn tell(&self, what: fmt::Arguments<'_>) {
-        if self.told.get().is_some_and(|told| told.elapsed() < LOG_INTERVAL) {
-            self.untold.set(self.untold.get() + 1);
+    fn log_limited(&self, what: fmt::Arguments<'_>) {
+        if self.logged.get().is_some_and(|logged| logged.elapsed() < LOG_INTERVAL) {
+            self.suppressed.set(self.suppressed.get() + 1);
             return;
         }
-        self.told.set(Some(Instant::now()));
-        match self.untold.take() {
+        self.logged.set(Some(Instant::now()));
+        match self.suppressed.take() {
             0 => self.log.warn(what),
-            more => {
-                self.log.warn(format_args!("{what}; {more} more failed before and were not told"))
-            }
+            more => self
+                .log
+                .warn(format_args!("{what}; {more} more failed attempts before were not logged")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The clients of a site that are connected to this process, and how many there may be.
+//! Clients of a site that are connected to this process, and their limit.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,65 +8,65 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use solera_session::{Client, Ends};
 use tokio::net::TcpStream;
 
-use crate::room::{Place, Room};
+use crate::connection_limiter::{ConnectionLimiter, Permit};
 
-/// The ends of a socket.
+/// Returns the addresses and the descriptor of a socket.
 pub(crate) fn ends_of(stream: &TcpStream) -> Ends {
-    // A client that is gone already has no address.
+    // A client that has already disconnected has no address.
     let text = |address: std::io::Result<std::net::SocketAddr>| {
         address.map_or_else(|_| "?:0".to_owned(), |address| address.to_string())
     };
     Ends::new(text(stream.peer_addr()), text(stream.local_addr()), stream.as_raw_fd())
 }
 
-/// The clients of a site, whichever of its workers serves them.
+/// Clients of a site, of all its workers in this process.
 #[derive(Default)]
 pub(crate) struct Clients {
     connected: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Those whose TLS begins just now. All share one limit.
-    greeting: Arc<Room>,
+    /// Connections in a TLS handshake. They count towards the same limit as clients.
+    greeting: Arc<ConnectionLimiter>,
 }
 
 impl Clients {
-    /// Takes a client in, unless there are `limit` already.
+    /// Admits a client; `None` if `limit` clients are connected already.
     pub(crate) fn admit(self: &Arc<Self>, id: u64, ends: Ends, limit: usize) -> Option<Member> {
         let mut connected = lock(&self.connected);
         if connected.len() >= limit {
             return None;
         }
         if connected.len() + self.greeting.count() >= limit {
-            self.greeting.make_way();
+            self.greeting.close_oldest();
         }
         let client = Arc::new(Client::new(id, ends));
         connected.insert(id, client.clone());
         Some(Member { clients: self.clone(), client })
     }
 
-    /// Lets a client begin TLS, unless `limit` clients are connected. One that takes long may have
-    /// to make way.
-    pub(crate) fn greet(&self, from: IpAddr, limit: usize) -> Option<Place> {
+    /// Lets a client begin a TLS handshake; `None` if `limit` clients are connected. A slow
+    /// handshake may be closed later in favour of other clients.
+    pub(crate) fn greet(&self, from: IpAddr, limit: usize) -> Option<Permit> {
         let connected = lock(&self.connected);
         let left = limit.saturating_sub(connected.len());
-        (left > 0).then(|| self.greeting.enter(from, left))
+        (left > 0).then(|| self.greeting.admit(from, left))
     }
 
-    /// How many there are.
+    /// Returns the number of clients.
     pub(crate) fn count(&self) -> usize {
         lock(&self.connected).len()
     }
 
-    /// How many of them have a transaction open.
+    /// Returns the number of clients with an open transaction.
     pub(crate) fn in_transaction(&self) -> usize {
         lock(&self.connected).values().filter(|client| client.is_in_transaction()).count()
     }
 
-    /// All of them, the oldest of each worker first.
+    /// Returns all clients, the oldest of each worker first.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         lock(&self.connected).values().cloned().collect()
     }
 }
 
-/// A client for as long as it is connected.
+/// Registration of a client, until it disconnects.
 pub(crate) struct Member {
     clients: Arc<Clients>,
     pub(crate) client: Arc<Client>,
@@ -79,7 +79,7 @@ impl Drop for Member {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics while holding it")
+    mutex.lock().expect("nothing panics with the lock")
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_begins_tls_makes_way_for_those_who_have_begun() {
+    fn connections_in_a_handshake_are_closed_in_favour_of_clients() {
         let clients = Arc::new(Clients::default());
         let from = IpAddr::from([127, 0, 0, 1]);
         let greeting: Vec<_> = (0..3).map(|_| clients.greet(from, 2).unwrap()).collect();

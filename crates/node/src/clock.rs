@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use solera_time::Physical;
 use tokio::sync::Notify;
 
-/// The wall clock of a manual clock when it is made, in microseconds since 1970.
+/// Wall clock of a new manual clock, in microseconds since 1970.
 const EPOCH: u64 = 1_800_000_000_000_000;
 
-/// A clock. Its clones are the same clock.
+/// A clock. Its clones share its state.
 #[derive(Clone, Default)]
 pub struct Clock(Option<Arc<Manual>>);
 
@@ -25,14 +25,14 @@ struct Manual {
 }
 
 impl Clock {
-    /// The clock of the operating system.
+    /// Returns the clock of the operating system.
     pub fn system() -> Clock {
         Clock(None)
     }
 
-    /// A clock that stands still between calls of [`Clock::advance`], so that ticks of the protocol
-    /// come after the same requests in each run. Timeouts of requests and connections still follow
-    /// the system's clock.
+    /// Creates a clock that stands still between calls of [`Clock::advance`], so that ticks of the
+    /// protocol follow the same requests in each run. Timeouts of requests and connections still
+    /// follow the system's clock.
     pub fn manual() -> Clock {
         Clock(Some(Arc::new(Manual {
             start: Instant::now(),
@@ -61,7 +61,7 @@ impl Clock {
         }
     }
 
-    /// The wall clock.
+    /// Returns the time of the wall clock.
     pub(crate) fn physical(&self) -> Physical {
         match &self.0 {
             None => {

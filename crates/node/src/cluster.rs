@@ -1,5 +1,5 @@
-//! A cluster, or the part of it that runs in this process: its threads, its status, and what can go
-//! wrong with it.
+//! A cluster, or the part of it that runs in this process: its threads, its status, and fault
+//! injection.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -25,7 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::descriptors::Needs;
@@ -44,9 +44,9 @@ use crate::storage::{Engine, Found, Storage, StorageError};
 use crate::tls::{for_admin, for_clients};
 use crate::worker;
 
-/// How many keys at risk a status names.
+/// Number of keys at risk that a status lists.
 const KEYS_AT_RISK: usize = 10;
-/// How much of a long key a status shows.
+/// Length at which a status cuts off a key, in bytes.
 const SHOWN_KEY_BYTES: usize = 200;
 
 /// A running cluster, or one running node of it. Dropping it stops it.
@@ -55,20 +55,20 @@ pub struct Cluster {
     pub(crate) network: Arc<Network>,
     threads: Vec<JoinHandle<()>>,
     _gauge: Gauge,
-    /// Spreads in-memory connections over workers.
+    /// Distributes in-memory connections among workers.
     connected: AtomicUsize,
-    /// What clients' TLS needs, where it is spoken.
+    /// TLS configuration of client connections; `None` without TLS.
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
-    /// The same of HTTP.
+    /// TLS configuration of HTTP; `None` without TLS.
     pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
     pub(crate) log: Log,
-    /// What this process shares out among its clients.
+    /// Descriptors that this process needs besides those of its clients.
     pub(crate) needs: Needs,
-    /// Which node this process is, if it is not the whole cluster.
+    /// The node that this process runs; `None` if it runs the whole cluster.
     pub(crate) here: Option<Here>,
-    /// What was in the data directory.
+    /// Contents of the data directory at the start, per worker.
     found: Vec<Found>,
-    /// Held for as long as workers write there.
+    /// Data directory, locked while workers write there; `None` in memory.
     pub(crate) data: Option<DataDir>,
 }
 
@@ -77,25 +77,25 @@ pub struct Cluster {
 pub struct SiteInfo {
     /// Its name.
     pub name: String,
-    /// Where it speaks RESP.
+    /// Address of its RESP port; `None` without one.
     pub listen: Option<SocketAddr>,
 }
 
-/// Why a cluster could not start.
+/// Reason why a cluster could not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// A site cannot listen where it should.
+    /// A site cannot listen at its address.
     Listen {
         /// The site.
         site: String,
-        /// Where it should listen.
+        /// The address.
         address: SocketAddr,
-        /// Why it cannot.
+        /// Reason.
         error: std::io::Error,
     },
-    /// What TLS needs cannot be used.
+    /// The certificates or keys for TLS cannot be used.
     Tls(ConfigError),
-    /// A thread could not be started, or could not set up its event loop.
+    /// A thread or its event loop could not be created.
     Worker(std::io::Error),
     /// The data cannot be used.
     Storage(StorageError),
@@ -125,7 +125,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A site that is not there.
+/// Error of a connection to a dead site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteDown(pub String);
 
@@ -137,7 +137,7 @@ impl fmt::Display for SiteDown {
 
 impl std::error::Error for SiteDown {}
 
-/// A site, by its name in upper or lower case, or by its number from 1.
+/// Reference to a site: its name, ignoring case, or its number from 1.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum SiteRef {
@@ -162,11 +162,11 @@ impl From<&str> for SiteRef {
     }
 }
 
-/// Something to go wrong, or right again.
+/// A fault to inject, or the end of one.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(tag = "fault", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Fault {
-    /// Nothing passes between two sites.
+    /// Messages between two sites are lost.
     Cut {
         /// One site.
         a: SiteRef,
@@ -180,36 +180,36 @@ pub enum Fault {
         /// The site.
         site: SiteRef,
     },
-    /// A dead site goes on where it was, as after a long pause.
+    /// A dead site continues with its state, as after a long pause.
     Restart {
         /// The site.
         site: SiteRef,
     },
-    /// Messages between two sites take longer, each way.
+    /// Adds a delay to messages between two sites, in each direction.
     Delay {
         /// One site.
         a: SiteRef,
         /// The other.
         b: SiteRef,
-        /// Added milliseconds each way; 0 takes the addition away.
+        /// Milliseconds in each direction; 0 removes the delay.
         ms: u64,
     },
 }
 
-/// A fault that cannot be done.
+/// Reason why a fault cannot be injected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultError {
     /// No site has this name or number.
     NoSuchSite(String, Vec<String>),
     /// A site has no link to itself.
     SameSite(String),
-    /// The site is dead already.
+    /// The site is already dead.
     AlreadyDead(String),
     /// The site is alive.
     Alive(String),
     /// The site cannot listen again.
     CannotListen(String, String),
-    /// More than a minute.
+    /// The delay is longer than a minute.
     DelayTooLong(u64),
 }
 
@@ -273,7 +273,7 @@ impl Cluster {
         let admin_tls = admin_tls(&spec).map_err(StartError::Tls)?;
         let admin_tls = admin_tls.map(|tls| Arc::new(Current::new(tls)));
         let cluster = match spec.durability {
-            // What is in memory ends with this run, so tokens must not outlive it.
+            // Data in memory ends with this run, so tokens must not outlive it.
             Durability::Memory => RandomState::new().hash_one(spec.id()),
             _ => spec.id(),
         };
@@ -282,7 +282,7 @@ impl Cluster {
         Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
-    /// Starts the workers that run in this process: those that no link leads to.
+    /// Starts the workers that run in this process, which are those without a link.
     pub(crate) fn launch(
         mut spec: Arc<ClusterSpec>,
         run: Run,
@@ -295,7 +295,7 @@ impl Cluster {
         sites.retain(|site| site.listen.or(site.listen_tls).is_some());
         let needs =
             Needs { sites: sites.len(), workers: receivers.len(), nodes: spec.nodes().count() };
-        needs.fit(Arc::make_mut(&mut spec), &run.log);
+        needs.limit_connections(Arc::make_mut(&mut spec), &run.log);
         let data = match &spec.data {
             Some(root) if spec.durability != Durability::Memory => {
                 let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
@@ -314,7 +314,7 @@ impl Cluster {
         let place = Place { site: run.site, durable: data.is_some(), life };
         let membership = Membership::new(members, place, peers);
         let network = Arc::new(Network::new(workers, &spec, membership, run.clock.clone()));
-        // Clients may come as soon as the first worker listens.
+        // Clients may connect as soon as the first worker listens.
         if let Some(modules) = &run.modules {
             network.run_modules(Arc::clone(modules));
         }
@@ -337,7 +337,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Builds the machines of the workers that run here, from their journals if they have any, and
+    /// Builds the machines of the workers that run here, from their journals if there are any, and
     /// starts the workers.
     fn start_workers(
         &mut self,
@@ -374,12 +374,12 @@ impl Cluster {
         }
         for (storage, engine, found) in opened {
             self.network.membership().note_clock(found.run.0);
-            // Links go by this from their first greeting on.
+            // The links use the members from their first greeting on.
             self.network.membership().note(engine.machine().members());
             workers.push((engine, Some(storage)));
             self.found.push(found);
         }
-        // In the order of their mailboxes: either all have a journal or none has.
+        // In the order of their mailboxes. Either all workers have a journal or none has.
         for ((engine, storage), mailbox) in workers.into_iter().zip(mailboxes) {
             self.start_worker(engine, storage, run.clone(), mailbox)?;
         }
@@ -395,7 +395,7 @@ impl Cluster {
         engine: Engine,
         storage: Option<Storage>,
         run: Run,
-        mailbox: mpsc::UnboundedReceiver<Parcel>,
+        mailbox: mpsc::UnboundedReceiver<Envelope>,
     ) -> Result<(), StartError> {
         let (spec, network) = (self.spec.clone(), self.network.clone());
         let address = engine.machine().address();
@@ -423,31 +423,31 @@ impl Cluster {
         &self.spec.sites[worker.site.index()].name
     }
 
-    /// What was found in the data directory when the cluster started, per worker.
+    /// Returns what was found in the data directory when the cluster started, per worker.
     pub fn found(&self) -> &[Found] {
         &self.found
     }
 
-    /// What the cluster is made of.
+    /// Returns the configuration with which the cluster started.
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
 
-    /// The settings as of now: what the cluster is made of, with what has changed since it started.
+    /// Returns the current settings: the configuration, with the changes since the start.
     pub fn settings(&self) -> Arc<ClusterSpec> {
         self.network.settings()
     }
 
-    /// The sites, in order.
+    /// Returns the sites, in order.
     pub fn sites(&self) -> Vec<SiteInfo> {
         let info = |site: &SiteSpec| SiteInfo { name: site.name.clone(), listen: site.listen };
         self.spec.sites.iter().map(info).collect()
     }
 
-    /// An in-memory connection to a site, which speaks RESP like any other.
+    /// Opens an in-memory connection to a site, which speaks RESP like any other.
     ///
     /// # Errors
-    /// The site is dead, or there is none of this number.
+    /// The site is dead or does not exist.
     pub fn connect(&self, site: usize) -> Result<DuplexStream, SiteDown> {
         if site >= self.spec.sites.len() || !self.network.is_alive(site) {
             let name = self.spec.sites.get(site).map_or("?", |site| &site.name);
@@ -464,8 +464,8 @@ impl Cluster {
     }
 
     /// Runs a future on the thread of a worker, beside the worker's own tasks. The future is
-    /// dropped if the worker stops before it ends; without such a worker in this process it is not
-    /// made.
+    /// dropped if the worker stops first. `make` is not called if this process does not run the
+    /// worker.
     pub fn spawn_at<F>(&self, site: usize, worker: u8, make: impl FnOnce() -> F + Send + 'static)
     where
         F: Future<Output = ()> + 'static,
@@ -477,13 +477,13 @@ impl Cluster {
         }
     }
 
-    /// What was seen of transactions of modules that are not complete. None while nobody has
-    /// looked.
+    /// Returns the incomplete transactions of modules that recovery has found; `None` before its
+    /// first run.
     pub fn incomplete(&self) -> Option<Incomplete> {
         self.network.modules().and_then(|modules| modules.incomplete())
     }
 
-    /// Lets something go wrong, or right again.
+    /// Injects a fault, or ends one.
     ///
     /// # Errors
     /// See [`FaultError`].
@@ -533,7 +533,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// What is going on. A detailed status counts versions and bytes, which walks all keys.
+    /// Returns the status of the cluster. A detailed status counts versions and bytes, which visits
+    /// all keys.
     pub async fn status(&self, detailed: bool) -> ClusterStatus {
         let mut sites = Vec::new();
         for index in 0..self.spec.sites.len() {
@@ -562,14 +563,14 @@ impl Cluster {
         }
     }
 
-    /// What this process takes of the machine's memory.
+    /// Returns the memory that this process uses.
     pub(crate) fn memory_status(&self) -> MemoryStatus {
         let memory = self.network.memory();
         let max_bytes = self.network.settings().max_memory;
         MemoryStatus { used_bytes: memory.used(), max_bytes, full: memory.is_full() }
     }
 
-    /// What the workers of a site that run in this process tell.
+    /// Returns samples of the workers of a site that run in this process.
     pub(crate) async fn samples(&self, site: usize, detailed: bool) -> Vec<WorkerSample> {
         let mut samples = Vec::new();
         for worker in self.network.workers_here(SiteId(site as u8)) {
@@ -609,7 +610,7 @@ impl Cluster {
             for (protocol, count) in solera_site::PROTOCOLS.iter().zip(&sample.ignored) {
                 *status.ignored_messages.entry(protocol.name).or_default() += count;
             }
-            // All are listed, also who leads nothing.
+            // Sites that lead nothing are listed, too.
             for (site, name) in (0..).zip(&names) {
                 let leads = sample.leads.iter().filter(|leader| **leader == site).count();
                 *status.leaders.entry((*name).clone()).or_default() += leads as u64;
@@ -653,8 +654,8 @@ impl Cluster {
         status
     }
 
-    /// Names keys that the loss of sites could still undo in a site's status. Nodes of the site
-    /// that have not answered before are not asked.
+    /// Adds to a site's status the keys that the loss of sites could still undo. Nodes in
+    /// `missing_nodes`, which did not answer before, are not asked.
     pub(crate) async fn name_keys_at_risk(
         &self,
         site: SiteId,
@@ -704,7 +705,7 @@ impl Cluster {
         };
         let numbered = number.and_then(|number| number.checked_sub(1));
         let wanted = wanted.to_string();
-        // No site's name is a number.
+        // No site has a number as its name.
         let named = sites.iter().position(|site| site.name.eq_ignore_ascii_case(&wanted));
         named.or(numbered.filter(|index| *index < sites.len())).ok_or_else(|| {
             let names = sites.iter().map(|site| site.name.clone()).collect();
@@ -713,7 +714,7 @@ impl Cluster {
     }
 }
 
-/// A key for people to read: long ones are cut off.
+/// Returns a key as text, cut off if it is long.
 fn shown(key: &[u8]) -> String {
     match key.get(..SHOWN_KEY_BYTES) {
         Some(start) => format!("{}…", String::from_utf8_lossy(start)),
@@ -721,7 +722,7 @@ fn shown(key: &[u8]) -> String {
     }
 }
 
-/// What HTTP needs to speak TLS, if it does.
+/// Returns the TLS configuration of HTTP; `None` without TLS.
 pub(crate) fn admin_tls(spec: &ClusterSpec) -> Result<Option<TlsAcceptor>, ConfigError> {
     let tls = spec.tls.as_ref().filter(|tls| tls.admin);
     tls.map(|tls| for_admin(&tls.files)).transpose()
@@ -735,17 +736,17 @@ impl Drop for Cluster {
             }
         }
         for thread in self.threads.drain(..) {
-            // A worker that panicked has already said so.
+            // The panic of a worker was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// A worker that runs here, its mailbox, and what the worker reads of it.
-type Receiver = (Address, mpsc::UnboundedSender<Parcel>, mpsc::UnboundedReceiver<Parcel>);
+/// A worker that runs here, the sender of its mailbox, and the receiver for the worker.
+type Receiver = (Address, mpsc::UnboundedSender<Envelope>, mpsc::UnboundedReceiver<Envelope>);
 
-/// Where messages for each worker of the cluster go, and the workers that run here: those that no
-/// link leads to.
+/// Returns the destination of messages for each worker of the cluster, and the workers that run
+/// here, which are those without a link.
 fn destinations(
     spec: &ClusterSpec,
     link_to: impl Fn(Address) -> Option<Arc<Link>>,
@@ -767,7 +768,8 @@ fn destinations(
     (workers, receivers)
 }
 
-/// What the machine of a worker goes by, as far as the cluster's configuration says it.
+/// Returns the configuration of a worker's machine, as far as the cluster's configuration
+/// determines it.
 fn machine_config(spec: &ClusterSpec, address: Address, topology: &Arc<Topology>) -> Config {
     let mut config = Config::new(address, topology.clone());
     config.f = spec.f;
@@ -780,7 +782,7 @@ fn machine_config(spec: &ClusterSpec, address: Address, topology: &Arc<Topology>
     config
 }
 
-/// The configuration of a worker, which runs the protocols that some space needs.
+/// Returns the configuration of a worker, with the protocols that its spaces need.
 fn site_config(spec: &ClusterSpec, unistore: Config) -> solera_site::Config {
     let config = solera_site::Config::from(unistore);
     if spec.spaces.run_primary() { config.with_primary() } else { config }
@@ -791,7 +793,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_never_heard_of_has_no_age() {
+    fn lag_is_unknown_before_the_first_message() {
         let cluster = Cluster::start(
             ClusterSpec::local(3).unwrap(),
             Log::new(solera_config::LogLevel::Error),

@@ -1,4 +1,4 @@
-//! What a worker's mailbox takes: messages of other workers, and orders of the host.
+//! Contents of a worker's mailbox: messages of other workers, and control messages of the host.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, Batch, Lent, Page, SitesTold, ToPrimary};
+use solera_session::{Ask, Batch, Lent, Page, SitesReport, ToPrimary};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
@@ -17,61 +17,61 @@ use tokio::sync::oneshot;
 
 use crate::status::WorkerSample;
 
-/// What arrives in a worker's mailbox.
-pub(crate) enum Parcel {
+/// An entry of a worker's mailbox.
+pub(crate) enum Envelope {
     /// Messages of another worker, to be handled when they are due.
     Messages { from: Address, due: Instant, life: u32, messages: Vec<Message> },
-    /// An order of the host.
+    /// A control message of the host.
     Control(Control),
 }
 
-/// An order of the host to a worker.
+/// A control message of the host to a worker.
 pub(crate) enum Control {
-    /// Serve an in-memory connection.
+    /// Serves an in-memory connection.
     Connect(DuplexStream),
-    /// Serve server-side code in the name of another session.
+    /// Serves server-side code on behalf of another session.
     Open(Lent, UnboundedReceiver<Batch>),
-    /// Tell about yourself; whether in detail.
+    /// Returns a sample of the worker's state; in detail if `true`.
     Sample(bool, oneshot::Sender<WorkerSample>),
-    /// Tell how many bytes your data takes, and took at most since you were asked last.
+    /// Returns the bytes that the worker's data takes, now and at most since the previous request.
     Held(oneshot::Sender<Held>),
-    /// Count keys.
+    /// Counts keys.
     CountKeys(oneshot::Sender<usize>),
-    /// Tell what the loss of sites could still undo, with at most so many keys.
+    /// Returns what the loss of sites could still undo, with at most the given number of keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
-    /// Tell the greatest times of their own that the workers of a site have told you, with the
-    /// worker of each: one for each worker that told some, and one for the last update in each of
-    /// your partitions.
+    /// Returns the greatest times of their own that the workers of a site have announced to this
+    /// worker, each with the announcing worker: one for each worker that announced some, and one
+    /// for the last update in each of this worker's partitions.
     Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
-    /// Change how a site stands, if asked to, and tell how all do.
-    Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
-    /// Tell the next page of a partition; nothing while that cannot be told yet.
+    /// Changes the standing of a site, if requested, and returns the standings of all sites.
+    Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesReport>),
+    /// Returns the next page of a partition; `None` while it is not available yet.
     Scan(Ask, oneshot::Sender<Option<Page>>),
-    /// Have `primary` run a command of another worker's session.
+    /// Runs a command of another worker's session by `primary`.
     Primary(ToPrimary, oneshot::Sender<solera_primary::Response>),
-    /// Run this on the worker's thread.
+    /// Runs a closure on the worker's thread.
     Run(Box<dyn FnOnce() + Send>),
-    /// These are the settings from now on.
+    /// Replaces the settings.
     Configure(Arc<ClusterSpec>),
-    /// Stop serving, as if the site had died; keep the state.
+    /// Stops serving, as if the site had died, and keeps the state.
     Kill(oneshot::Sender<()>),
-    /// Go on.
+    /// Serves again after [`Control::Kill`].
     Restart(oneshot::Sender<std::io::Result<()>>),
-    /// A job of the machine is done.
+    /// Delivers the result of a job of the machine.
     Done(JobId, JobResult),
-    /// The journal's thread has something to say.
+    /// Delivers an event of the journal's thread.
     Journal(Event),
-    /// The journal of some worker in this process has failed.
+    /// Reports that the journal of some worker in this process has failed.
     GiveUpWaiting,
-    /// Something has gone from a disk that the worker may share.
+    /// Reports that space was freed on a disk that the worker may share.
     LookForRoom,
-    /// End.
+    /// Ends the worker.
     Stop,
 }
 
 impl Control {
-    /// Whether the answer tells of what the worker has in memory, and not only how much that is.
-    pub(crate) fn asks_about_data(&self) -> bool {
+    /// Whether the answer reveals what the worker has in memory, and not only its size.
+    pub(crate) fn reads_data(&self) -> bool {
         matches!(
             self,
             Control::Sample(..)

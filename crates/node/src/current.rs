@@ -1,8 +1,8 @@
-//! What is exchanged while others use it.
+//! A value that can be replaced while others use it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A value that can be exchanged. Whoever has begun with the old one ends with it.
+/// A value that can be replaced. Code that holds the old value continues with it.
 #[derive(Debug)]
 pub(crate) struct Current<T>(RwLock<Arc<T>>);
 
@@ -11,13 +11,13 @@ impl<T> Current<T> {
         Current(RwLock::new(Arc::new(value)))
     }
 
-    /// The value as of now.
+    /// Returns the current value.
     pub(crate) fn get(&self) -> Arc<T> {
-        // Nothing that could panic is done with the lock.
+        // Nothing that could panic runs with the lock.
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The value from now on.
+    /// Replaces the value.
     pub(crate) fn set(&self, value: T) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
     }

@@ -1,4 +1,4 @@
-//! The data directory of a process: whose data it is, and a folder for each worker.
+//! The data directory of a process: the identity of its data, and a folder for each worker.
 
 mod examine;
 
@@ -19,40 +19,41 @@ use crate::storage::{StorageError, in_words};
 pub use examine::examine;
 
 const FILE: &str = "solera-data.toml";
-/// The same, while the first start is under way: not all workers may have a journal yet.
+/// Name of the file while the first start is under way. Some workers may have no journal yet.
 const UNFINISHED: &str = "solera-data.toml.new";
-/// What takes the place of the file in one step.
+/// Temporary file, which replaces the file in one step.
 const NEXT: &str = "solera-data.toml.next";
 /// Locked by the process that uses the directory.
 const LOCK: &str = "solera-data.lock";
-/// What the file system itself keeps in the root of a disk.
+/// Folder that the file system itself keeps in the root of a disk.
 const LOST_AND_FOUND: &str = "lost+found";
 const IN_USE: &str = "another process uses it";
 const FORMAT: u32 = 4;
 
-/// What was true when this data was first written, and must stay so; the list of sites may grow.
+/// Identity of the data. It must not change after the first write, except that the list of sites
+/// may grow.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 struct About {
     format: u32,
     cluster: String,
     sites: Vec<String>,
-    /// How many of the sites were listed from the beginning; earlier formats did not say.
+    /// Number of sites that were listed from the beginning; earlier formats did not store it.
     #[serde(default)]
     founders: usize,
     partitions: u16,
     workers: Vec<u8>,
-    /// The folders of the workers whose data this is; format 1 did not say.
+    /// Folders of the workers whose data this is; format 1 did not store them.
     #[serde(default)]
     holds: Vec<String>,
-    /// Which life of its site the data belongs to.
+    /// Life of the site that the data belongs to.
     #[serde(default)]
     life: u32,
-    /// Drawn when the directory was begun: other nodes tell by it whether the data is still the
-    /// same.
+    /// Random number drawn when the directory was created. Other nodes compare it to notice that
+    /// the data was replaced.
     #[serde(default)]
     id: String,
-    /// How often a process was started with it: other nodes tell by it whether this is a copy from
-    /// before the last start that they heard of.
+    /// Number of processes that were started with the data. Other nodes compare it to notice a copy
+    /// from before the last start that they know of.
     #[serde(default)]
     starts: u64,
 }
@@ -63,19 +64,19 @@ pub(crate) struct DataDir {
     root: PathBuf,
     sites: Vec<String>,
     founders: usize,
-    /// What the directory should say, if sites were listed since it was written.
+    /// New contents of the file, if sites were listed since it was written.
     grown: Option<About>,
-    /// Whether it is only now begun, so that workers may lack a journal.
+    /// Whether the directory is new, so that workers may lack a journal.
     begins: bool,
     life: u32,
     id: u64,
     starts: u64,
-    /// Held as long as anybody writes here.
+    /// Held while any clone may write here.
     _lock: Arc<<RealDisk as Disk>::Lock>,
 }
 
-/// Where a node keeps its data if all nodes are given the same `shared` directory: in a part of its
-/// own. A directory that some node took for itself stays that node's.
+/// Returns the data directory of a node when all nodes are given the same `shared` directory: a
+/// folder of its own in it. A directory that a node has used as its own remains that node's.
 pub(crate) fn part_of(shared: &Path, site: &str, node: usize) -> PathBuf {
     match shared.join(FILE).exists() {
         true => shared.to_owned(),
@@ -83,14 +84,14 @@ pub(crate) fn part_of(shared: &Path, site: &str, node: usize) -> PathBuf {
     }
 }
 
-/// Makes the data directory that a worker's folder is in one that other nodes take for new:
-/// something of it is lost, so that it must not pass for what it was. Returns the directory, or
-/// nothing if the folder is in none.
+/// Gives the data directory of a worker's folder a new identity, so that other nodes treat it as
+/// new data. Must be called after some data was lost, because the rest must not pass for the
+/// original. Returns the directory; `None` if the folder is in none.
 ///
 /// # Errors
-/// It cannot be changed, or a node uses it.
+/// The directory cannot be changed, or a node uses it.
 pub fn disown(folder: &Path) -> Result<Option<PathBuf>, StorageError> {
-    // A worker's folder is in its site's, and that in the directory.
+    // A worker's folder is in its site's folder, which is in the directory.
     let Some(root) = folder.ancestors().nth(2) else { return Ok(None) };
     let root = if root.as_os_str().is_empty() { Path::new(".") } else { root };
     let unusable = |reason: String| StorageError { folder: root.to_owned(), reason };
@@ -104,8 +105,8 @@ pub fn disown(folder: &Path) -> Result<Option<PathBuf>, StorageError> {
 }
 
 impl DataDir {
-    /// Opens the directory as that of these workers, or begins it if it is not there or empty.
-    /// `life` is which life of its site they belong to; nothing is that of the data.
+    /// Opens the directory with the data of these workers, or creates it if it does not exist or is
+    /// empty. `life` is the life of their site; `None` takes the life from the data.
     pub(crate) fn open(
         root: &Path,
         spec: &ClusterSpec,
@@ -114,7 +115,7 @@ impl DataDir {
     ) -> Result<DataDir, StorageError> {
         let unusable = |reason: String| StorageError { folder: root.to_owned(), reason };
         // Before anything is written there.
-        must_be_ours(root).map_err(&unusable)?;
+        check_root(root).map_err(&unusable)?;
         let disk = RealDisk::new(root);
         disk.make_dir().map_err(|error| unusable(error.to_string()))?;
         let lock = disk.lock(LOCK).map_err(|error| unusable(error.to_string()))?;
@@ -134,13 +135,13 @@ impl DataDir {
         let about = dir.describe(spec, workers);
         if let Some(found) = read(root, FILE).map_err(&unusable)? {
             let found = found.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
-            found.must_be(&about, life).map_err(&unusable)?;
-            dir.is_of(&found, about);
+            found.check(&about, life).map_err(&unusable)?;
+            dir.adopt(&found, about);
             for worker in workers {
                 dir.must_hold(*worker)?;
                 dir.remove_unfinished(*worker)?;
             }
-            // Durable before any other node hears of this start.
+            // Durable before any other node learns of this start.
             dir.starts = found.starts + 1;
             replace(root, FILE, &About { starts: dir.starts, ..found }).map_err(&unusable)?;
             return Ok(dir);
@@ -149,10 +150,10 @@ impl DataDir {
         match read(root, UNFINISHED).map_err(&unusable)? {
             // The first start was interrupted; some workers have a journal.
             Some(Ok(found)) => {
-                found.must_be(&about, life).map_err(&unusable)?;
-                dir.is_of(&found, about);
+                found.check(&about, life).map_err(&unusable)?;
+                dir.adopt(&found, about);
             }
-            // If it is not whole, no worker has one.
+            // If the file is incomplete, no worker has a journal.
             Some(Err(_)) | None => {
                 write(root, UNFINISHED, &about).map_err(|error| unusable(error.to_string()))?;
             }
@@ -160,41 +161,41 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Which life of its site the data belongs to.
+    /// Returns the life of the site that the data belongs to.
     pub(crate) fn life(&self) -> u32 {
         self.life
     }
 
-    /// Tells the data from any other.
+    /// Returns the random number that identifies the data.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// How often a process was started with the data, this one included.
+    /// Returns the number of processes that were started with the data, including this one.
     pub(crate) fn starts(&self) -> u64 {
         self.starts
     }
 
-    /// What it knows of the other nodes' data.
+    /// Reads the stored identities of the other nodes' data.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub(crate) fn peers(&self) -> Result<Peers, StorageError> {
         let peers = Peers::open(&self.root, &self.sites);
         peers.map_err(|reason| StorageError { folder: self.root.clone(), reason })
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// How many sites take part from the beginning, as far as this data is concerned.
+    /// Returns the number of sites that take part from the beginning, according to this data.
     pub(crate) fn founders(&self) -> usize {
         self.founders
     }
 
-    fn is_of(&mut self, found: &About, now: About) {
+    fn adopt(&mut self, found: &About, now: About) {
         self.life = found.life;
         self.id = u64::from_str_radix(&found.id, 16).unwrap_or(0);
         self.founders = found.founders;
@@ -204,8 +205,8 @@ impl DataDir {
         }
     }
 
-    /// The journals can be used with all sites that are listed now. From when anything is written
-    /// about the new ones, they must stay.
+    /// Stores the grown list of sites, once the journals are known to be usable with it. From then
+    /// on the new sites must stay listed.
     pub(crate) fn grow(&self) -> Result<(), StorageError> {
         let Some(about) = &self.grown else { return Ok(()) };
         let name = if self.begins { UNFINISHED } else { FILE };
@@ -214,12 +215,12 @@ impl DataDir {
             .map_err(|reason| StorageError { folder: self.root.clone(), reason })
     }
 
-    /// The folder of a worker. It may not be there yet.
+    /// Returns the folder of a worker, which may not exist yet.
     pub(crate) fn of(&self, worker: Address) -> PathBuf {
         self.root.join(self.name_of(worker))
     }
 
-    /// All workers have their journals now, and must have them from now on.
+    /// Notes that all workers have their journals, and must have them from now on.
     pub(crate) fn finish(&self) -> Result<(), StorageError> {
         if !self.begins {
             return Ok(());
@@ -248,20 +249,21 @@ impl DataDir {
         }
     }
 
-    /// A worker that began anew would not know what it has promised others.
+    /// Rejects a missing journal. A worker that began again would have forgotten its promises to
+    /// others.
     fn must_hold(&self, worker: Address) -> Result<(), StorageError> {
         let folder = self.of(worker);
         match is_begun(&RealDisk::new(&folder)) {
             Ok(true) => Ok(()),
             _ => {
-                let reason = format!("{FILE} says that a journal is there, and there is none");
+                let reason = format!("{FILE} lists a journal here, and it is missing");
                 Err(StorageError { folder, reason })
             }
         }
     }
 
-    /// What an earlier process was preparing may hold the rest of a full disk, and something must
-    /// be written before the journal is opened.
+    /// Removes files that an earlier process was preparing. They may occupy the rest of a full
+    /// disk, and something must be written before the journal is opened.
     fn remove_unfinished(&self, worker: Address) -> Result<(), StorageError> {
         let folder = self.of(worker);
         let removed = solera_journal::remove_unfinished(&RealDisk::new(&folder));
@@ -269,8 +271,8 @@ impl DataDir {
     }
 }
 
-/// Refuses what is neither a data directory nor may become one. Changes nothing.
-fn must_be_ours(root: &Path) -> Result<(), String> {
+/// Rejects a directory that is no data directory and cannot become one. Changes nothing.
+fn check_root(root: &Path) -> Result<(), String> {
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -284,7 +286,7 @@ fn must_be_ours(root: &Path) -> Result<(), String> {
     if names.iter().any(|name| name == FILE) {
         return Ok(());
     }
-    // An interrupted first start left workers' folders behind, but only once its file was whole.
+    // An interrupted first start leaves workers' folders only after its file was complete.
     if matches!(read(root, UNFINISHED)?, Some(Ok(_))) {
         return Ok(());
     }
@@ -306,7 +308,7 @@ fn new_id(root: &Path) -> u64 {
     RandomState::new().hash_one(root)
 }
 
-/// What a file says; nothing if there is no file.
+/// Reads a file; `None` if it does not exist.
 fn read(root: &Path, name: &str) -> Result<Option<Result<About, toml::de::Error>>, String> {
     match fs::read(root.join(name)) {
         Ok(bytes) => Ok(Some(toml::from_str(&String::from_utf8_lossy(&bytes)))),
@@ -315,7 +317,7 @@ fn read(root: &Path, name: &str) -> Result<Option<Result<About, toml::de::Error>
     }
 }
 
-/// The file is durable before any worker's folder is there.
+/// Writes a file durably, before any worker's folder exists.
 fn write(root: &Path, name: &str, about: &About) -> io::Result<()> {
     let text = format!(
         "# Whose data this is; must stay as it is. Only Solera counts its starts.\n{}",
@@ -327,7 +329,7 @@ fn write(root: &Path, name: &str, about: &About) -> io::Result<()> {
     fs::File::open(root)?.sync_all()
 }
 
-/// Another file takes the place of the one that is there, durably.
+/// Replaces a file durably in one step.
 fn replace(root: &Path, name: &str, about: &About) -> Result<(), String> {
     let disk = RealDisk::new(root);
     let written = write(root, NEXT, about).and_then(|()| disk.rename(NEXT, name));
@@ -349,7 +351,7 @@ impl About {
         Ok(())
     }
 
-    fn must_be(&self, now: &About, life: Option<u32>) -> Result<(), String> {
+    fn check(&self, now: &About, life: Option<u32>) -> Result<(), String> {
         self.must_be_readable()?;
         let About { cluster, sites, partitions, workers, holds, .. } = self;
         let differs = |what: &str, was: String, is: String| {
@@ -417,7 +419,7 @@ name = 'eu'
 name = 'us'
 ";
 
-    /// A directory of its own, removed at the end of the test.
+    /// A temporary directory, removed at the end of the test.
     struct Root(PathBuf);
 
     impl Root {
@@ -437,7 +439,7 @@ name = 'us'
             DataDir::open(&self.0, &spec, workers, None).map_err(|error| error.reason)
         }
 
-        /// A first start that goes well.
+        /// Completes a first start.
         fn begin(&self, workers: &[Address]) {
             let dir = self.open(workers).unwrap();
             for worker in workers {
@@ -474,12 +476,12 @@ name = 'us'
     }
 
     #[test]
-    fn what_a_process_was_preparing_goes_before_anything_is_written() {
+    fn unfinished_files_are_removed_before_anything_is_written() {
         let root = Root::new("room");
         root.begin(&[at(0, 0)]);
         let spare = root.0.join("eu/worker-0/spare.tmp");
         fs::write(&spare, "zeros").unwrap();
-        // As on a disk that has no room for it.
+        // Like a disk without space for it.
         fs::create_dir(root.0.join(NEXT)).unwrap();
         root.open(&[at(0, 0)]).unwrap_err();
         assert!(!spare.exists());
@@ -491,7 +493,7 @@ name = 'us'
         root.begin(&[at(0, 0), at(1, 0)]);
         fs::remove_file(root.0.join("us/worker-0/0000000001.segment")).unwrap();
         let reason = root.open(&[at(0, 0), at(1, 0)]).unwrap_err();
-        assert!(reason.contains("there is none"), "{reason}");
+        assert!(reason.contains("it is missing"), "{reason}");
         fs::remove_dir_all(root.0.join("us")).unwrap();
         assert!(root.open(&[at(0, 0), at(1, 0)]).is_err());
     }
@@ -503,7 +505,7 @@ name = 'us'
         fs::write(root.0.join(UNFINISHED), "format = 1\nclu").unwrap();
         let workers = [at(0, 0), at(0, 1)];
         let dir = root.open(&workers).unwrap();
-        // Whoever opens the journal makes its folder, and makes it last.
+        // The code that opens the journal creates its folder, as its last step.
         assert!(!dir.of(workers[0]).exists());
         begin_journal(&dir.of(workers[0]));
         drop(dir);
@@ -516,7 +518,7 @@ name = 'us'
     }
 
     #[test]
-    fn what_is_no_data_directory_is_refused_and_left_alone() {
+    fn other_directories_are_rejected_and_not_changed() {
         let root = Root::new("strange");
         let workers = [at(0, 0)];
         fs::write(root.0.join("letters.txt"), "dear").unwrap();
@@ -541,7 +543,7 @@ name = 'us'
     }
 
     #[test]
-    fn what_has_lost_something_is_other_data() {
+    fn a_disowned_directory_has_a_new_identity() {
         let root = Root::new("disowned");
         let workers = [at(0, 0)];
         root.begin(&workers);
@@ -586,8 +588,8 @@ name = 'us'
                 "sites eu, us, ap, and the configuration says eu, ap, us; new sites",
             ),
         ] {
-            let told = root.open_with(&with(sites), &workers).unwrap_err();
-            assert!(told.contains(reason), "{told}");
+            let error = root.open_with(&with(sites), &workers).unwrap_err();
+            assert!(error.contains(reason), "{error}");
         }
         let further = root.open_with(&with(&["eu", "us", "ap", "sa"]), &workers).unwrap();
         assert_eq!(further.founders(), 2);
@@ -616,7 +618,7 @@ name = 'us'
         let root = Root::new("shared");
         assert_eq!(part_of(&root.0, "eu", 2), root.0.join("eu/node-2"));
         root.begin(&[at(0, 0)]);
-        // Not begun anew somewhere else.
+        // The data is not begun again elsewhere.
         assert_eq!(part_of(&root.0, "eu", 1), root.0);
     }
 }

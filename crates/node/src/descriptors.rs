@@ -1,5 +1,5 @@
-//! How many descriptors this process may have, and what that leaves for clients. A process without
-//! any left loses its journal.
+//! The limit of open descriptors, and the number that remains for clients. A process without free
+//! descriptors loses its journal.
 
 use std::fs;
 
@@ -10,15 +10,16 @@ use crate::http::CONNECTIONS;
 use crate::links::unwelcome_callers;
 use crate::log::Log;
 
-/// What the process needs beside what is counted: standard streams, files that are read, libraries.
+/// Descriptors for everything that is not counted: standard streams, files that are read,
+/// libraries.
 const RESERVE: usize = 64;
-/// What a worker needs: its journal, its event loop, its ports.
+/// Descriptors of a worker: its journal, its event loop, its ports.
 const PER_WORKER: usize = 16;
 
-/// What a process has to share out.
+/// Parts of a process that need descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Those with clients.
+    /// Sites with clients.
     pub(crate) sites: usize,
     pub(crate) workers: usize,
     /// All nodes of the cluster.
@@ -26,19 +27,20 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// How many clients each site may have, if `limit` descriptors are too few for `wanted`.
+    /// Returns the number of clients that each site may have, if `limit` descriptors are too few
+    /// for `wanted` clients.
     fn clients(self, limit: usize, wanted: usize) -> Option<usize> {
-        // With each node there are two links.
+        // There are two links with each node.
         let nodes = 2 * self.nodes + unwelcome_callers(self.nodes);
         let kept = RESERVE + PER_WORKER * self.workers + CONNECTIONS + nodes;
         let left = limit.saturating_sub(kept) / self.sites;
-        // Fewer than one would serve nobody, and the operator wants to look.
+        // A limit below one would serve nobody, and the operator needs a connection to investigate.
         (left < wanted).then_some(left.max(1))
     }
 
-    /// Lets each site have no more clients than the process can have, and warns if those are fewer
-    /// than the settings say.
-    pub(crate) fn fit(self, spec: &mut ClusterSpec, log: &Log) {
+    /// Reduces `max_connections` to the number that the limit of descriptors permits, and warns if
+    /// that is much less.
+    pub(crate) fn limit_connections(self, spec: &mut ClusterSpec, log: &Log) {
         let Some(limit) = limit().filter(|_| self.sites > 0) else { return };
         let wanted = spec.max_connections;
         if let Some(clients) = self.clients(limit, wanted) {
@@ -47,7 +49,7 @@ impl Needs {
                 "max_connections is {clients} instead of {wanted}, because this process may have only \
                  {limit} open files; raise that limit (ulimit -n, LimitNOFILE)"
             );
-            // Nobody has asked for the default, and few will miss the rest of it.
+            // Nobody has asked for the default, and few need all of it.
             if wanted == MAX_CONNECTIONS && clients >= MAX_CONNECTIONS / 10 {
                 log.debug(format_args!("{line}"));
             } else {
@@ -57,8 +59,8 @@ impl Needs {
     }
 }
 
-/// Lets this process have as many open files as it may allow itself. Shells and service managers
-/// begin with few, for programs that cannot count further.
+/// Raises the soft limit of open files to the hard limit. Shells and service managers start
+/// processes with a low soft limit for the sake of old programs.
 pub fn raise_descriptor_limit(log: &Log) {
     let raised = Resource::NOFILE.get().and_then(|(soft, hard)| {
         Resource::NOFILE.set(hard, hard)?;
@@ -75,8 +77,7 @@ pub fn raise_descriptor_limit(log: &Log) {
     }
 }
 
-/// How many descriptors the process may have. Where the system does not tell, there is nothing to
-/// go by.
+/// Returns the limit of descriptors; `None` where the system does not report it.
 fn limit() -> Option<usize> {
     soft_limit(&fs::read_to_string("/proc/self/limits").ok()?)
 }

@@ -1,5 +1,5 @@
-//! Leaving without cutting anybody short: no new clients, those that are there come to an end, and
-//! what this process has written reaches the others.
+//! Graceful shutdown: the process accepts no new clients, finishes with those that are connected,
+//! and waits until its writes have reached the other sites.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster::Cluster;
 
-/// How often is looked whether the end is reached.
+/// Interval between checks for completion.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What had not come to its end when the time was up.
+/// Work that was not finished when the time was up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
     /// Clients that were in a transaction, or waited for an answer.
     pub clients: usize,
-    /// Those of them that had a transaction open.
+    /// Clients among them with an open transaction.
     pub in_transaction: usize,
     /// Transactions between prepare and commit.
     pub prepared: usize,
-    /// Transactions that too few other sites are known to have.
+    /// Transactions that too few other sites are known to store.
     pub at_risk: usize,
 }
 
@@ -48,12 +48,12 @@ impl fmt::Display for Unfinished {
 }
 
 impl Cluster {
-    /// Takes no more clients, says that it is not ready, and lets the clients go that are there:
-    /// each when it has its answers and no transaction is open. Returns when that is done and, of a
-    /// node, when other sites have what it has written; at the latest after `drain_ms`.
+    /// Stops accepting clients, reports that the process is not ready, and disconnects each client
+    /// once it has its answers and no open transaction. Returns when all clients are gone and, for
+    /// a node, other sites store its writes; at the latest after `drain_ms`.
     ///
     /// # Errors
-    /// What is left when the time is up.
+    /// The unfinished work when the time is up.
     pub async fn drain(&self) -> Result<(), Unfinished> {
         self.network.start_draining();
         let done = async {
@@ -76,7 +76,7 @@ impl Cluster {
             let clients = self.network.clients(site);
             left.clients += clients.count();
             left.in_transaction += clients.in_transaction();
-            // A cluster in one process ends as a whole; nobody is left to be told.
+            // A cluster in one process ends as a whole, so no other site needs its writes.
             if self.here.as_ref().is_some_and(|here| here.id.site == site) {
                 for sample in self.samples(index, false).await {
                     left.prepared += sample.prepared_transactions;
@@ -93,23 +93,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_told_in_words() {
-        let told = |clients, in_transaction, prepared| {
+    fn unfinished_work_is_described() {
+        let described = |clients, in_transaction, prepared| {
             let left = Unfinished { clients, in_transaction, prepared, at_risk: 2 };
-            let told = left.to_string();
-            told.strip_suffix(", and 2 not known to be safe at other sites").unwrap().to_owned()
+            let text = left.to_string();
+            text.strip_suffix(", and 2 not known to be safe at other sites").unwrap().to_owned()
         };
-        assert_eq!(told(0, 0, 0), "0 clients were not done, 0 transactions not decided");
+        assert_eq!(described(0, 0, 0), "0 clients were not done, 0 transactions not decided");
         assert_eq!(
-            told(1, 1, 1),
+            described(1, 1, 1),
             "1 client was not done (it has a transaction open), 1 transaction not decided"
         );
         assert_eq!(
-            told(3, 1, 2),
+            described(3, 1, 2),
             "3 clients were not done (1 has a transaction open), 2 transactions not decided"
         );
         assert_eq!(
-            told(3, 2, 0),
+            described(3, 2, 0),
             "3 clients were not done (2 have transactions open), 0 transactions not decided"
         );
     }

@@ -7,8 +7,8 @@ use solera_time::SiteId;
 
 use crate::questions::{Answer, Question};
 
-/// Reads bytes as a peer's greeting, as its frames, and as a batch of its messages, for fuzzing:
-/// whatever they are, it returns.
+/// Reads bytes as a peer's greeting, as its frames, and as a batch of its messages, for fuzzing. It
+/// must return for any bytes.
 pub fn read_as_peer(bytes: &[u8]) {
     if let Some((head, body)) = bytes.split_first_chunk::<HEAD>()
         && Greeting::body_length(head).is_ok()

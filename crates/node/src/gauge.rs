@@ -1,4 +1,4 @@
-//! The thread that measures how much memory the process takes.
+//! The thread that measures the memory of the process.
 
 use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
@@ -13,25 +13,27 @@ use crate::control::Control;
 use crate::log::Log;
 use crate::network::Network;
 
-/// How often is measured. What comes in between may exceed the limit.
+/// Interval of measurements. Between two of them usage may exceed the limit.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is used of the memory that the process takes. The allocator keeps what is freed: what it
-/// took at its highest is taken to have been used, and since then only the data has become more or
-/// less.
+/// Estimate of the used part of the process' memory. The allocator keeps freed memory, so the peak
+/// of resident memory counts as used at that time; since then only the size of the data has
+/// changed.
 #[derive(Debug, Default)]
 struct Peak {
     taken: u64,
-    /// What was used then beside the data.
+    /// Memory that was used then besides the data.
     beside: u64,
 }
 
 impl Peak {
-    /// `held` must have been asked for after `taken` was read, and for nothing else: then the data
-    /// was at most `held.most` when the process came to take so much, whatever has gone away since.
+    /// Returns the estimate for `taken` resident bytes. `held` must have been requested after
+    /// `taken` was read, and for nothing else. The data then was at most `held.most` when resident
+    /// memory reached `taken`, whatever has been freed since.
     fn used(&mut self, taken: u64, held: Held) -> u64 {
         if taken > self.taken {
-            // Beside the data at most all that came to it is used, and all that is no data.
+            // Besides the data, at most all growth is in use, and at most everything that is not
+            // data.
             let more = self.beside + (taken - self.taken);
             *self = Peak { taken, beside: more.min(taken.saturating_sub(held.most as u64)) };
         }
@@ -39,15 +41,17 @@ impl Peak {
     }
 }
 
-/// The thread that measures. Dropping it ends it.
+/// The measuring thread. Dropping it ends it.
 pub(crate) struct Gauge {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Gauge {
+    /// Starts the thread.
+    ///
     /// # Errors
-    /// There can be no thread.
+    /// The thread cannot be created.
     pub(crate) fn start(network: &Arc<Network>, log: Log) -> Result<Gauge> {
         let (stop, stopped) = channel();
         let network = network.clone();
@@ -67,7 +71,7 @@ impl Drop for Gauge {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // If it panicked, it has already said so.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -82,7 +86,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// Whether the end has not come.
+    /// Waits for the interval. Returns whether to continue.
     fn pause(&self) -> bool {
         self.stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout)
     }
@@ -101,21 +105,21 @@ impl Meter {
             }
         };
         let is_above = limit.is_some_and(|limit| taken > limit);
-        // At once, if that is known already: a worker may take its time to answer.
+        // Report at once if the result is certain, because a worker may take time to answer.
         if !is_above || taken > self.peak.taken {
-            self.tell(taken, limit);
+            self.report(taken, limit);
         }
         if limit.is_some() {
-            // Also below the limit: what is beside the data is known better the less came to it at
-            // once.
+            // Measure below the limit, too: the smaller the growth between two measurements, the
+            // better the estimate of memory besides the data.
             let used = self.held().map(|held| self.peak.used(taken, held));
             if let Some(used) = used.filter(|_| is_above) {
-                self.tell(used, limit);
+                self.report(used, limit);
             }
         }
     }
 
-    fn tell(&self, used: u64, limit: Option<u64>) {
+    fn report(&self, used: u64, limit: Option<u64>) {
         let limit_bytes = limit.unwrap_or_default();
         match self.network.memory().measured(used, limit) {
             Some(true) => self.log.warn(format_args!(
@@ -126,7 +130,7 @@ impl Meter {
         }
     }
 
-    /// What all workers of this process hold; nothing if one does not say so, because it ends.
+    /// Returns the size of the data of all workers of this process; `None` if a worker ends first.
     fn held(&self) -> Option<Held> {
         let asked: Vec<_> = self
             .network
@@ -142,7 +146,7 @@ impl Meter {
     }
 }
 
-/// What the system says that the process takes.
+/// Returns the resident memory that the system reports.
 fn resident() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     in_status(&text).ok_or_else(|| Error::new(ErrorKind::InvalidData, "it does not say VmRSS"))
@@ -159,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_system_says_is_read() {
+    fn the_status_of_the_process_is_parsed() {
         assert_eq!(in_status("Name:\tx\nVmRSS:\t    1024 kB\nThreads:\t1\n"), Some(1 << 20));
         for text in ["", "VmRSS:\n", "VmRSS:\t1 MB\n", "VmRSS:\tx kB\n"] {
             assert_eq!(in_status(text), None, "{text}");
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_allocator_keeps_is_not_used() {
+    fn freed_memory_is_not_used() {
         let mut peak = Peak::default();
         let used = [(100, 80), (150, 120), (150, 20), (151, 20), (150, 90), (200, 110), (140, 200)]
             .map(|(taken, data)| peak.used(taken, held(data, data)));
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_away_while_it_is_measured_is_no_longer_used() {
+    fn data_freed_during_a_measurement_is_not_used() {
         let mut peak = Peak::default();
         let used = [(100, held(10, 80)), (100, held(0, 10)), (150, held(60, 60))]
             .map(|(taken, held)| peak.used(taken, held));

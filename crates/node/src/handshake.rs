@@ -1,17 +1,17 @@
-//! What a node of a configured cluster says of itself to others.
+//! Identity of a node of a configured cluster, for comparison with other nodes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use solera_config::{ClusterSpec, SiteSpec};
 use solera_links::{Identity, Speaks, WITH_THE_SITES};
 
-/// Microseconds since 1970.
+/// Returns the time in microseconds since 1970.
 pub(crate) fn clock_us() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since_epoch.as_micros() as u64
 }
 
-/// What a node with this configuration compares with others.
+/// Returns the identity of a node with this configuration.
 pub(crate) fn identity(spec: &ClusterSpec) -> Identity {
     let workers = |site: &SiteSpec| site.nodes.iter().map(|node| node.workers).collect();
     let spaces: Vec<String> = spec.spaces.iter().map(ToString::to_string).collect();
@@ -57,7 +57,7 @@ admin = 'c:3'
         Card::new(&identity(spec), from, to, incarnation, clock_us())
     }
 
-    /// What `ours` finds of `theirs`.
+    /// Checks the card `theirs` against `ours`.
     fn check(
         ours: &Card,
         theirs: &Card,
@@ -92,7 +92,7 @@ admin = 'c:3'
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table of reasons")]
-    fn strangers_are_told_why() {
+    fn strangers_get_a_reason() {
         let ours = parse(TWO_SITES);
         let called = card(&ours, id(1), id(0), 1);
         let from = |text: &str| card(&parse(text), id(0), id(1), 2);
@@ -169,7 +169,8 @@ admin = 'c:3'
             let error = check(&called, &caller, true, &ours).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
-        // Who is as far ahead has nothing to lose, and who is ahead may hear of who is not.
+        // A node that is as far ahead has nothing to lose, and a node that is ahead may learn of
+        // one that is not.
         let as_far = Card { hybrid_us: future.hybrid_us, ..called.clone() };
         assert!(check(&as_far, &future, true, &ours).is_ok());
         assert!(check(&future, &called, false, &ours).is_ok());

@@ -1,4 +1,4 @@
-//! The place of this process in a cluster of several nodes.
+//! The role of this process in a cluster of several nodes.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::link::Link;
 use crate::links::Running;
 use crate::tls::PeerTls;
 
-/// Which node this process is, and its links to the others.
+/// The node that this process runs, and its links to the other nodes.
 pub(crate) struct Here {
     pub(crate) id: NodeId,
     pub(crate) links: Vec<Arc<Link>>,
-    /// What new links are protected with.
+    /// TLS configuration of new links; `None` without TLS.
     pub(crate) peer_tls: Option<Arc<Current<PeerTls>>>,
-    /// Held for as long as the links run.
+    /// Keeps the links running.
     _running: Running,
 }
 
@@ -29,7 +29,7 @@ impl Here {
         Here { id, links, peer_tls, _running: running }
     }
 
-    /// Whether all nodes of the own site can be reached.
+    /// Whether all other nodes of the own site can be reached.
     pub(crate) fn is_ready(&self) -> bool {
         let mut own = self.links.iter().filter(|link| link.peer.site == self.id.site);
         own.all(|link| link.is_whole())

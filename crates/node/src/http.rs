@@ -1,5 +1,5 @@
-//! Serving HTTP within bounds: how long a request may take to arrive, how large it may be, and how
-//! long the last ones may take when the process ends.
+//! An HTTP server with limits on the duration and size of requests, and on the time of pending
+//! requests when the process ends.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -21,33 +21,33 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use crate::connection_limiter::ConnectionLimiter;
 use crate::current::Current;
-use crate::room::Room;
 
-/// How long the head of a request may take, and how long a connection may be idle.
+/// Timeout of a request's head, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the body of a request may take.
+/// Timeout of a request's body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest body that is read.
+/// Longest accepted body, in bytes.
 const BODY_LIMIT: usize = 64 * 1024;
-/// How many connections there are at once; when there are more, older ones end.
+/// Number of simultaneous connections. When there are more, older ones are closed.
 pub(crate) const CONNECTIONS: usize = 128;
-/// How long requests under way may still take when the process ends.
+/// Time that pending requests have when the process ends.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Where a request comes from.
+/// Address from which a request comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct From(pub(crate) SocketAddr);
 
-/// An error as this side tells all of them: JSON with `error`.
+/// Returns an error response: JSON with the field `error`.
 pub(crate) fn refusal(code: StatusCode, error: impl Into<String>) -> Response {
     (code, Json(json!({ "error": error.into() }))).into_response()
 }
 
-/// The body of a request, as text.
+/// Returns the body of a request as text.
 ///
 /// # Errors
-/// The answer to a body that is too long, too slow or no UTF-8.
+/// The response to a body that is too long, too slow or not UTF-8.
 pub(crate) async fn text_of(request: Request) -> Result<String, Response> {
     let too_long = || {
         let reason = format!("the body is longer than {BODY_LIMIT} bytes");
@@ -61,7 +61,7 @@ pub(crate) async fn text_of(request: Request) -> Result<String, Response> {
     let read = body::to_bytes(request.into_body(), BODY_LIMIT);
     let bytes = match timeout(BODY_TIMEOUT, read).await {
         Ok(Ok(bytes)) => bytes,
-        // The other reason is a connection that broke, and nobody reads the answer then.
+        // The other reason is a broken connection, and then nobody reads the response.
         Ok(Err(_)) => return Err(too_long()),
         Err(_) => {
             let reason = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
@@ -72,14 +72,14 @@ pub(crate) async fn text_of(request: Request) -> Result<String, Response> {
         .map_err(|_| refusal(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
 }
 
-/// What is left of the request is not waited for.
+/// Closes the connection after the response, without waiting for the rest of the request.
 fn closing(mut answer: Response) -> Response {
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-/// Serves, over TLS if there is `tls`, until `end` is done and what is under way then has been
-/// answered, which takes [`GRACE`] at most.
+/// Serves requests, over TLS if `tls` is set, until `end` completes. Pending requests are then
+/// answered within [`GRACE`].
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Current<TlsAcceptor>>>,
@@ -88,28 +88,28 @@ pub(crate) async fn serve(
 ) {
     let (ending, ended) = watch::channel(false);
     let mut connections = JoinSet::new();
-    let room = Arc::new(Room::default());
+    let limiter = Arc::new(ConnectionLimiter::default());
     tokio::pin!(end);
     loop {
         tokio::select! {
             biased;
             () = &mut end => break,
-            // Nobody needs to know how a connection ended.
+            // The outcome of a connection does not matter.
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
                     let tls = tls.as_ref().map(|tls| tls.get());
                     let router = router.clone().layer(Extension(From(from)));
-                    let place = room.enter(from.ip(), CONNECTIONS);
+                    let permit = limiter.admit(from.ip(), CONNECTIONS);
                     let taking = take(stream, tls, router, ended.clone());
                     connections.spawn(async move {
                         tokio::select! {
                             () = taking => {}
-                            () = place.dismissed() => {}
+                            () = permit.must_close() => {}
                         }
                     });
                 }
-                // Out of descriptors, most likely: leave room for others to end.
+                // Most likely no descriptor is free; another connection may end meanwhile.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             },
         }
@@ -117,11 +117,11 @@ pub(crate) async fn serve(
     drop(listener);
     ending.send_replace(true);
     let all_gone = async { while connections.join_next().await.is_some() {} };
-    // Those that are still there end with the set.
+    // Dropping the set ends the remaining connections.
     let _ = timeout(GRACE, all_gone).await;
 }
 
-/// Speaks HTTP over what a caller has connected to.
+/// Serves HTTP on a connection.
 async fn take(
     stream: TcpStream,
     tls: Option<Arc<TlsAcceptor>>,
@@ -131,7 +131,7 @@ async fn take(
     match tls {
         None => talk(stream, router, ended).await,
         Some(tls) => {
-            // Who does not speak TLS, or not in time, cannot be told.
+            // A client without TLS, or with a slow handshake, gets no response.
             if let Ok(Ok(stream)) = timeout(HEAD_TIMEOUT, tls.accept(stream)).await {
                 talk(stream, router, ended).await;
             }
@@ -162,14 +162,14 @@ where
     let late = done.is_err_and(|error| error.is_timeout());
     let parts = connection.into_parts();
     let mut stream = parts.io.into_inner();
-    // A connection that was only idle has asked nothing.
+    // An idle connection has sent no request.
     if late && !parts.read_buf.is_empty() {
         let _ = stream.write_all(late_head().as_bytes()).await;
     }
     let _ = stream.shutdown().await;
 }
 
-/// The answer to a head that did not come to its end.
+/// Returns the response to an incomplete head.
 fn late_head() -> String {
     let reason = format!("the request did not arrive within {} s", HEAD_TIMEOUT.as_secs());
     let body = json!({ "error": reason }).to_string();

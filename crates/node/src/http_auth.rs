@@ -1,4 +1,4 @@
-//! Who may ask what over HTTP: the same users as over RESP, by HTTP Basic.
+//! Authorisation over HTTP: the same users as over RESP, by HTTP Basic.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,15 +13,15 @@ use crate::attempts::Attempts;
 use crate::cluster::Cluster;
 use crate::http::{From, refusal};
 
-/// What guards the HTTP side.
+/// State of the authorisation of requests.
 #[derive(Clone)]
 pub(crate) struct Guard {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) attempts: Arc<Mutex<Attempts>>,
 }
 
-/// Lets requests pass that their user may send. Probes have no user: whether the process lives is
-/// everybody's.
+/// Passes requests that their user may send. Probes need no user, because whether the process is
+/// alive is public.
 pub(crate) async fn guard(
     State(guard): State<Guard>,
     mut request: Request,
@@ -40,7 +40,7 @@ pub(crate) async fn guard(
             if user.name == DEFAULT_USER
                 && !request.headers().contains_key(header::AUTHORIZATION) =>
         {
-            unauthorized("this needs a user; say who you are by HTTP Basic")
+            unauthorized("this needs a user; authenticate by HTTP Basic")
         }
         Ok(user) => {
             let right = match is_reading(request.method()) {
@@ -55,7 +55,7 @@ pub(crate) async fn guard(
             if let Some(name) = name {
                 let from = request.extensions().get::<From>().map(|from| from.0);
                 let attempts = guard.attempts.lock().expect("nothing panics with the lock");
-                attempts.failed(&name, from);
+                attempts.log_failed_login(&name, from);
             }
             unauthorized("this needs a user and its password, by HTTP Basic")
         }
@@ -73,15 +73,16 @@ fn is_reading(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Reading is as INFO; what changes the cluster is for administrators.
+/// Whether a user may send a request. Reading needs the right to run INFO; changing the cluster
+/// needs the rights of an administrator.
 fn may(user: &User, method: &Method) -> bool {
     if is_reading(method) { user.may_run("info") } else { user.may_run_all("admin") }
 }
 
-/// The user that a request names, or the default user if that one needs no password.
+/// Returns the authenticated user of a request, or the default user if that one needs no password.
 ///
 /// # Errors
-/// The name, if there was one, that was not proved.
+/// The name, if one was given, whose authentication failed.
 fn user_of(users: &Users, headers: &HeaderMap) -> Result<Arc<User>, Option<Vec<u8>>> {
     let Some(given) = headers.get(header::AUTHORIZATION) else {
         let default = users.get(DEFAULT_USER).filter(|user| user.nopass && user.enabled);
@@ -91,7 +92,7 @@ fn user_of(users: &Users, headers: &HeaderMap) -> Result<Arc<User>, Option<Vec<u
     verify(users, &name, &password).ok_or(Some(name))
 }
 
-/// The name and the password of `Basic …`.
+/// Returns the name and the password of `Basic …`.
 fn credentials(given: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, encoded) = given.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -102,7 +103,7 @@ fn credentials(given: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
 }
 
-/// Base64 of RFC 4648, with or without padding.
+/// Decodes Base64 as in RFC 4648, with or without padding.
 fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     let mut digits = text;
     for _ in 0..2 {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn who_proves_to_be_a_user_may_do_what_the_user_may() {
+    fn an_authenticated_request_has_the_rights_of_its_user() {
         let users = users();
         for (given, expected) in [
             // admin:p:w

@@ -1,67 +1,66 @@
-//! What the log tells of a worker whose site joins.
+//! Log lines about a worker whose site joins.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use solera_unistore::Progress;
 
-/// How often it tells how far it is.
+/// Interval between progress lines.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far a worker is on its way to serve, as it was last told.
+/// Progress of a worker towards serving, as last logged.
 #[derive(Debug)]
 pub(crate) enum Joining {
-    /// It waits to be let in.
+    /// The worker waits to be accepted.
     Waiting,
-    /// It gets its partitions: since when, and when that was last told of, with how many bytes.
-    Getting { began: Instant, told: Instant, bytes: u64 },
-    /// It has them, and waits for the rest of its site.
+    /// The worker copies its partitions: the start, and the time and bytes of the last log line.
+    Getting { began: Instant, logged: Instant, bytes: u64 },
+    /// The worker has its partitions, and waits for the rest of its site.
     Filled,
-    /// There is nothing more to tell.
+    /// The worker serves; nothing more is logged.
     Serving,
 }
 
-/// Something to tell of a worker that joins.
+/// An event to log about a joining worker.
 #[derive(Debug, PartialEq)]
 pub(crate) enum News {
-    /// It begins to get its partitions; from a site, by its number.
+    /// The worker begins to copy its partitions from a site, given by its number.
     Begins { partitions: usize, donor: usize },
-    /// So many are there, and so many bytes; and how many of these came in the time since the last
-    /// word.
+    /// Partitions and bytes copied so far, and bytes copied since the last log line.
     Has { filled: usize, partitions: usize, bytes: u64, more: u64, since: Duration },
-    /// All are there.
+    /// All partitions are copied.
     HasAll { partitions: usize, bytes: u64, took: Duration },
-    /// It serves clients.
+    /// The worker serves clients.
     Serves,
 }
 
 impl Joining {
-    /// Of a worker that is just started.
+    /// Creates the state of a worker that has just started.
     pub(crate) fn new(progress: Progress) -> Joining {
-        // One that has joined before it was started again has nothing to tell.
+        // A worker that joined before it was restarted logs nothing.
         if progress.filled == progress.partitions { Joining::Serving } else { Joining::Waiting }
     }
 
-    /// What is to be told now, if there is something.
+    /// Returns the event to log now, if there is one.
     pub(crate) fn news(&mut self, now: Instant, progress: Progress, serves: bool) -> Option<News> {
         let Progress { filled, partitions, bytes, donor, .. } = progress;
         match *self {
             Joining::Waiting => {
                 let donor = donor?.index();
-                *self = Joining::Getting { began: now, told: now, bytes: 0 };
+                *self = Joining::Getting { began: now, logged: now, bytes: 0 };
                 Some(News::Begins { partitions, donor })
             }
             Joining::Getting { began, .. } if filled == partitions => {
                 *self = Joining::Filled;
                 Some(News::HasAll { partitions, bytes, took: now - began })
             }
-            Joining::Getting { began, told, bytes: before } => {
-                let since = now - told;
+            Joining::Getting { began, logged, bytes: before } => {
+                let since = now - logged;
                 if since < INTERVAL {
                     return None;
                 }
-                *self = Joining::Getting { began, told: now, bytes };
-                // It may have begun anew.
+                *self = Joining::Getting { began, logged: now, bytes };
+                // The copy may have begun again.
                 let more = bytes.saturating_sub(before);
                 Some(News::Has { filled, partitions, bytes, more, since })
             }
@@ -79,7 +78,7 @@ impl Joining {
 }
 
 impl News {
-    /// In words, of a worker, with the sites' names.
+    /// Returns the log line of the event for a worker, with the sites' names.
     pub(crate) fn explain(&self, worker: &str, name: impl Fn(usize) -> String) -> String {
         match self {
             News::Begins { partitions, donor } => {
@@ -124,28 +123,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_from_whom_how_much_and_how_long() {
+    fn events_name_the_donor_the_amount_and_the_rate() {
         let at = Instant::now();
         let mut now = Progress { partitions: 4, ..Progress::default() };
         let mut joining = Joining::new(now);
-        let mut told = Vec::new();
-        let mut tell = |joining: &mut Joining, seconds, now, serves| {
+        let mut lines = Vec::new();
+        let mut step = |joining: &mut Joining, seconds, now, serves| {
             let news = joining.news(at + Duration::from_secs(seconds), now, serves);
-            told.extend(news.map(|news| news.explain("us worker 0", |_| "eu".to_owned())));
+            lines.extend(news.map(|news| news.explain("us worker 0", |_| "eu".to_owned())));
         };
-        tell(&mut joining, 0, now, false);
+        step(&mut joining, 0, now, false);
         now.donor = Some(SiteId(0));
-        tell(&mut joining, 1, now, false);
+        step(&mut joining, 1, now, false);
         (now.bytes, now.filled) = (50_000_000, 1);
-        tell(&mut joining, 6, now, false);
-        tell(&mut joining, 11, now, false);
+        step(&mut joining, 6, now, false);
+        step(&mut joining, 11, now, false);
         (now.bytes, now.filled) = (200_000_000, 4);
-        tell(&mut joining, 21, now, false);
-        tell(&mut joining, 22, now, false);
-        tell(&mut joining, 23, now, true);
-        tell(&mut joining, 40, now, true);
+        step(&mut joining, 21, now, false);
+        step(&mut joining, 22, now, false);
+        step(&mut joining, 23, now, true);
+        step(&mut joining, 40, now, true);
         assert_eq!(
-            told,
+            lines,
             [
                 "us worker 0 joins: it gets 4 partitions from eu",
                 "us worker 0 has 1 of 4 partitions: 50.0 MB so far, 5.0 MB/s",

@@ -1,14 +1,16 @@
-//! The server: workers, sessions, links, and the clusters they make.
+//! The server: workers, sessions and links, and the clusters that consist of them.
 //!
-//! Each worker is a thread that owns its partitions alone and shares nothing with the others but
-//! mailboxes. A connection lives on one worker; a command on a key of that worker is a direct call
-//! of the protocol's machine, a command on another's is one message there and one back.
+//! Each worker is a thread that owns its partitions exclusively and shares nothing with other
+//! workers except mailboxes. A connection belongs to one worker. A command on a key of that worker
+//! is a direct call of the protocol's machine; a command on a key of another worker costs one
+//! message in each direction.
 
 mod admin;
 mod attempts;
 mod clients;
 mod clock;
 mod cluster;
+mod connection_limiter;
 mod control;
 mod current;
 mod data_dir;
@@ -34,7 +36,6 @@ mod progress;
 mod questions;
 mod recovering;
 mod reload;
-mod room;
 mod run;
 mod status;
 mod storage;

@@ -1,4 +1,4 @@
-//! A link: what this process and one other node have to do with one another.
+//! State of the link between this process and one other node.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,32 +15,33 @@ use crate::log::Log;
 use crate::questions::{Answer, Question};
 use crate::status::PeerStatus;
 
-/// The most that waits for one node.
+/// Limit of bytes queued for one node.
 const QUEUE_LIMIT: usize = 64 << 20;
-/// When so much waits, updates to replicate are better not made yet.
+/// Queued bytes above which creating more updates to replicate would only cost memory.
 const ENOUGH: usize = QUEUE_LIMIT / 4;
-/// Frames are gathered into writes of about this size.
+/// Approximate size of a write, into which frames are gathered.
 const WRITE_SIZE: usize = 256 * 1024;
 
-/// The link to one other node. Each of the two calls the other, and sends over the connection that
-/// it made; acknowledgements and answers come back on it. Nothing here ever waits for the network.
+/// The link to one other node. Each of the two nodes calls the other, and sends over the connection
+/// that it opened; acknowledgements and answers return on the same connection. No method waits for
+/// the network.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) peer: NodeId,
-    /// As people call the peer.
+    /// Name of the peer for messages.
     pub(crate) name: String,
     pub(crate) address: HostPort,
     log: Log,
-    /// Where the machine's clock begins.
+    /// Origin of the machine's clock.
     begun: Instant,
     state: Mutex<State>,
-    /// There is something to send.
+    /// Notified when there is something to send.
     pub(crate) wake: Notify,
-    /// The peer has called, so that it can be called, too.
+    /// Notified when the peer has called, which shows that it can be called.
     pub(crate) called: Notify,
 }
 
-/// A question that somebody waits for.
+/// A question whose answer the caller waits for.
 struct Asked<'a> {
     link: &'a Link,
     number: u64,
@@ -55,12 +56,12 @@ impl Drop for Asked<'_> {
 #[derive(Debug)]
 struct State {
     machine: solera_links::Link<Arc<Vec<u8>>>,
-    /// Something was not queued since the queue was last empty.
+    /// Whether a message was dropped since the queue was last empty.
     overflows: bool,
     problem: Option<String>,
     /// Questions that were not sent yet.
     questions: VecDeque<(u64, Vec<u8>)>,
-    /// Questions that were sent and are not waited for any more, which the peer was not told yet.
+    /// Questions that were sent and whose caller no longer waits. The peer is not notified yet.
     withdrawn: Vec<u64>,
     waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
     asked: u64,
@@ -96,12 +97,12 @@ impl Link {
     }
 
     /// Queues messages from one worker to another, in order, if [`solera_links::Link::admit`]
-    /// permits.
+    /// permits it.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
         let mut state = self.state();
         let dropped = state.machine.dropped();
         if let Some(ticket) = state.machine.admit() {
-            // Encoding takes time in which other workers send.
+            // Other workers can send while this one encodes.
             drop(state);
             let bodies = encode_batch(Sizes::default(), from, to, messages);
             state = self.state();
@@ -125,13 +126,13 @@ impl Link {
         }
     }
 
-    /// Whether so much waits that more updates would only take memory.
+    /// Whether the queue is so long that more updates would only cost memory.
     pub(crate) fn has_enough(&self) -> bool {
         self.state().machine.queue_bytes() >= ENOUGH
     }
 
-    /// Asks the peer something. `None` if it does not answer. If the future is dropped before, the
-    /// peer is told that nobody waits.
+    /// Sends a question to the peer, and returns its answer; `None` if the link breaks first. If
+    /// the future is dropped before the answer, the question is withdrawn.
     pub(crate) async fn ask(&self, question: Question) -> Option<Answer> {
         let body = postcard::to_stdvec(&question).expect("questions have a serialised form");
         let (sender, receiver) = oneshot::channel();
@@ -151,11 +152,11 @@ impl Link {
         tokio::time::timeout(question.patience(), receiver).await.ok()?.ok()
     }
 
-    /// Nobody waits for the answer to a question any more.
+    /// Withdraws a question.
     fn withdraw(&self, number: u64) {
         let mut state = self.state();
         if state.waiting.remove(&number).is_none() {
-            // It was answered, or the connection broke.
+            // The answer has arrived, or the connection broke.
             return;
         }
         let unsent = state.questions.len();
@@ -167,12 +168,12 @@ impl Link {
         }
     }
 
-    /// The process that the peer was when it was last heard of.
+    /// Returns the peer's incarnation as last heard.
     pub(crate) fn incarnation(&self) -> Option<u64> {
         self.state().machine.incarnation()
     }
 
-    /// Whether messages reach the peer and its own come back, as far as is known.
+    /// Whether messages travel in both directions, as far as is known.
     pub(crate) fn is_whole(&self) -> bool {
         self.state().machine.whole_since().is_some()
     }
@@ -203,7 +204,7 @@ impl Link {
         self.state().machine.handshake()
     }
 
-    /// Our connection stands. See [`solera_links::Link::opened`].
+    /// Notes that the own connection is open. See [`solera_links::Link::opened`].
     pub(crate) fn opened(&self, handshake: Handshake, incarnation: u64, received: u64) -> bool {
         let (now, mut state) = (self.now(), self.state());
         let opened = state.machine.opened(now, handshake, incarnation, received);
@@ -213,7 +214,7 @@ impl Link {
         opened
     }
 
-    /// Our connection broke.
+    /// Notes that the own connection broke.
     pub(crate) fn closed(&self, problem: String) {
         let (now, mut state) = (self.now(), self.state());
         state.machine.closed(now);
@@ -223,7 +224,7 @@ impl Link {
         state.problem = Some(problem);
     }
 
-    /// A call did not succeed. Returns whether this is news.
+    /// Notes that a call failed. Returns whether the reason is new.
     pub(crate) fn failed(&self, problem: String) -> bool {
         let mut state = self.state();
         let problem = Some(problem);
@@ -232,7 +233,7 @@ impl Link {
         news
     }
 
-    /// The peer called. See [`solera_links::Link::accepted`].
+    /// Notes that the peer called. See [`solera_links::Link::accepted`].
     pub(crate) fn accepted(&self, handshake: Handshake, incarnation: u64) -> Option<(u64, u64)> {
         let now = self.now();
         let accepted = self.state().machine.accepted(now, handshake, incarnation)?;
@@ -245,18 +246,19 @@ impl Link {
         self.state().machine.takes(connection, number)
     }
 
-    /// The last frame that arrived; `None` if the peer has called again since.
+    /// Returns the number of the last frame that arrived; `None` if the peer has called again
+    /// since.
     pub(crate) fn received(&self, connection: u64) -> Option<u64> {
         self.state().machine.received(connection)
     }
 
-    /// The peer's connection broke. Returns whether it was the latest.
+    /// Notes that the peer's connection broke. Returns whether it was the latest.
     pub(crate) fn hung_up(&self, connection: u64) -> bool {
         let now = self.now();
         self.state().machine.hung_up(now, connection)
     }
 
-    /// Appends what is to be sent, up to about [`WRITE_SIZE`] bytes.
+    /// Appends frames to send, up to about [`WRITE_SIZE`] bytes.
     pub(crate) fn gather(&self, out: &mut Vec<u8>) {
         let mut state = self.state();
         while let Some((number, body)) = state.questions.pop_front() {
@@ -276,22 +278,22 @@ impl Link {
         if state.machine.queue_bytes() == 0 {
             state.overflows = false;
         }
-        // Copying and checksums are nothing that workers should wait for.
+        // Workers should not wait for copying and checksums.
         drop(state);
         for (number, body) in frames {
             write_frame(out, Frame { kind: Kind::Messages, number, body: &body });
         }
     }
 
-    /// All frames up to this one have arrived at the peer.
+    /// Notes that all frames up to `number` have arrived at the peer.
     pub(crate) fn acknowledged(&self, number: u64) {
         self.state().machine.acknowledge(number);
     }
 
-    /// The peer answered a question.
+    /// Passes the peer's answer to the caller of the question.
     pub(crate) fn answered(&self, number: u64, answer: Answer) {
         if let Some(waiting) = self.state().waiting.remove(&number) {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = waiting.send(answer);
         }
     }
@@ -317,7 +319,7 @@ mod tests {
         link.send(at(0), at(1), vec![solera_unistore::Message::Abort { tx }.into()]);
     }
 
-    /// The kinds and numbers of what is sent.
+    /// Returns the kinds and numbers of the frames to send.
     fn frames(link: &Link) -> Vec<(Kind, u64)> {
         let mut bytes = Vec::new();
         link.gather(&mut bytes);
@@ -372,7 +374,7 @@ mod tests {
         assert!(theirs.takes(first, 1) && theirs.takes(first, 2));
         ours.closed("cut".into());
         say(&ours, 4);
-        // The peer still has the old connection open when we call again.
+        // The peer still has the old connection open when this node calls again.
         let (second, received) = theirs.accepted(theirs.handshake(), 5).unwrap();
         assert!(!theirs.takes(first, 3) && theirs.received(first).is_none());
         assert!(ours.opened(ours.handshake(), 7, received));
@@ -382,13 +384,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_a_process_that_is_gone_is_dropped() {
+    fn frames_for_an_earlier_process_are_dropped() {
         let link = link(true);
         assert!(link.opened(link.handshake(), 7, 0));
         (1..=2).for_each(|i| say(&link, i));
         link.closed("killed".into());
         say(&link, 3);
-        // Whichever of the two calls first.
+        // The result does not depend on which of the two calls first.
         let (connection, _) = link.accepted(link.handshake(), 8).unwrap();
         assert!(link.opened(link.handshake(), 8, 0));
         say(&link, 4);
@@ -420,7 +422,7 @@ mod tests {
         assert_eq!((link.status().reconnects, link.status().up), (1, true));
     }
 
-    /// A message of about `size` bytes.
+    /// Sends a message of about `size` bytes.
     fn say_much(link: &Link, size: usize) {
         let message = solera_unistore::Message::Execute {
             request: solera_machine::RequestId(1),
@@ -452,9 +454,9 @@ mod tests {
         link.accepted(link.handshake(), 7).unwrap();
         assert!(link.opened(link.handshake(), 7, 0) && link.is_reachable());
         (0..6).for_each(|_| say_much(&link, ENOUGH));
-        assert!(!link.is_reachable(), "clients are told to try again");
+        assert!(!link.is_reachable(), "clients get TRYAGAIN");
         assert_eq!(link.status().dropped_batches, 0);
-        // All six are sent, which gives them their numbers.
+        // Sending all six gives them their numbers.
         while !gathered(&link).is_empty() {}
         link.closed("cut".into());
         say_much(&link, 1);

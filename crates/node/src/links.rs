@@ -29,25 +29,25 @@ mod calling;
 
 pub(crate) use answering::unwelcome_callers;
 
-/// The longest pause between two calls of a node that does not answer.
+/// Longest pause between two calls of a node that does not answer.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// How long a call and its greeting may take.
+/// Timeout of a call and its greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection on which nothing came for so long is given up.
-const SILENCE: Duration = Duration::from_secs(5);
-/// How long links may go on sending when the node stops.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The same refusal is told again after this long, then after twice as long, up to the last.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
-const LAST_TELL_AGAIN: Duration = Duration::from_secs(3600);
-/// How many refusals are remembered.
-const MOST_TOLD: usize = 256;
-/// Clocks that differ by more are warned about.
+/// Time without traffic after which a connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for sending queued messages when the node stops.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause before the same refusal is logged again. It doubles each time, up to the last.
+const FIRST_LOG_PAUSE: Duration = Duration::from_secs(60);
+const LAST_LOG_PAUSE: Duration = Duration::from_secs(3600);
+/// Number of refusals that are remembered.
+const MAX_REFUSALS: usize = 256;
+/// Difference of clocks above which a warning is logged.
 const NOTABLE_SKEW_US: i64 = 1_000_000;
 const READ_SIZE: usize = 64 * 1024;
-/// How much memory for what comes in is kept between two frames.
+/// Capacity of the input buffer that is kept between two frames.
 const KEPT_INPUT: usize = 4 << 20;
-/// The longest reason that is sent or told.
+/// Longest reason that is sent or logged, in bytes.
 const MAX_REASON: usize = 2000;
 
 /// A connection to another node, with or without TLS.
@@ -55,26 +55,27 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 type Stream = Box<dyn Duplex>;
 
-/// What carries the messages of one node.
+/// State of the links of one node.
 pub(crate) struct Carrier {
     pub(crate) spec: Arc<ClusterSpec>,
-    /// What is compared with others; it cannot change while the process runs.
+    /// Identity that is compared with other nodes' identities. It cannot change while the process
+    /// runs.
     pub(crate) identity: Identity,
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
-    /// Between nodes, if they speak so.
+    /// TLS between nodes; `None` without TLS.
     pub(crate) tls: Option<Arc<Current<PeerTls>>>,
-    /// Tells this process from those that were this node before.
+    /// Distinguishes this process from earlier processes of the same node.
     pub(crate) incarnation: u64,
-    /// The data directory of this node, if it has one.
+    /// Data directory of this node; `None` in memory.
     pub(crate) data: Option<DataDir>,
-    /// What its workers remembered when they began; nothing if it keeps none.
+    /// Recovered state of each worker at the start of the process; empty in memory.
     pub(crate) runs: Runs,
     pub(crate) network: Arc<Network>,
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) log: Log,
-    /// The refusals that were told.
-    pub(crate) told: Mutex<Told>,
+    /// Refusals that were logged.
+    pub(crate) refusals: Mutex<RefusalLog>,
 }
 
 /// The running thread. Dropping it stops it.
@@ -87,24 +88,24 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let Some(thread) = self.thread.take() {
-            // If it panicked, it has already said so.
+            // A panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
 impl Carrier {
-    /// Starts the thread, which takes calls at `listener`.
+    /// Starts the thread, which accepts calls at `listener`.
     ///
     /// # Errors
-    /// The thread or its event loop cannot be made.
+    /// The thread or its event loop cannot be created.
     pub(crate) fn start(self, listener: std::net::TcpListener) -> std::io::Result<Running> {
         listener.set_nonblocking(true)?;
         let (stop, stopped) = watch::channel(false);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("links".to_owned()).spawn(move || {
             runtime.block_on(Arc::new(self).run(listener, stopped));
-            // A name that is being looked up is not waited for: that can take half a minute.
+            // A running name lookup is abandoned, because it can take half a minute.
             runtime.shutdown_background();
         })?;
         Ok(Running { stop, thread: Some(thread) })
@@ -123,20 +124,19 @@ impl Carrier {
             callers.spawn(self.clone().keep_calling(link.clone(), stop.clone()));
         }
         tokio::select! {
-            () = self.take_calls(listener) => {}
+            () = self.accept_calls(listener) => {}
             () = stopped(stop) => {}
         }
-        // What waits is sent if that is quick.
-        let _ = timeout(LAST_WORDS, callers.join_all()).await;
+        // Queued messages are still sent if that is quick.
+        let _ = timeout(CLOSE_TIMEOUT, callers.join_all()).await;
     }
 
-    /// What new links are protected with.
+    /// Returns the TLS configuration for new links.
     fn tls(&self) -> Option<Arc<PeerTls>> {
         self.tls.as_ref().map(|tls| tls.get())
     }
 
-    /// Warns of a clock that is for sure ahead, or behind if negative, by more than clocks should
-    /// be.
+    /// Warns when a clock certainly differs too much. `ahead_us` is negative if it is behind.
     fn note_skew(&self, name: &str, ahead_us: i64) {
         if ahead_us.abs() > NOTABLE_SKEW_US {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
@@ -146,7 +146,7 @@ impl Carrier {
         }
     }
 
-    /// What this node shows to another one.
+    /// Returns the card that this node sends to another node.
     fn card(&self, to: NodeId) -> Card {
         let membership = self.network.membership();
         let card = Card::new(&self.identity, self.me, to, self.incarnation, clock_us());
@@ -160,8 +160,8 @@ impl Carrier {
         }
     }
 
-    /// Whether a node that has shown its card takes part.
-    async fn lets_in(&self, theirs: &Card) -> Result<(), Failure> {
+    /// Checks whether a node that has sent its card may take part.
+    async fn check_entry(&self, theirs: &Card) -> Result<(), Failure> {
         let (node, origin) = (theirs.from, theirs.origin());
         let unwelcome = |unwelcome| self.unwelcome(node, unwelcome);
         let membership = self.network.membership();
@@ -172,7 +172,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// Whether a node that has shown its card may still have a place in the cluster.
+    /// Rejects a node that has sent its card and whose site was removed.
     fn is_not_removed(&self, theirs: &Card) -> Result<(), Failure> {
         match self.network.membership().admits(theirs.from.site, theirs.life) {
             Err(Unwelcome::Removed) => Err(self.unwelcome(theirs.from, Unwelcome::Removed)),
@@ -180,15 +180,16 @@ impl Carrier {
         }
     }
 
-    /// A node takes part from now on. Not before it is sure that no other process speaks as that
-    /// node, which would be the one to be refused later.
+    /// Records that a node takes part. Must be called only when it is certain that no other process
+    /// acts as that node, because that process would be refused later.
     async fn note_entry(&self, theirs: &Card) {
         let (node, network) = (theirs.from, self.network.clone());
         network.membership().note_entry(node, theirs.origin(), theirs.sites.len());
-        // The other links go on while the disk is slow.
+        // The other links continue while the disk is slow.
         let kept = spawn_blocking(move || network.membership().keep_entries()).await;
         if let Ok(Err(problem)) = kept {
-            // Better than no link: a full disk keeps this node from writing, and not from reading.
+            // This is better than no link: a full disk prevents this node from writing, but not
+            // from reading.
             self.log.warn(format_args!(
                 "if {} loses its data, this node will not notice after a restart: {problem}",
                 self.spec.name_of(node)
@@ -196,7 +197,7 @@ impl Carrier {
         }
     }
 
-    /// Whether this node has heard something of another one that the other does not remember.
+    /// Whether this node has heard something of another node that the other node has lost.
     async fn has_forgotten(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
         let membership = self.network.membership();
@@ -212,20 +213,20 @@ impl Carrier {
         })
     }
 
-    /// Another node has let this one in, or refused it.
-    fn is_taken(&self, node: NodeId, word: Result<(), String>) {
-        let news = self.network.membership().heard(node, word);
-        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
+    /// Records that another node has accepted this one, or refused it.
+    fn note_answer(&self, node: NodeId, answer: Result<(), String>) {
+        let news = self.network.membership().heard(node, answer);
+        log_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
-    /// Another node has not answered for long.
-    fn is_silent(&self, node: NodeId) {
-        let news = self.network.membership().silent(node);
-        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
+    /// Records that another node has not answered for a long time.
+    fn note_timeout(&self, node: NodeId) {
+        let news = self.network.membership().note_timeout(node);
+        log_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
-    /// A node whose clock has gone too far ahead while its link stood would make all times run
-    /// ahead.
+    /// Rejects a node whose clock has run too far ahead while its link was up. Its times would push
+    /// the times of all nodes ahead.
     fn not_too_early(&self, node: NodeId, ahead_us: i64) -> Result<(), Failure> {
         let limit = self.network.settings().max_clock_skew;
         let ahead = Duration::from_micros(u64::try_from(ahead_us).unwrap_or(0));
@@ -237,7 +238,7 @@ impl Carrier {
         Err(Failure::Refused(Refusal::Clocks { node, ahead_ms, limit_ms }))
     }
 
-    /// Whether it still does.
+    /// Checks whether a node may still send messages.
     fn admits(&self, node: NodeId, life: u32) -> Result<(), Failure> {
         let admitted = self.network.membership().may_speak(node, life);
         admitted.map_err(|unwelcome| self.unwelcome(node, unwelcome))
@@ -247,7 +248,7 @@ impl Carrier {
         Failure::Refused(Refusal::of(unwelcome, node, &self.identity))
     }
 
-    /// Says it in plain words if a connection with `whom` failed for its TLS.
+    /// Replaces a failure of TLS on a connection with `whom` by a clear explanation.
     fn explain(&self, failure: Failure, whom: &str) -> Failure {
         let explained = match &failure {
             Failure::Io(error) => self.tls().and_then(|tls| tls.explain(error, whom)),
@@ -256,24 +257,19 @@ impl Carrier {
         explained.map_or(failure, |reason| Failure::Refused(Refusal::Tls(reason)))
     }
 
-    /// Whether a refusal was not told already.
-    fn is_news(&self, line: &str) -> bool {
-        let mut told = self.told.lock().expect("nothing panics with the lock");
-        told.is_news(line, Instant::now())
+    /// Whether a refusal should be logged as a warning now.
+    fn should_log(&self, line: &str) -> bool {
+        let mut refusals = self.refusals.lock().expect("nothing panics with the lock");
+        refusals.should_log(line, Instant::now())
     }
 }
 
-/// Tells whether this node takes writes from now on, if that is news.
-pub(crate) fn tell_of_acceptance(
-    network: &Network,
-    spec: &ClusterSpec,
-    log: &Log,
-    news: Option<bool>,
-) {
+/// Logs whether this node accepts writes, if that has changed.
+pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, log: &Log, news: Option<bool>) {
     match news {
-        Some(true) => {
-            log.info(format_args!("takes writes: no longer do all others refuse this node"))
-        }
+        Some(true) => log.info(format_args!(
+            "takes writes again: the other sites no longer all refuse this node"
+        )),
         Some(false) => {
             if let Some((node, reason)) = network.membership().refusal() {
                 log.error(format_args!("takes no writes: {}", refused_by(spec, node, &reason)));
@@ -283,52 +279,53 @@ pub(crate) fn tell_of_acceptance(
     }
 }
 
-/// How far another's clock is ahead for sure, in microseconds; behind if negative. It was read
-/// between two readings of this node's clock, and how long after the first nobody knows: messages
-/// wait while a node starts or is busy.
+/// Returns how far another clock is certainly ahead, in microseconds; negative if it is behind. The
+/// other clock was read between two readings of this node's clock. How long after the first reading
+/// is unknown, because messages wait while a node starts or is busy.
 fn surely_ahead(before: u64, theirs: u64, after: u64) -> i64 {
     if theirs < before { -((before - theirs) as i64) } else { theirs.saturating_sub(after) as i64 }
 }
 
-/// Refusals that were told, with when to tell each of them again.
+/// Refusals that were logged, with the time and the pause before each is logged again.
 #[derive(Debug, Default)]
-pub(crate) struct Told(BTreeMap<String, (Instant, Duration)>);
+pub(crate) struct RefusalLog(BTreeMap<String, (Instant, Duration)>);
 
-impl Told {
-    /// Whether a line should be told now: first at once, then more and more rarely. Lines of one
-    /// node or caller whose reasons differ in numbers alone are the same.
-    fn is_news(&mut self, line: &str, now: Instant) -> bool {
+impl RefusalLog {
+    /// Returns whether a line should be logged now: at once the first time, then at growing
+    /// intervals. Lines of one node or caller whose reasons differ only in numbers count as the
+    /// same.
+    fn should_log(&mut self, line: &str, now: Instant) -> bool {
         let (who, reason) = line.split_once(": ").unwrap_or((line, ""));
         let reason = reason.chars().filter(|letter| !letter.is_ascii_digit());
         let line: String = who.chars().chain(reason).collect();
-        if self.0.len() >= MOST_TOLD {
-            // Strangers can call with names without end.
+        if self.0.len() >= MAX_REFUSALS {
+            // Strangers can call with any number of names.
             self.0.clear();
         }
         let pause = match self.0.get(&line) {
             Some((until, _)) if now < *until => return false,
-            Some((_, pause)) => (*pause * 2).min(LAST_TELL_AGAIN),
-            None => TELL_AGAIN,
+            Some((_, pause)) => (*pause * 2).min(LAST_LOG_PAUSE),
+            None => FIRST_LOG_PAUSE,
         };
         self.0.insert(line, (now + pause, pause));
         true
     }
 }
 
-/// Why a connection is of no use.
+/// Reason why a connection cannot be used.
 #[derive(Debug)]
 enum Failure {
-    /// The two do not belong together.
+    /// The two nodes refuse one another.
     Refused(Refusal),
-    /// It could not be made, or broke.
+    /// The connection could not be opened, or broke.
     Broken(String),
-    /// The same, in the system's words or those of TLS.
+    /// The same, as an error of the operating system or of TLS.
     Io(std::io::Error),
 }
 
 impl Failure {
-    fn silence() -> Failure {
-        Failure::Broken(format!("nothing was heard for {} s", SILENCE.as_secs()))
+    fn timeout() -> Failure {
+        Failure::Broken(format!("no data arrived for {} s", IDLE_TIMEOUT.as_secs()))
     }
 }
 
@@ -344,9 +341,11 @@ impl std::fmt::Display for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // TLS tells at length what it thinks of one who leaves without a word.
+        // TLS has a long text for a peer that closes the connection without a closing message.
         match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => Failure::Broken("it hung up".to_owned()),
+            std::io::ErrorKind::UnexpectedEof => {
+                Failure::Broken("it closed the connection".to_owned())
+            }
             _ => Failure::Io(error),
         }
     }
@@ -359,7 +358,7 @@ impl From<WireError> for Failure {
 }
 
 async fn stopped(mut stop: watch::Receiver<bool>) {
-    // A sender that is gone stops, too.
+    // A dropped sender stops the links, too.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -379,7 +378,8 @@ async fn read_greeting(stream: &mut Stream) -> Result<Greeting, Failure> {
     Greeting::decode(&head, &body).map_err(Failure::Refused)
 }
 
-/// Reads what there is. Memory grows with what arrives, whatever a frame's length says.
+/// Reads the available bytes. The buffer grows with the bytes that arrive, whatever length a frame
+/// announces.
 async fn read_more(read: &mut ReadHalf<Stream>, input: &mut Vec<u8>) -> std::io::Result<usize> {
     if input.capacity() - input.len() < READ_SIZE / 4 {
         input.reserve(READ_SIZE);
@@ -387,7 +387,7 @@ async fn read_more(read: &mut ReadHalf<Stream>, input: &mut Vec<u8>) -> std::io:
     read.read_buf(input).await
 }
 
-/// Removes what was read. What a very long frame needed is given back.
+/// Removes the bytes that were read, and frees the buffer of a very long frame.
 fn consume(input: &mut Vec<u8>, used: usize) {
     input.drain(..used);
     if input.is_empty() && input.capacity() > KEPT_INPUT {
@@ -395,8 +395,10 @@ fn consume(input: &mut Vec<u8>, used: usize) {
     }
 }
 
-fn silent<T>(got: Result<std::io::Result<T>, tokio::time::error::Elapsed>) -> Result<T, Failure> {
-    Ok(got.map_err(|_| Failure::silence())??)
+fn or_timeout<T>(
+    got: Result<std::io::Result<T>, tokio::time::error::Elapsed>,
+) -> Result<T, Failure> {
+    Ok(got.map_err(|_| Failure::timeout())??)
 }
 
 #[cfg(test)]
@@ -405,20 +407,20 @@ mod tests {
 
     #[test]
     fn the_same_refusal_is_told_more_and_more_rarely() {
-        let (mut told, start) = (Told::default(), Instant::now());
+        let (mut refusals, start) = (RefusalLog::default(), Instant::now());
         let lines = (0..20_000).map(|second| {
             let line = format!("node 1: the clocks are {second} s apart");
-            told.is_news(&line, start + Duration::from_secs(second))
+            refusals.should_log(&line, start + Duration::from_secs(second))
         });
         let at: Vec<usize> =
             lines.enumerate().filter(|(_, news)| *news).map(|(at, _)| at).collect();
         assert_eq!(at, [0, 60, 180, 420, 900, 1860, 3780, 7380, 10_980, 14_580, 18_180]);
-        assert!(told.is_news("node 1: another cluster", start));
-        assert!(told.is_news("node 2: another cluster", start));
+        assert!(refusals.should_log("node 1: another cluster", start));
+        assert!(refusals.should_log("node 2: another cluster", start));
     }
 
     #[test]
-    fn what_took_its_time_on_the_way_does_not_look_like_another_time() {
+    fn delays_of_messages_do_not_look_like_clock_skew() {
         let (asked, answered) = (10_000_000, 14_000_000);
         for (theirs, ahead) in [
             (asked - 3_000_000, -3_000_000),

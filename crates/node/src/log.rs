@@ -1,8 +1,7 @@
 //! The log: one line per event on standard error, with UTC time and level.
 //!
-//! A thread writes the lines. Whoever reads standard error may stop doing so without going away,
-//! and nothing but that thread may wait for it then: lines that find no room are counted and
-//! dropped.
+//! A thread writes the lines. A reader of standard error may stop reading without closing it, and
+//! only that thread may then block; lines beyond the buffer are counted and dropped.
 
 use std::fmt;
 use std::io::Write;
@@ -13,54 +12,53 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use solera_config::LogLevel;
 
-/// How many lines wait for a reader.
+/// Number of lines that are buffered for a slow reader.
 const LINES: usize = 1024;
-/// How long [`Log::flush`] waits for a reader.
+/// Time that [`Log::flush`] waits for a slow reader.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it looks whether there is room.
+/// Interval at which it checks for free space in the buffer.
 const RETRY: Duration = Duration::from_millis(5);
 
-/// Writes events up to its level, which all clones share. Where standard error is closed, they are
-/// lost.
+/// Logs events up to a level that all clones share. Events are lost if standard error is closed.
 #[derive(Clone, Debug)]
 pub struct Log {
-    /// As [`LogLevel`] numbers them.
+    /// Level, with [`LogLevel`]'s number.
     level: Arc<AtomicUsize>,
 }
 
 impl Log {
-    /// Writes events up to this level.
+    /// Creates a log of events up to this level.
     pub fn new(level: LogLevel) -> Log {
         Log { level: Arc::new(AtomicUsize::new(level as usize)) }
     }
 
-    /// Writes events up to this level from now on.
+    /// Changes the level.
     pub fn set_level(&self, level: LogLevel) {
         self.level.store(level as usize, Ordering::Relaxed);
     }
 
-    /// Writes an [`LogLevel::Error`].
+    /// Logs an event of [`LogLevel::Error`].
     pub fn error(&self, event: fmt::Arguments<'_>) {
         self.write(LogLevel::Error, event);
     }
 
-    /// Writes a [`LogLevel::Warn`].
+    /// Logs an event of [`LogLevel::Warn`].
     pub fn warn(&self, event: fmt::Arguments<'_>) {
         self.write(LogLevel::Warn, event);
     }
 
-    /// Writes a [`LogLevel::Info`].
+    /// Logs an event of [`LogLevel::Info`].
     pub fn info(&self, event: fmt::Arguments<'_>) {
         self.write(LogLevel::Info, event);
     }
 
-    /// Writes a [`LogLevel::Debug`].
+    /// Logs an event of [`LogLevel::Debug`].
     pub fn debug(&self, event: fmt::Arguments<'_>) {
         self.write(LogLevel::Debug, event);
     }
 
-    /// Waits until all lines so far are written, or for a second: best called before the process
-    /// ends.
+    /// Waits until all previous lines are written, or for a second. The process should call it
+    /// before it ends.
     pub fn flush(&self) {
         if let Some(writer) = WRITER.get() {
             writer.flush(PATIENCE);
@@ -72,7 +70,8 @@ impl Log {
             return;
         }
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // What others sent us may be in an event; it must not look like several.
+        // An event may contain text from other nodes or clients, which must not look like several
+        // lines.
         let event = event.to_string().replace(|c: char| c.is_control(), " ");
         let line = format!(
             "{} {:<5} {event}\n",
@@ -85,7 +84,7 @@ impl Log {
 
 static WRITER: OnceLock<Writer> = OnceLock::new();
 
-/// The way to the thread that writes.
+/// Handle of the writing thread.
 struct Writer {
     entries: SyncSender<Entry>,
     lost: AtomicU64,
@@ -93,24 +92,24 @@ struct Writer {
 
 enum Entry {
     Line(String),
-    /// All before it is written when this is dropped.
+    /// Dropped once all previous lines are written.
     Flush(SyncSender<()>),
 }
 
 impl Writer {
     fn start(out: impl Write + Send + 'static) -> Writer {
         let (entries, inbox) = sync_channel(LINES);
-        // Without a thread nothing is logged, and nothing else suffers.
+        // If the thread cannot be created, nothing is logged, and everything else works.
         let _ = std::thread::Builder::new().name("log".to_owned()).spawn(|| drain(inbox, out));
         Writer { entries, lost: AtomicU64::new(0) }
     }
 
-    /// Never waits.
+    /// Queues a line. Never blocks.
     fn write(&self, line: String) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let told = format!("({lost} lines of the log were dropped here)\n");
-            if self.entries.try_send(Entry::Line(told)).is_err() {
+            let note = format!("({lost} lines of the log were dropped here)\n");
+            if self.entries.try_send(Entry::Line(note)).is_err() {
                 self.lost.fetch_add(lost, Ordering::Relaxed);
             }
         }
@@ -137,18 +136,18 @@ impl Writer {
 fn drain(inbox: Receiver<Entry>, mut out: impl Write) {
     for entry in inbox {
         match entry {
-            // In one piece, so that lines do not mix with what others write there.
+            // In one write, so that lines do not mix with other output.
             Entry::Line(line) => drop(out.write_all(line.as_bytes())),
             Entry::Flush(written) => drop(written),
         }
     }
 }
 
-/// Milliseconds since 1970 as `2026-01-31T23:59:59.999Z`.
+/// Formats milliseconds since 1970 as `2026-01-31T23:59:59.999Z`.
 pub fn utc(ms: u64) -> String {
     let (days, in_day) = (ms / 86_400_000, ms % 86_400_000);
-    // Years begin in March here, so that the leap day is their last; 719468 days are from March of
-    // the year 0 to 1970, and 146097 are in 400 years.
+    // Years begin in March here, so that the leap day is their last. There are 719468 days from
+    // March of the year 0 to 1970, and 146097 days in 400 years.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year_of_era = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -168,12 +167,12 @@ pub fn utc(ms: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Somebody who reads nothing until told to.
+    /// A reader that reads nothing until the test permits it.
     struct Stuck(Receiver<()>, std::sync::mpsc::Sender<String>);
 
     impl Write for Stuck {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            // Once the test has let go, everything is read at once.
+            // After the test has dropped the sender, everything is read at once.
             let _ = self.0.recv();
             let _ = self.1.send(String::from_utf8_lossy(bytes).into_owned());
             Ok(bytes.len())
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_who_reads_the_log() {
+    fn a_slow_reader_of_the_log_blocks_nobody() {
         let (let_go, stuck) = std::sync::mpsc::channel();
         let (sender, read) = std::sync::mpsc::channel();
         let writer = Writer::start(Stuck(stuck, sender));
@@ -196,12 +195,12 @@ mod tests {
         writer.flush(Duration::from_secs(20));
         writer.write("last\n".to_owned());
         drop(writer);
-        let told: Vec<String> = read.iter().collect();
-        assert_eq!(told[0], "0\n");
-        assert_eq!(told.last().unwrap(), "last\n");
-        let dropped = told.iter().filter_map(|line| line.strip_prefix('(')?.split(' ').next());
+        let written: Vec<String> = read.iter().collect();
+        assert_eq!(written[0], "0\n");
+        assert_eq!(written.last().unwrap(), "last\n");
+        let dropped = written.iter().filter_map(|line| line.strip_prefix('(')?.split(' ').next());
         let dropped: Vec<usize> = dropped.map(|count| count.parse().unwrap()).collect();
-        let written = told.len() - dropped.len() - 1;
+        let written = written.len() - dropped.len() - 1;
         assert!(written < lines && written + dropped.iter().sum::<usize>() == lines, "{dropped:?}");
     }
 

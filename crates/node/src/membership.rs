@@ -1,4 +1,4 @@
-//! What this process knows of the sites' standings, for links and clients; the replicas decide.
+//! Standings of the sites as this process knows them, for links and clients. The replicas decide.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -13,29 +13,30 @@ use tokio::sync::watch;
 
 use crate::peers::Peers;
 
-/// Shared by the workers of a process, and its links.
+/// Membership state that the workers and links of a process share.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// Which life of its site this process belongs to.
+    /// Life of the site that this process belongs to.
     pub(crate) life: u32,
     known: Mutex<Admission>,
-    /// Held while the file of the peers is written; taken before `known`.
+    /// Locked while the file of the peers is written; locked before `known`.
     peers: Mutex<Peers>,
-    /// Whether no other site accepts this node: what every command asks first.
+    /// Whether no other site accepts this node. Every command checks this first.
     refused: AtomicBool,
-    /// The greatest time that a worker of this process has seen, in microseconds since 1970.
+    /// Greatest time that a worker of this process has seen, in microseconds since 1970.
     hybrid_us: AtomicU64,
-    /// Why this process must end: its site takes no part any more.
+    /// Reason why this process must end; set when its site no longer takes part.
     expelled: watch::Sender<Option<String>>,
 }
 
-/// What each worker of a node knew when its process began, see [`Replica::begin_run`].
+/// Recovered state of each worker of a node when its process began, see [`Replica::begin_run`].
 ///
 /// [`Replica::begin_run`]: solera_unistore::Replica::begin_run
 pub(crate) type Runs = Vec<Run>;
 
 impl Membership {
-    /// `members` are as they were in the beginning; `peers` keeps who was let in.
+    /// Creates the state from the members at the start; `peers` stores the nodes that were
+    /// accepted.
     pub(crate) fn new(members: Members, place: Place, mut peers: Peers) -> Self {
         Membership {
             life: place.life,
@@ -51,8 +52,8 @@ impl Membership {
         self.known.lock().expect("nothing panics with the lock")
     }
 
-    /// A worker's replica knows this. Returns whether this node takes writes from now on, if that
-    /// is news.
+    /// Notes the members that a worker's replica knows. Returns whether this node accepts writes,
+    /// if that has changed.
     pub(crate) fn note(&self, members: &Members) -> Option<bool> {
         let mut known = self.known();
         if !known.note(members) {
@@ -61,7 +62,7 @@ impl Membership {
         self.judge(&known)
     }
 
-    /// How a site stands.
+    /// Returns the status of a site.
     pub(crate) fn standing(&self, site: SiteId) -> SiteStatus {
         self.known().members().status(site)
     }
@@ -101,16 +102,18 @@ impl Membership {
         self.known().survives(f)
     }
 
-    /// A node is let in, whose list has so many sites. [`Self::keep_entries`] makes that durable.
+    /// Notes that a node is accepted, whose list has `listed` sites. [`Self::keep_entries`] makes
+    /// that durable.
     pub(crate) fn note_entry(&self, node: NodeId, origin: Origin, listed: usize) {
         self.known().note_entry(node, origin, listed);
     }
 
-    /// Writes what was learned of the peers and is in no file yet. Waits for the disk, and keeps
-    /// nobody else waiting meanwhile.
+    /// Writes what is known of the peers and not yet in the file. Blocks on the disk, without
+    /// blocking other methods meanwhile.
     ///
     /// # Errors
-    /// That will be forgotten with this process, if no later call succeeds.
+    /// The file cannot be written. The changes are lost with this process unless a later call
+    /// succeeds.
     pub(crate) fn keep_entries(&self) -> Result<(), String> {
         let mut peers = self.peers.lock().expect("nothing panics with the lock");
         let (changes, unwritten) = {
@@ -128,19 +131,19 @@ impl Membership {
         self.known().without(site, nodes)
     }
 
-    /// A node of another site has let this one in, or refused it with this reason. Returns whether
-    /// this node takes writes from now on, if that is news.
-    pub(crate) fn heard(&self, node: NodeId, word: Result<(), String>) -> Option<bool> {
+    /// Notes that a node of another site has accepted this one, or refused it with this reason.
+    /// Returns whether this node accepts writes, if that has changed.
+    pub(crate) fn heard(&self, node: NodeId, answer: Result<(), String>) -> Option<bool> {
         let mut known = self.known();
-        known.heard(node, word);
+        known.heard(node, answer);
         self.judge(&known)
     }
 
-    /// A node has not answered for long. Returns whether this node takes writes from now on, if
-    /// that is news.
-    pub(crate) fn silent(&self, node: NodeId) -> Option<bool> {
+    /// Notes that a node has not answered for a long time. Returns whether this node accepts
+    /// writes, if that has changed.
+    pub(crate) fn note_timeout(&self, node: NodeId) -> Option<bool> {
         let mut known = self.known();
-        known.silent(node);
+        known.note_timeout(node);
         self.judge(&known)
     }
 
@@ -149,12 +152,12 @@ impl Membership {
         (self.refused.swap(refused, Relaxed) != refused).then_some(!refused)
     }
 
-    /// Whether no other site accepts this node, so that it takes no writes.
+    /// Whether no other site accepts this node, so that it rejects writes.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }
 
-    /// Who refuses it, and why.
+    /// Returns which node refuses this one, and why; `None` if another site accepts it.
     pub(crate) fn refusal(&self) -> Option<(NodeId, String)> {
         if !self.is_refused() {
             return None;
@@ -162,22 +165,23 @@ impl Membership {
         self.known().refusal().map(|(node, reason)| (node, reason.to_owned()))
     }
 
-    /// A worker of this process has seen this time.
+    /// Notes a time that a worker of this process has seen.
     pub(crate) fn note_clock(&self, clock: Timestamp) {
         self.hybrid_us.fetch_max(clock.micros(), Relaxed);
     }
 
-    /// The greatest time that a worker of this process has seen, in microseconds since 1970.
+    /// Returns the greatest time that a worker of this process has seen, in microseconds
+    /// since 1970.
     pub(crate) fn hybrid_us(&self) -> u64 {
         self.hybrid_us.load(Relaxed)
     }
 
-    /// This process' site takes no part any more.
+    /// Notes that this process' site no longer takes part.
     pub(crate) fn expel(&self, reason: String) {
         self.expelled.send_replace(Some(reason));
     }
 
-    /// Ends, with the reason, when this process' site takes no part any more.
+    /// Completes, with the reason, when this process' site no longer takes part.
     pub(crate) async fn expelled(&self) -> String {
         let mut expelled = self.expelled.subscribe();
         match expelled.wait_for(Option::is_some).await {
@@ -187,12 +191,12 @@ impl Membership {
     }
 }
 
-/// Why a node takes no writes that no other site accepts.
+/// Explains why a node that no other site accepts rejects writes.
 pub(crate) fn refused_by(spec: &ClusterSpec, node: NodeId, reason: &str) -> String {
     format!("no other site accepts this node; {} says: {reason}", spec.name_of(node))
 }
 
-/// How far the workers of a joining site are, together, from 0 to 1.
+/// Returns the progress of the workers of a joining site, together, from 0 to 1.
 pub(crate) fn share(progress: &[Progress]) -> f64 {
     let (done, all) = progress.iter().fold((0.0, 0), |(done, all), progress| {
         (done + progress.filled as f64 + progress.current, all + progress.partitions)
@@ -208,7 +212,7 @@ mod tests {
     const PLACE: Place = Place { site: Some(SiteId(0)), durable: true, life: 0 };
 
     #[test]
-    fn what_could_not_be_kept_is_kept_later() {
+    fn failed_writes_of_peers_are_repeated() {
         let root = std::env::temp_dir().join(format!("solera-entries-{}", std::process::id()));
         let sites = ["eu".to_owned(), "us".to_owned()];
         let peers = Peers::open(&root, &sites).unwrap();
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_node_takes_no_writes_is_news_once() {
+    fn a_change_of_acceptance_is_reported_once() {
         let of_two = Membership::new(Members::new(2), PLACE, Peers::default());
         assert_eq!(of_two.heard(NODE, Err("f".to_owned())), Some(false));
         assert_eq!(of_two.heard(NODE, Err("f".to_owned())), None);

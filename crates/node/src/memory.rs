@@ -1,8 +1,8 @@
-//! How much memory the process takes, and whether that is more than it may.
+//! Memory usage of the process, and whether it exceeds the limit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The process' memory, as it was measured last.
+/// Memory usage of the process, as last measured.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     used: AtomicU64,
@@ -10,17 +10,17 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Bytes that the process uses; 0 where that is not known.
+    /// Returns the bytes that the process uses; 0 if unknown.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
-    /// Whether it uses more than it may.
+    /// Whether the process uses more than its limit.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Relaxed)
     }
 
-    /// Returns whether it is full now, if it was not so before or is not any more.
+    /// Notes a measurement. Returns whether the memory is full, if that has changed.
     pub(crate) fn measured(&self, used: u64, limit: Option<u64>) -> Option<bool> {
         self.used.store(used, Relaxed);
         let full = limit.is_some_and(|limit| used > limit);
@@ -33,11 +33,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_changes_are_told() {
+    fn only_changes_are_reported() {
         let memory = Memory::default();
-        let told = [(1, None), (9, Some(9)), (10, Some(9)), (11, Some(9)), (9, Some(9)), (9, None)]
-            .map(|(used, limit)| memory.measured(used, limit));
-        assert_eq!(told, [None, None, Some(true), None, Some(false), None]);
+        let changes =
+            [(1, None), (9, Some(9)), (10, Some(9)), (11, Some(9)), (9, Some(9)), (9, None)]
+                .map(|(used, limit)| memory.measured(used, limit));
+        assert_eq!(changes, [None, None, Some(true), None, Some(false), None]);
         assert_eq!((memory.used(), memory.is_full()), (9, false));
     }
 }

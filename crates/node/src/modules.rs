@@ -1,10 +1,10 @@
-//! Modules of transactions: what runs them stands above this crate, and is given to a
-//! [`Cluster`](crate::Cluster).
+//! Interface to the executor of transaction modules, which is implemented outside this crate and
+//! passed to a [`Cluster`](crate::Cluster).
 //!
-//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE hand their arguments over, with the means to open
-//! sessions at the worker that was asked. These take commands as values, act as the calling user,
-//! and have the pasts of the calling session. A call does not end with the client that has asked
-//! for it.
+//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE pass their arguments to the executor, with a
+//! [`Local`] that opens sessions at the worker of the calling client. These sessions take commands
+//! as values, act as the calling user, and begin with the pasts of the calling session. A call
+//! continues when its client disconnects.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -19,33 +19,33 @@ use tokio::sync::oneshot;
 
 use crate::log::Log;
 
-/// Where sessions can be opened: the workers of a process.
+/// Access to the workers of a process, for opening sessions.
 pub(crate) trait Sessions: Send + Sync {
-    /// The settings as of now.
+    /// Returns the current settings.
     fn settings(&self) -> Arc<ClusterSpec>;
 
-    /// Has a worker serve server-side code for another session.
+    /// Serves server-side code at a worker on behalf of another session.
     fn open(&self, worker: Address, lent: Lent, batches: UnboundedReceiver<Batch>);
 }
 
-/// A session at a worker, for code on any thread. Its commands are values, and are run one after
-/// another with the rights that the session's user has then. Dropping it ends the session, and an
-/// open transaction has no effect.
+/// A session at a worker, for code on any thread. Its commands are values. They run one after
+/// another, each with the rights that the session's user has at that time. Dropping the caller ends
+/// the session and discards an open transaction.
 #[derive(Debug)]
 pub struct Caller {
     batches: UnboundedSender<Batch>,
 }
 
 impl Caller {
-    /// Runs commands, and returns once their answers are as durable as what clients are answered.
-    /// If nobody waits any more, they still run for ten seconds at most.
+    /// Runs commands, and returns once their answers are as durable as answers to clients. If the
+    /// future is dropped, they continue for at most ten seconds.
     ///
     /// # Errors
-    /// The session has ended, with the text of an error reply. Any of the commands may have been
-    /// done.
+    /// The session has ended; the error is the text of an error reply. Any of the commands may have
+    /// been executed.
     pub async fn run(&self, commands: Vec<Command>) -> Answers {
         let (answers, answered) = oneshot::channel();
-        // A session that has ended drops what it is sent.
+        // An ended session drops its batches.
         let _ = self.batches.send(Batch { commands, answers });
         answered.await.unwrap_or_else(|_| Err(ENDED.to_owned()))
     }
@@ -60,46 +60,48 @@ impl Caller {
         Ok(C::answer(answer).expect("a command is answered as its kind is"))
     }
 
-    /// Whether the session has ended, so that commands come to nothing.
+    /// Whether the session has ended, so that commands have no effect.
     pub fn has_ended(&self) -> bool {
         self.batches.is_closed()
     }
 }
 
-/// What is told of a session that has ended before its answer.
+/// Error of a session that has ended before its answer.
 const ENDED: &str = "UNAVAILABLE the session has ended";
 
-/// Runs modules.
+/// The executor of modules.
 pub trait Modules: Send + Sync {
-    /// Does what a client asks by SOLERA.MODULE, SOLERA.CALL or SOLERA.PHASE: the command's name
-    /// and its arguments. An answer that is dropped is told as a server that stops.
+    /// Carries out SOLERA.MODULE, SOLERA.CALL or SOLERA.PHASE of a client. `request` is the
+    /// command's name and its arguments. Dropping the answer's sender makes the client's reply that
+    /// of a server that stops.
     fn run(&self, local: Local, request: Vec<Vec<u8>>) -> oneshot::Receiver<Value>;
 
-    /// What it saw when it looked last for transactions that are not complete. None while it has
+    /// Returns the result of the last search for incomplete transactions; `None` before the first
+    /// one.
     /// not looked.
     fn incomplete(&self) -> Option<Incomplete>;
 }
 
-/// How many transactions have begun to take effect and are not complete, of the whole cluster, and
-/// what a process has done about them.
+/// Numbers of transactions of the whole cluster that have begun to take effect and are incomplete,
+/// and of those that this process has completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incomplete {
-    /// Those that can be completed.
+    /// Transactions that can be completed.
     pub open: usize,
-    /// Those of users who have no right to what is left, as it was seen last; they are among the
-    /// open ones, too.
+    /// Transactions whose user lacks a right to the remaining work, as of the last attempt; `open`
+    /// counts them, too.
     pub denied: usize,
-    /// Those that never can, and wait to be given up.
+    /// Transactions that can never be completed, and must be given up by a user.
     pub failed: usize,
-    /// Those whose records cannot be read.
+    /// Transactions whose records cannot be read.
     pub unreadable: usize,
-    /// Of how many spaces it is not known, as their stores could not be asked.
+    /// Number of spaces that could not be searched, because their stores did not answer.
     pub unasked_spaces: usize,
-    /// How many others the process has completed for them since its start.
+    /// Number of other callers' transactions that the process has completed since its start.
     pub recovered: u64,
 }
 
-/// What a command is to be done with.
+/// Object of a command whose permission is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted<'a> {
     /// This key.
@@ -108,10 +110,11 @@ pub enum Wanted<'a> {
     SomeKeyOf(&'a Space),
 }
 
-/// Opens sessions at a worker for a client that has asked it for something.
+/// Opens sessions at a worker on behalf of a client.
 #[derive(Clone)]
 pub struct Local {
-    /// Weak, as whoever runs modules may keep it, and is kept by the process.
+    /// A weak reference, because the process owns the executor of modules, which may keep this
+    /// value.
     sessions: Weak<dyn Sessions>,
     worker: Address,
     spec: Arc<ClusterSpec>,
@@ -120,7 +123,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// At a worker, for the session that `lent` is taken from.
+    /// Creates it for a worker and the session that `lent` was taken from.
     pub(crate) fn new(
         sessions: Weak<dyn Sessions>,
         worker: Address,
@@ -131,43 +134,43 @@ impl Local {
         Local { sessions, worker, spec, log, lent }
     }
 
-    /// Where to write what people should know of.
+    /// Returns the log of the process.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// What the cluster is made of.
+    /// Returns the cluster's configuration.
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
 
-    /// The cluster's name.
+    /// Returns the cluster's name.
     pub fn cluster(&self) -> &str {
         &self.spec.name
     }
 
-    /// Whether the client may see and change what transactions of others keep: it has the right
-    /// `solera.phase`, or nobody needs rights here.
+    /// Whether the client may read and change records of other users' transactions: it has the
+    /// right to run `solera.phase`, or no users are configured.
     pub fn may_coordinate(&self) -> bool {
         self.lent.user().is_none_or(|user| user.may_run("solera.phase"))
     }
 
-    /// The name of the client's user, if it has one.
+    /// Returns the name of the client's user, if it has one.
     pub fn user(&self) -> Option<&str> {
         self.lent.user().map(|user| user.name.as_str())
     }
 
-    /// Whether users need rights here.
+    /// Whether users are configured, so that rights are checked.
     pub fn is_guarded(&self) -> bool {
         self.users().is_none_or(|users| users.are_configured())
     }
 
-    /// The users as they are now. None if the site is gone.
+    /// Returns the current users; `None` if the process has stopped.
     fn users(&self) -> Option<Users> {
         self.sessions.upgrade().map(|sessions| sessions.settings().users.clone())
     }
 
-    /// A user as it is now. Where nobody needs rights, everybody is the one who needs none.
+    /// Returns a user with its current rights. If no users are configured, it is the default user.
     fn current(&self, name: &str) -> Result<Option<Arc<User>>, String> {
         let Some(users) = self.users() else { return Ok(None) };
         let known = if users.are_configured() { name } else { DEFAULT_USER };
@@ -180,7 +183,7 @@ impl Local {
         }
     }
 
-    /// Whether there is such a user, who may log in.
+    /// Checks that a user exists and is enabled.
     ///
     /// # Errors
     /// The text of an error reply.
@@ -188,7 +191,7 @@ impl Local {
         self.current(name).map(drop)
     }
 
-    /// Whether a user may run a command, whatever its keys, with the rules that hold now.
+    /// Checks whether a user may currently run a command, whatever its keys.
     ///
     /// # Errors
     /// The text of an error reply, which names the user and the command.
@@ -202,7 +205,7 @@ impl Local {
         }
     }
 
-    /// Whether a user may run a command on keys, with the rules that hold now.
+    /// Checks whether a user may currently run a command on keys.
     ///
     /// # Errors
     /// The text of an error reply, which names the user, and the command, key or space.
@@ -232,29 +235,29 @@ impl Local {
         }
     }
 
-    /// The spaces of the cluster that can be stores of modules: those whose level is one of the
+    /// Returns the spaces of the cluster that can be stores of modules: those with a level of the
     /// lattice.
     pub fn spaces(&self) -> impl Iterator<Item = &Space> {
         self.spec.spaces.iter().filter(|space| space.runs == Runs::UniStore)
     }
 
-    /// Returns whether a space has this name that modules cannot use, because another protocol than
+    /// Whether a space with this name exists that modules cannot use, because another protocol than
     /// UniStore runs it.
     pub fn is_of_another_protocol(&self, space: &str) -> bool {
         self.spec.spaces.iter().any(|it| it.name == space && it.runs != Runs::UniStore)
     }
 
-    /// The name of the site.
+    /// Returns the name of the site.
     pub fn site(&self) -> &str {
         &self.spec.sites[self.worker.site.index()].name
     }
 
-    /// Opens a session as the client, which begins with what the client has seen. What it sees, the
-    /// client has seen when it is answered. The client's rights are those that its user has
-    /// whenever it asks for something.
+    /// Opens a session that acts as the client and begins with what the client has seen. When the
+    /// client gets its answer, it has seen what the session has seen. The session has the current
+    /// rights of the client's user at each command.
     ///
     /// # Errors
-    /// The text of an error reply, if the client's user is no more.
+    /// The text of an error reply, if the client's user no longer exists.
     pub fn call(&self) -> Result<Caller, String> {
         match self.user() {
             Some(name) => self.call_as(name),
@@ -262,23 +265,23 @@ impl Local {
         }
     }
 
-    /// The same in the name of a user.
+    /// Opens a session like [`Self::call`] that acts as a given user.
     ///
     /// # Errors
-    /// The text of an error reply, if there is no such user.
+    /// The text of an error reply, if the user does not exist.
     pub fn call_as(&self, name: &str) -> Result<Caller, String> {
         let user = self.current(name)?;
         Ok(self.caller(self.lent.with_user(user)))
     }
 
-    /// The same as the server itself, which may do everything.
+    /// Opens a session like [`Self::call`] that acts as the server, with all rights.
     pub fn call_as_server(&self) -> Caller {
         self.caller(self.lent.for_server())
     }
 
     fn caller(&self, lent: Lent) -> Caller {
         let (batches, received) = unbounded_channel();
-        // Where the process ends, nobody receives.
+        // The receiver may be gone when the process ends.
         if let Some(sessions) = self.sessions.upgrade() {
             sessions.open(self.worker, lent, received);
         }

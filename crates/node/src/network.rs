@@ -1,4 +1,4 @@
-//! How workers reach one another: mailboxes in this process, with delays and cuts between sites,
+//! Message routing between workers: mailboxes in this process, with delays and cuts between sites,
 //! and links to other nodes.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
-use solera_session::{Ask, Batch, Lent, Page, SitesTold, ToPrimary};
+use solera_session::{Ask, Batch, Lent, Page, SitesReport, ToPrimary};
 use solera_site::Message;
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
@@ -18,7 +18,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::current::Current;
 use crate::link::Link;
 use crate::membership::Membership;
@@ -27,55 +27,56 @@ use crate::modules::{Modules, Sessions};
 use crate::questions::{Answer, Question};
 use crate::status::WorkerSample;
 
-/// Where a worker is.
+/// Location of a worker.
 pub(crate) enum Destination {
     /// In this process.
-    Here(UnboundedSender<Parcel>),
+    Here(UnboundedSender<Envelope>),
     /// On another node.
     There(Arc<Link>),
 }
 
-/// How a cluster's workers reach one another.
+/// Message routes between the workers of a cluster, and state that the workers of this process
+/// share.
 pub(crate) struct Network {
     workers: Vec<Vec<Destination>>,
-    /// What the workers read the time from.
+    /// Clock of the workers.
     clock: Clock,
     /// One-way delays in microseconds.
     delays: Vec<Vec<AtomicU64>>,
-    /// Delays added by faults, in microseconds.
+    /// Delays added by fault injection, in microseconds.
     added: Vec<Vec<AtomicU64>>,
     cut: Vec<Vec<AtomicBool>>,
     alive: Vec<AtomicBool>,
-    /// Workers whose journals take no writes, and why. Then none of this process takes any: they
-    /// share its disks, more often than not.
+    /// Workers whose journals reject writes, with the reason. While there are any, no worker of
+    /// this process accepts writes, because they mostly share a disk.
     refusing: Mutex<BTreeMap<Address, NoWrites>>,
-    /// Whether there are any.
+    /// Whether `refusing` has entries.
     refuses: AtomicBool,
-    /// The clients of each site in this process.
+    /// Clients of each site in this process.
     clients: Vec<Arc<Clients>>,
-    /// The configuration as of now: what can change while the process runs is read here.
+    /// Current configuration, which holds the settings that can change while the process runs.
     settings: Current<ClusterSpec>,
     memory: Memory,
-    /// Whether this process is about to leave.
+    /// Whether this process is shutting down.
     draining: watch::Sender<bool>,
     membership: Membership,
-    /// What runs modules, if anything does.
+    /// Executor of modules; unset if modules are disabled.
     modules: OnceLock<Arc<dyn Modules>>,
-    /// How many workers of this process do not serve yet, because their site joins.
+    /// Number of workers of this process that do not serve yet because their site is joining.
     not_serving: AtomicUsize,
 }
 
-/// Why a worker takes no writes. The last is the worst.
+/// Reason why a worker rejects writes. The last variant is the worst.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NoWrites {
-    /// Its disk has too little room.
+    /// The disk has too little space.
     Full(String),
-    /// Its journal has failed: it writes nothing until the node starts again.
+    /// The journal has failed. It writes nothing until the node is restarted.
     Failed(String),
 }
 
 impl Network {
-    /// Its `wan` is how long messages take between sites of this process.
+    /// Creates the routes. `spec.wan` holds the delays between sites of this process.
     pub(crate) fn new(
         workers: Vec<Vec<Destination>>,
         spec: &ClusterSpec,
@@ -111,32 +112,32 @@ impl Network {
         &self.clock
     }
 
-    /// What runs modules.
+    /// Returns the executor of modules.
     pub(crate) fn modules(&self) -> Option<&Arc<dyn Modules>> {
         self.modules.get()
     }
 
-    /// Has modules run from now on. Only the first call counts.
+    /// Sets the executor of modules. Only the first call has an effect.
     pub(crate) fn run_modules(&self, modules: Arc<dyn Modules>) {
         let _ = self.modules.set(modules);
     }
 
-    /// What is known of the sites' standings.
+    /// Returns the standings of the sites as this process knows them.
     pub(crate) fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// The settings as of now.
+    /// Returns the current settings.
     pub(crate) fn settings(&self) -> Arc<ClusterSpec> {
         self.settings.get()
     }
 
-    /// These are the settings from now on. They differ only in what can change.
+    /// Replaces the settings. They may differ only where settings can change.
     pub(crate) fn change_settings(&self, spec: ClusterSpec) {
         self.settings.set(spec);
     }
 
-    /// What this process takes of the machine's memory.
+    /// Returns the memory accounting of this process.
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
     }
@@ -146,12 +147,12 @@ impl Network {
         self.not_serving.load(Ordering::Relaxed) == 0
     }
 
-    /// One more knows.
+    /// Notes that one more worker serves.
     pub(crate) fn note_serves(&self) {
         self.not_serving.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// From now on this process takes no clients.
+    /// Stops accepting clients.
     pub(crate) fn start_draining(&self) {
         self.draining.send_replace(true);
     }
@@ -160,27 +161,27 @@ impl Network {
         *self.draining.borrow()
     }
 
-    /// Ends when this process is about to leave.
+    /// Completes when this process shuts down.
     pub(crate) fn draining(&self) -> impl Future<Output = ()> + use<> {
         let mut draining = self.draining.subscribe();
         async move {
             if draining.wait_for(|draining| *draining).await.is_err() {
-                // Nobody will ever say so.
+                // The sender is gone, so no shutdown can follow.
                 std::future::pending().await
             }
         }
     }
 
-    /// From now on this process takes no writes, for a reason of one of its workers. Returns
-    /// whether it took them until now.
+    /// Stops accepting writes in this process, because of one of its workers. Returns whether it
+    /// accepted them until now.
     pub(crate) fn refuse_writes(&self, worker: Address, why: NoWrites) -> bool {
         let mut refusing = self.refusing();
         refusing.insert(worker, why);
         !self.refuses.swap(true, Ordering::Relaxed)
     }
 
-    /// A worker has no reason any more to take no writes. Returns whether this process takes them
-    /// from now on, and did not until now.
+    /// Removes a worker's reason to reject writes. Returns whether this makes the process accept
+    /// writes again.
     pub(crate) fn withdraw_refusal(&self, worker: Address) -> bool {
         if !self.refuses.load(Ordering::Relaxed) {
             return false;
@@ -197,51 +198,52 @@ impl Network {
         self.refusing.lock().expect("nothing panics with the lock")
     }
 
-    /// The journal of a worker has failed, and what others have asked of it may never be answered.
+    /// Notifies all workers that a journal has failed, so that pending requests may never be
+    /// answered.
     pub(crate) fn give_up_waiting(&self) {
         for worker in self.all_here() {
             self.control(worker, Control::GiveUpWaiting);
         }
     }
 
-    /// Something has gone from a disk that workers of this process may share.
+    /// Notifies all workers that space was freed on a disk that they may share.
     pub(crate) fn look_for_room(&self) {
         for worker in self.all_here() {
             self.control(worker, Control::LookForRoom);
         }
     }
 
-    /// Whether this process takes no writes.
+    /// Whether this process rejects writes.
     pub(crate) fn refuses_writes(&self) -> bool {
         self.refuses.load(Ordering::Relaxed)
     }
 
-    /// Why it does not, in words: the worst reason of its workers.
+    /// Returns the worst reason to reject writes as text; `None` if this process accepts them.
     pub(crate) fn why_no_writes(&self) -> Option<String> {
         self.no_writes().map(|why| match why {
             NoWrites::Full(reason) => reason,
             NoWrites::Failed(reason) => {
-                format!("the journal has failed: {reason}; mend that, then start the node again")
+                format!("the journal has failed: {reason}; repair the cause, then restart the node")
             }
         })
     }
 
-    /// Why this process takes no writes, if it does not: the worst reason of its workers.
+    /// Returns the worst reason to reject writes; `None` if this process accepts them.
     pub(crate) fn no_writes(&self) -> Option<NoWrites> {
         if !self.refuses_writes() {
             return None;
         }
-        // What only a restart helps against comes first.
+        // A failure that only a restart repairs has priority.
         self.refusing().values().max().cloned()
     }
 
-    /// Hands messages over. Between sites they take their time, and are lost on a cut link or when
-    /// the receiver is dead: the protocol recovers by itself.
+    /// Sends messages. Messages between sites take time, and are lost on a cut link or when the
+    /// receiver is dead; the protocol recovers by itself.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
         self.deliver(from, self.membership.life, to, messages);
     }
 
-    /// The same for what comes from a node of that life of its site.
+    /// Sends messages on behalf of a node of another site's life `life`.
     pub(crate) fn deliver(&self, from: Address, life: u32, to: Address, messages: Vec<Message>) {
         let mailbox = match self.destination(to) {
             Destination::Here(mailbox) => mailbox,
@@ -256,17 +258,17 @@ impl Network {
             due += self.delay(a, b);
         }
         // A mailbox without a worker belongs to a cluster that is stopping.
-        let _ = mailbox.send(Parcel::Messages { from, due, life, messages });
+        let _ = mailbox.send(Envelope::Messages { from, due, life, messages });
     }
 
-    /// Gives a worker of this process an order. Workers of other nodes take none.
+    /// Sends a control message to a worker of this process. Workers of other nodes get none.
     pub(crate) fn control(&self, to: Address, control: Control) {
         if let Destination::Here(mailbox) = self.destination(to) {
-            let _ = mailbox.send(Parcel::Control(control));
+            let _ = mailbox.send(Envelope::Control(control));
         }
     }
 
-    /// What a worker tells about itself, wherever it is. `None` if it cannot be reached.
+    /// Returns a worker's sample, wherever it runs; `None` if it cannot be reached.
     pub(crate) async fn sample(&self, worker: Address, detailed: bool) -> Option<WorkerSample> {
         let order = |reply| Control::Sample(detailed, reply);
         let question = Question::Sample { worker: worker.worker, detailed };
@@ -277,7 +279,7 @@ impl Network {
         .await
     }
 
-    /// How many keys a worker has, wherever it is. `None` if it cannot be reached.
+    /// Returns the number of keys of a worker, wherever it runs; `None` if it cannot be reached.
     pub(crate) async fn count_keys(&self, worker: Address) -> Option<usize> {
         let question = Question::CountKeys { worker: worker.worker };
         self.ask(worker, Control::CountKeys, question, |answer| match answer {
@@ -287,8 +289,8 @@ impl Network {
         .await
     }
 
-    /// What the loss of sites could still undo at a worker, wherever it is. `None` if it cannot be
-    /// reached.
+    /// Returns what the loss of sites could still undo at a worker, wherever it runs; `None` if it
+    /// cannot be reached.
     pub(crate) async fn at_risk(&self, worker: Address, keys: usize) -> Option<AtRisk> {
         let order = |reply| Control::AtRisk(keys, reply);
         let question = Question::AtRisk { worker: worker.worker, keys: keys as u64 };
@@ -299,8 +301,8 @@ impl Network {
         .await
     }
 
-    /// What each worker of a site has told those of this process; see
-    /// [`solera_unistore::Status::heard_of`].
+    /// Returns the times that each worker of a site has announced to the workers of this process;
+    /// see [`solera_unistore::Status::heard_of`].
     pub(crate) async fn heard_of(&self, site: SiteId) -> Vec<(Address, Timestamp)> {
         let mut heard = Vec::new();
         let me = self.all_here().filter(|worker| worker.site != site);
@@ -312,24 +314,24 @@ impl Network {
         heard
     }
 
-    /// What the root of a site's workers knows of the sites, after it has changed what is asked
-    /// for. `None` if it cannot be reached.
+    /// Returns what the root of a site's workers knows of the sites, after applying `change`;
+    /// `None` if it cannot be reached.
     pub(crate) async fn sites(
         &self,
         site: SiteId,
         change: Option<(SiteId, Change)>,
-    ) -> Option<SitesTold> {
+    ) -> Option<SitesReport> {
         let root = Address { site, worker: 0 };
         let (order, question) = (|reply| Control::Sites(change, reply), Question::Sites { change });
         self.ask(root, order, question, |answer| match answer {
-            Answer::Sites(told) => Some(*told),
+            Answer::Sites(report) => Some(*report),
             _ => None,
         })
         .await
     }
 
-    /// The next page of a partition that a worker has, wherever it is; `Some(None)` while it cannot
-    /// tell yet. `None` if it cannot be reached.
+    /// Returns the next page of a partition of a worker, wherever it runs; `Some(None)` while the
+    /// worker cannot read it yet, `None` if it cannot be reached.
     pub(crate) async fn scan(&self, worker: Address, ask: Ask) -> Option<Option<Page>> {
         let question = Question::Scan { worker: worker.worker, ask: Box::new(ask.clone()) };
         self.ask(
@@ -344,8 +346,8 @@ impl Network {
         .await
     }
 
-    /// What `primary` replies at a worker of this process' sites, wherever it is. `None` if there
-    /// is no reply.
+    /// Returns the reply of `primary` at a worker of this process' sites, wherever it runs; `None`
+    /// if no reply comes.
     pub(crate) async fn ask_primary(
         &self,
         worker: Address,
@@ -360,13 +362,13 @@ impl Network {
         .await
     }
 
-    /// Which process runs a worker, as a number that is not used again; 0 for this one. `None` if
-    /// it was never heard of.
+    /// Returns a number of the process that runs a worker, which is never used again; 0 for this
+    /// process, `None` if it was never heard of.
     pub(crate) fn process_of(&self, worker: Address) -> Option<u64> {
         self.link_to(worker).map_or(Some(0), Link::incarnation)
     }
 
-    /// Asks a worker: by an order in this process, or by a question over a link.
+    /// Asks a worker: by a control message in this process, or by a question over a link.
     async fn ask<R>(
         &self,
         worker: Address,
@@ -384,45 +386,45 @@ impl Network {
         }
     }
 
-    /// The clients of a site in this process.
+    /// Returns the clients of a site in this process.
     pub(crate) fn clients(&self, site: SiteId) -> &Arc<Clients> {
         &self.clients[site.index()]
     }
 
-    /// Whether a vector is about these sites.
-    pub(crate) fn fits(&self, vector: &Vector) -> bool {
+    /// Whether a vector has no entries beyond the cluster's sites.
+    pub(crate) fn is_valid(&self, vector: &Vector) -> bool {
         vector.is_within(self.workers.len())
     }
 
-    /// Whether there is such a site.
+    /// Whether the site exists.
     pub(crate) fn has_site(&self, site: SiteId) -> bool {
         site.index() < self.workers.len()
     }
 
-    /// Every worker of a site.
+    /// Returns every worker of a site.
     pub(crate) fn workers_of(&self, site: SiteId) -> impl Iterator<Item = Address> + use<> {
         let workers = self.workers[site.index()].len();
         (0..workers).map(move |worker| Address { site, worker: worker as u8 })
     }
 
-    /// The workers of a site that run in this process.
+    /// Returns the workers of a site that run in this process.
     pub(crate) fn workers_here(&self, site: SiteId) -> impl Iterator<Item = Address> + '_ {
         self.workers_of(site).filter(|worker| self.is_here(*worker))
     }
 
-    /// All workers that run in this process.
+    /// Returns all workers that run in this process.
     pub(crate) fn all_here(&self) -> impl Iterator<Item = Address> + '_ {
         SiteId::all(self.workers.len()).flat_map(|site| self.workers_here(site))
     }
 
-    /// Whether a worker runs in this process. One that does not exist runs nowhere.
+    /// Whether a worker runs in this process. A worker that does not exist runs nowhere.
     pub(crate) fn is_here(&self, worker: Address) -> bool {
         let site = self.workers.get(worker.site.index());
         let destination = site.and_then(|site| site.get(usize::from(worker.worker)));
         matches!(destination, Some(Destination::Here(_)))
     }
 
-    /// The link that leads to a worker on another node.
+    /// Returns the link to a worker on another node; `None` if it runs here.
     pub(crate) fn link_to(&self, worker: Address) -> Option<&Link> {
         match self.destination(worker) {
             Destination::Here(_) => None,
@@ -430,7 +432,7 @@ impl Network {
         }
     }
 
-    /// The workers of other sites to which enough is under way over their links.
+    /// Returns the workers of other sites whose links have long queues.
     pub(crate) fn full_links(&self, from: Address) -> Vec<Address> {
         let sites = SiteId::all(self.workers.len()).filter(|site| *site != from.site);
         let is_full = |worker: &Address| self.link_to(*worker).is_some_and(Link::has_enough);
@@ -500,11 +502,12 @@ mod tests {
             Network::new(vec![vec![here(), here(), here()]], &spec, membership, Clock::system());
         let worker = |worker| Address { site: SiteId(0), worker };
         assert_eq!(network.why_no_writes(), None);
-        // The order of the reasons is neither that of the workers nor that of their words.
+        // The order of the reasons is neither that of the workers nor that of their texts.
         assert!(network.refuse_writes(worker(0), NoWrites::Full("a full disk".to_owned())));
         assert!(!network.refuse_writes(worker(1), NoWrites::Failed("a broken disk".to_owned())));
         assert!(!network.refuse_writes(worker(2), NoWrites::Full("the disk is full".to_owned())));
-        let failed = "the journal has failed: a broken disk; mend that, then start the node again";
+        let failed =
+            "the journal has failed: a broken disk; repair the cause, then restart the node";
         assert_eq!(network.why_no_writes().as_deref(), Some(failed));
         assert!(!network.withdraw_refusal(worker(1)), "the disk is full");
         assert_eq!(network.why_no_writes().as_deref(), Some("the disk is full"));

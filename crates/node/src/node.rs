@@ -1,4 +1,4 @@
-//! One node of a cluster: the part of it that this process runs, and its links to the others.
+//! One node of a cluster: its ports, its workers, and its links to the other nodes.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -36,20 +36,20 @@ pub enum ServeError {
     NoSuchSite(String, Vec<String>),
     /// The site has fewer nodes.
     NoSuchNode(usize, String, usize),
-    /// The node cannot listen where it should.
+    /// The node cannot listen at one of its addresses.
     Listen {
-        /// The node, as people call it.
+        /// Name of the node for messages.
         node: String,
-        /// What for: the name of the setting.
+        /// Name of the setting with the address.
         setting: &'static str,
-        /// Where.
+        /// Address.
         address: String,
-        /// Why it cannot.
+        /// Reason.
         error: std::io::Error,
     },
-    /// What TLS needs cannot be used.
+    /// The certificates or keys for TLS cannot be used.
     Tls(ConfigError),
-    /// Its workers cannot start.
+    /// The workers cannot start.
     Start(StartError),
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// A node that listens and does not run yet.
+/// A node that has bound its ports and does not run yet.
 pub struct Node {
     id: NodeId,
     name: String,
@@ -102,11 +102,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// Takes the ports of node `node`, counted from 1, of a site. They are on the hosts that the
-    /// configuration names, or on `bind` if it is given.
+    /// Binds the ports of node `node`, counted from 1, of a site. The addresses have the hosts that
+    /// the configuration names, or `bind` if it is given.
     ///
     /// # Errors
-    /// There is no such node, or it cannot listen.
+    /// The site or the node does not exist, or a port cannot be bound.
     pub fn bind(
         spec: ClusterSpec,
         site: &str,
@@ -154,23 +154,23 @@ impl Node {
         Ok(Node { id, name, resp, resp_tls, tls, admin_tls, peer_tls, peer, admin, spec })
     }
 
-    /// The node, as people call it.
+    /// Returns the name of the node for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it listens, by the names of the settings.
+    /// Returns the addresses at which the node listens, with the names of their settings.
     pub fn addresses(&self) -> [(&'static str, Option<SocketAddr>); 4] {
         let (peer, admin) = (self.peer.local_addr().ok(), self.admin.local_addr().ok());
         [("resp", self.resp), ("resp_tls", self.resp_tls), ("peer", peer), ("admin", admin)]
     }
 
-    /// Starts the node's workers and links. The HTTP side remains to be served, on this thread's
-    /// event loop. `life` is for a site that was removed and joins again, as `solera site add`
-    /// says.
+    /// Starts the node's workers and links. The caller must still serve HTTP, which runs on the
+    /// caller's event loop. `life` is set for a site that was removed and joins again;
+    /// `solera site add` prints it.
     ///
     /// # Errors
-    /// Threads cannot be started, or a port was taken meanwhile.
+    /// A thread cannot be started, or another program took a port in the meantime.
     pub fn start(
         self,
         life: Option<u32>,
@@ -209,7 +209,8 @@ impl Node {
             links.iter().find(|link| Some(link.peer) == node).cloned()
         };
         let incarnation = RandomState::new().hash_one(me);
-        // Other nodes know the cluster by this, too. 48 bits are short on the wire, and enough.
+        // Other nodes, too, know the cluster by this number. 48 bits are short on the wire, and
+        // enough.
         let peer_tls = self.peer_tls.map(|tls| Arc::new(Current::new(tls)));
         let run = Run {
             cluster: spec.id(),
@@ -236,7 +237,7 @@ impl Node {
             network: cluster.network.clone(),
             links: links.clone(),
             log,
-            told: Mutex::default(),
+            refusals: Mutex::default(),
         };
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
         cluster.here = Some(Here::new(me, links, peer_tls, running));
@@ -244,21 +245,20 @@ impl Node {
     }
 }
 
-/// Others refuse a node whose data holds times too far ahead of theirs: its log says so first.
+/// Warns of data with times too far in the future, because other nodes refuse such a node.
 fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec, log: &Log) {
     let ahead_us = cluster.network.membership().hybrid_us().saturating_sub(clock_us());
     if Duration::from_micros(ahead_us) > spec.max_clock_skew {
         log.warn(format_args!(
-            "the data holds times that are {} s ahead of this machine's clock: was it wrong then, or is \
-             it now? Other sites refuse this node while its times are too far ahead of theirs",
+            "the data holds times that are {} s ahead of this machine's clock, which is wrong or was wrong \
+             earlier; other sites refuse this node while its times are too far ahead of theirs",
             ahead_us / 1_000_000
         ));
     }
 }
 
 impl Cluster {
-    /// Whether all of the site can be served, and written to, and this process is not about to
-    /// leave.
+    /// Whether this node serves all of its site, accepts writes, and is not shutting down.
     pub fn is_ready(&self) -> bool {
         !self.network.is_draining()
             && self.network.serves()
@@ -267,12 +267,14 @@ impl Cluster {
             && self.here.as_ref().is_none_or(Here::is_ready)
     }
 
-    /// Ends, with the reason, when the site of this process takes no part any more: it should stop.
+    /// Completes, with the reason, when the site of this process no longer belongs to the cluster.
+    /// The process should then stop.
     pub async fn expelled(&self) -> String {
         self.network.membership().expelled().await
     }
 
-    /// Who refuses this node and why, if no other site accepts it; then it takes no writes.
+    /// Returns which node refuses this one and why, if no other site accepts it. The node then
+    /// rejects writes.
     pub fn refused(&self) -> Option<String> {
         self.network
             .membership()
@@ -280,19 +282,19 @@ impl Cluster {
             .map(|(node, reason)| refused_by(&self.spec, node, &reason))
     }
 
-    /// Why this process takes no writes, if it does not.
+    /// Returns why this process rejects writes; `None` if it accepts them.
     pub fn refuses_writes(&self) -> Option<String> {
         self.network.why_no_writes()
     }
 
-    /// What goes on at this node and its site; `None` if this process is a whole cluster.
+    /// Returns the status of this node and its site; `None` if this process is a whole cluster.
     pub async fn node_status(&self, detailed: bool) -> Option<NodeStatus> {
         let here = self.here.as_ref()?;
         let site = here.id.site;
         let (mut samples, mut missing_nodes) = (Vec::new(), Vec::new());
         for worker in self.network.workers_of(site) {
             let node = self.spec.node_of(worker).map_or(0, |id| u16::from(id.node) + 1);
-            // One that did not answer for one worker is not waited for again.
+            // A node that did not answer for one worker is not asked for another.
             if missing_nodes.contains(&node) {
                 continue;
             }
@@ -333,7 +335,8 @@ impl Cluster {
         SiteId::all(self.spec.sites.len()).zip(names).map(reach).collect()
     }
 
-    /// The sites that run in this process, or the part of one that does; and the links.
+    /// Returns the status of the sites that run in this process, wholly or in part, and of the
+    /// links.
     pub(crate) async fn measured(&self) -> (Vec<SiteStatus>, Vec<ReachedSite>) {
         match &self.here {
             None => (self.status(true).await.sites, Vec::new()),
@@ -346,7 +349,7 @@ impl Cluster {
     }
 }
 
-/// Listens on a port, at the host that is named or at `bind`.
+/// Binds a port, on the host of `address` or on `bind`.
 fn take_port(
     address: &HostPort,
     bind: Option<IpAddr>,
@@ -399,9 +402,9 @@ admin = '127.0.0.1:3'
             "[[site]]\nname = 'eu'\n[[site.node]]\nresp = '127.0.0.1:{port}'\n\
              peer = 'localhost:{port}'\nadmin = '[::1]:{port}'\n"
         );
-        let told =
+        let expected =
             format!("node 1 of site eu cannot listen on 127.0.0.1:{port} (resp): the port is");
         let error = refused(&text, "eu", 1);
-        assert!(error.contains(&told), "{error}");
+        assert!(error.contains(&expected), "{error}");
     }
 }

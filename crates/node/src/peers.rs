@@ -1,5 +1,5 @@
-//! Which data the other nodes had when they were last let in, kept for as long as this node's own
-//! data.
+//! Data identities of the other nodes when they were last accepted, stored as long as this node's
+//! own data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,23 +11,24 @@ use solera_links::{Admission, Origin};
 use solera_machine::NodeId;
 use solera_time::SiteId;
 
-/// The file beside `solera-data.toml`.
+/// File beside `solera-data.toml`.
 pub(crate) const PEERS: &str = "solera-peers.toml";
-/// What takes its place in one step.
+/// Temporary file, which replaces the file in one step.
 const NEXT: &str = "solera-peers.toml.next";
 const FORMAT: u32 = 1;
 
-/// The file, and what was in it.
+/// The file, and its contents.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     known: BTreeMap<NodeId, Origin>,
-    /// How many of [`Admission::changes`] are in the file.
+    /// Number of [`Admission::changes`] that the file contains.
     written: u64,
-    /// Where it is kept, and the sites' names, which stand for their numbers there.
+    /// Directory of the file, and the sites' names, which replace their numbers in it; `None` in
+    /// memory.
     kept: Option<(PathBuf, Vec<String>)>,
 }
 
-/// What is to be in the file, to be written without holding [`Peers`].
+/// New contents of the file, to be written without holding [`Peers`].
 #[derive(Debug)]
 pub(crate) struct Unwritten {
     root: PathBuf,
@@ -37,14 +38,14 @@ pub(crate) struct Unwritten {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// The first versions did not say.
+    /// The first versions wrote no format.
     #[serde(default = "format")]
     format: u32,
     #[serde(default)]
     peer: Vec<Entry>,
 }
 
-/// What can be read of a file in any format.
+/// Part of a file that is readable in any format.
 #[derive(Deserialize)]
 struct Head {
     #[serde(default = "format")]
@@ -55,12 +56,12 @@ fn format() -> u32 {
     FORMAT
 }
 
-/// Numbers of 64 bits are texts, because those of TOML have a sign.
+/// An entry of the file. Numbers of 64 bits are strings, because TOML's integers are signed.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     site: String,
-    /// From 1, as people count.
+    /// From 1, as users count.
     node: u8,
     life: u32,
     data: String,
@@ -69,10 +70,10 @@ struct Entry {
 }
 
 impl Peers {
-    /// What is known in a data directory, and will be kept there.
+    /// Reads the file of a data directory, and keeps later changes there.
     ///
     /// # Errors
-    /// The file is there, and cannot be read.
+    /// The file exists and cannot be read.
     pub(crate) fn open(root: &Path, sites: &[String]) -> Result<Peers, String> {
         let text = match fs::read_to_string(root.join(PEERS)) {
             Ok(text) => text,
@@ -102,13 +103,13 @@ impl Peers {
         Ok(Peers { known, kept, ..Peers::default() })
     }
 
-    /// What was known when the file was opened.
+    /// Takes the entries that the file had when it was opened.
     pub(crate) fn take_known(&mut self) -> BTreeMap<NodeId, Origin> {
         std::mem::take(&mut self.known)
     }
 
-    /// What the file lacks; nothing if it lacks nothing, or if there is none. Only one may be under
-    /// way.
+    /// Returns the new contents of the file; `None` if it is up to date or not kept. Only one write
+    /// may run at a time.
     pub(crate) fn unwritten(&self, admission: &Admission) -> Option<Unwritten> {
         let (root, sites) = self.kept.as_ref().filter(|_| self.written < admission.changes())?;
         let entry = |(node, origin): (&NodeId, &Origin)| Entry {
@@ -123,17 +124,17 @@ impl Peers {
         Some(Unwritten { root: root.clone(), file })
     }
 
-    /// So many of [`Admission::changes`] are in the file now.
+    /// Notes that the file contains this number of [`Admission::changes`].
     pub(crate) fn note_written(&mut self, changes: u64) {
         self.written = changes;
     }
 }
 
 impl Unwritten {
-    /// Puts it into the file, durably.
+    /// Writes the contents to the file, durably.
     ///
     /// # Errors
-    /// It cannot be written, and is still to be.
+    /// The file cannot be written. The contents remain unwritten.
     pub(crate) fn write(&self) -> Result<(), String> {
         let text = toml::to_string(&self.file).map_err(|error| error.to_string())?;
         write(&self.root, &text).map_err(|error| {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_peers_survives_and_is_not_guessed() {
+    fn peers_are_stored_and_damage_is_reported() {
         let root = std::env::temp_dir().join(format!("solera-peers-{}", std::process::id()));
         fs::create_dir_all(&root).unwrap();
         let sites = ["eu".to_owned(), "us".to_owned()];
@@ -218,7 +219,7 @@ mod tests {
         let later = Origin { starts: 4, ..origin };
         admission.note_entry(node, later, 2);
         assert!(save(&mut peers, &admission).is_err());
-        // Once it can be written, it is, though nothing new is heard.
+        // Once the file can be written, it is, even without new entries.
         fs::create_dir_all(&root).unwrap();
         admission.note_entry(node, later, 2);
         assert_eq!(save(&mut peers, &admission), Ok(true));

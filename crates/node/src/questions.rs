@@ -1,38 +1,38 @@
-//! What a node asks another of its site over their link, and the answers.
+//! Questions that a node asks another node of its site over their link, and the answers.
 
 use std::time::Duration;
 
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use solera_membership::Change;
-use solera_session::{Ask, Page, SitesTold, ToPrimary};
+use solera_session::{Ask, Page, SitesReport, ToPrimary};
 use solera_time::SiteId;
 use solera_unistore::AtRisk;
 
 use crate::status::WorkerSample;
 
-/// The longest answer to a question. Answers are for people.
+/// Longest answer to a question, in bytes. Answers are shown to users.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// What a node asks another of its site.
+/// A question to another node of the site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Question {
-    /// What a worker tells about itself; whether in detail.
+    /// Requests a worker's sample.
     Sample { worker: u8, detailed: bool },
-    /// How many keys a worker has.
+    /// Requests the number of keys of a worker.
     CountKeys { worker: u8 },
-    /// What the loss of sites could still undo at a worker, with at most so many keys.
+    /// Requests what the loss of sites could still undo at a worker, with at most `keys` keys.
     AtRisk { worker: u8, keys: u64 },
-    /// The next page of a partition that a worker has.
+    /// Requests the next page of a worker's partition.
     Scan { worker: u8, ask: Box<Ask> },
-    /// What the root knows of the sites, after it has changed what is asked for.
+    /// Requests what the root knows of the sites, after applying `change`.
     Sites { change: Option<(SiteId, Change)> },
-    /// What `primary` replies to a command at a worker.
+    /// Requests the reply of `primary` to a command at a worker.
     Primary { worker: u8, asked: Box<ToPrimary> },
 }
 
 impl Question {
-    /// How long the answer is waited for.
+    /// Returns the timeout of the answer.
     pub(crate) fn patience(&self) -> Duration {
         match self {
             // The protocol answers after five seconds at the latest.
@@ -48,15 +48,16 @@ pub(crate) enum Answer {
     Sample(Box<WorkerSample>),
     Keys(u64),
     AtRisk(AtRisk),
-    /// Nothing where the worker cannot tell yet.
+    /// `None` while the worker cannot read the page yet.
     Scan(Option<Page>),
-    Sites(Box<SitesTold>),
-    /// There is no such worker, or it is stopping.
+    Sites(Box<SitesReport>),
+    /// The worker does not exist, or is stopping.
     Nothing,
     Primary(Box<solera_primary::Response>),
 }
 
-/// The body of a frame that carries an answer. One that is too long becomes [`Answer::Nothing`].
+/// Returns the body of a frame with an answer. An answer that is too long becomes
+/// [`Answer::Nothing`].
 pub(crate) fn encode_answer(answer: &Answer) -> Vec<u8> {
     let size = postcard::serialize_with_flavor(answer, Size::default());
     let size = size.expect("answers have a serialised form");
@@ -72,10 +73,10 @@ mod tests {
 
     use super::*;
 
-    /// Nodes of one version must read one another: variants stay in their order, new ones come
-    /// last.
+    /// Nodes of one version must be able to read one another: variants keep their order, and new
+    /// ones are added at the end.
     #[test]
-    fn what_primary_is_asked_and_replies_is_encoded_as_ever() {
+    fn the_encoding_of_commands_and_replies_of_primary_is_stable() {
         let key = || Key::from(&b"k"[..]);
         let update = |update| Command::Update { key: key(), update };
         let mut past = Past::default();

@@ -1,4 +1,4 @@
-//! Opening the journals of a process side by side, and telling how far that is.
+//! Opens the journals of a process in parallel, and logs the progress.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,29 @@ use solera_journal::RealDisk;
 use solera_site::Config;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::log::Log;
 use crate::progress::Progress;
 use crate::storage::{Engine, Found, Storage, StorageError};
 
-/// How often is told how far it is.
-const TELL_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval between progress lines.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A worker whose journal is to be opened.
 pub(crate) struct Opening {
     pub(crate) folder: PathBuf,
     pub(crate) config: Config,
     pub(crate) seed: u64,
-    /// The worker, as people call it.
+    /// Name of the worker for messages.
     pub(crate) name: String,
-    pub(crate) mailbox: UnboundedSender<Parcel>,
+    pub(crate) mailbox: UnboundedSender<Envelope>,
 }
 
-/// Opens all of them, as many at once as there are processors. What is returned is in their order.
+/// Opens all journals, as many at once as there are processors. Returns them in the order of
+/// `openings`.
 ///
 /// # Errors
-/// The first that cannot be used; the others were opened, and are closed again.
+/// The first journal that cannot be used. The others were opened, and are closed again.
 pub(crate) fn open_all(
     openings: Vec<Opening>,
     durability: Durability,
@@ -53,14 +54,14 @@ pub(crate) fn open_all(
             let (sender, progress) = (sender.clone(), &progress);
             scope.spawn(move || {
                 while let Some((place, opening)) = next() {
-                    // The receiver waits for all of them.
+                    // The receiver outlives the threads.
                     let _ = sender.send((place, open(opening, durability, cluster, progress)));
                 }
             });
         }
         drop(sender);
         loop {
-            match results.recv_timeout(TELL_INTERVAL) {
+            match results.recv_timeout(PROGRESS_INTERVAL) {
                 Ok((place, result)) => opened[place] = Some(result),
                 Err(RecvTimeoutError::Timeout) => {
                     let done = opened.iter().flatten().count();
@@ -84,14 +85,15 @@ fn open(
 ) -> Result<(Storage, Engine, Found), StorageError> {
     let Opening { folder, config, seed, name, mailbox } = opening;
     let on_event = move |event| {
-        // A worker that has ended needs no word.
-        let _ = mailbox.send(Parcel::Control(Control::Journal(event)));
+        // The worker may have ended.
+        let _ = mailbox.send(Envelope::Control(Control::Journal(event)));
     };
     let disk = RealDisk::new(&folder);
     Storage::open(disk, &folder, durability, cluster, config, seed, on_event, name, progress)
 }
 
-/// The bytes of a journal's segments and snapshots. What cannot be read is found out later.
+/// Returns the bytes of a journal's segments and snapshots. Unreadable files are reported when they
+/// are opened.
 fn records_on_disk(folder: &Path) -> u64 {
     let holds_records =
         |path: &Path| path.extension().is_some_and(|kind| kind == "segment" || kind == "snapshot");
@@ -136,7 +138,7 @@ mod tests {
         let names: Vec<String> =
             open().unwrap().into_iter().map(|(_, _, found)| found.worker).collect();
         assert_eq!(names, (0..8).map(|worker| format!("worker {worker}")).collect::<Vec<_>>());
-        // Of another worker.
+        // The journal of another worker.
         std::fs::remove_dir_all(root.join("5")).unwrap();
         std::fs::rename(root.join("6"), root.join("5")).unwrap();
         let error = open().err().unwrap();

@@ -1,4 +1,4 @@
-//! Changing the settings of a running cluster: all that changes, or nothing.
+//! Changing the settings of a running cluster, completely or not at all.
 
 use std::fmt;
 
@@ -9,13 +9,12 @@ use crate::cluster::{Cluster, admin_tls};
 use crate::control::Control;
 use crate::tls::{PeerTls, for_clients};
 
-/// Why the settings stay as they were.
+/// Reason why the settings are unchanged.
 #[derive(Debug)]
 pub enum ReloadError {
     /// A certificate cannot be used.
     Tls(ConfigError),
-    /// Without users everybody could do everything. A file that is only half written must not lead
-    /// there.
+    /// Without users everybody would have all rights. A half-written file must not cause that.
     WouldOpen,
 }
 
@@ -23,9 +22,9 @@ impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReloadError::Tls(error) => error.fmt(f),
-            ReloadError::WouldOpen => {
-                f.write_str("without any [[user]] everybody could do everything; for that, restart")
-            }
+            ReloadError::WouldOpen => f.write_str(
+                "without any [[user]] everybody would have all rights; to permit that, restart",
+            ),
         }
     }
 }
@@ -33,11 +32,11 @@ impl fmt::Display for ReloadError {
 impl std::error::Error for ReloadError {}
 
 impl Cluster {
-    /// Takes over settings, which must be those of [`ClusterSpec::reload`], and reads certificates
-    /// again. Returns what has changed, in words.
+    /// Applies settings, which must come from [`ClusterSpec::reload`], and reads certificates
+    /// again. Returns descriptions of the changes.
     ///
-    /// Connections of users that are no more, or are disabled, are closed, and those that never
-    /// needed a password and would now. Certificates are for new connections.
+    /// Connections of removed or disabled users are closed, and so are unauthenticated ones that
+    /// now need a password. New certificates apply to new connections.
     ///
     /// # Errors
     /// Nothing is changed then.
@@ -57,7 +56,7 @@ impl Cluster {
             Some(PeerTls::load(files, &spec.name_of(here.id), host).map(|new| (current, new)))
         });
         let peer_tls = peer_tls.transpose().map_err(ReloadError::Tls)?;
-        self.needs.fit(&mut spec, &self.log);
+        self.needs.limit_connections(&mut spec, &self.log);
         let mut changes = old.changes_to(&spec);
         if let Some((current, new)) = tls {
             current.set(new);

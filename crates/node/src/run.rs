@@ -1,4 +1,4 @@
-//! One run of a cluster, or of a part of it.
+//! Parameters of one run of a cluster, or of a part of it.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::current::Current;
 use crate::log::Log;
 use crate::modules::Modules;
 
-/// What distinguishes this run from others of the same cluster.
+/// Parameters that distinguish this run from other runs of the same cluster.
 #[derive(Clone)]
 pub(crate) struct Run {
     /// Identifies the cluster and its data in tokens.
     pub(crate) cluster: u64,
-    /// Requests and transactions are numbered from here: late answers to those of an earlier run
-    /// must not be taken for answers to others.
+    /// First number of requests and transactions. Late answers to requests of an earlier run must
+    /// not be taken for answers to requests of this one.
     pub(crate) first_number: u64,
     pub(crate) log: Log,
-    /// What runs modules, if they can be used.
+    /// Executor of modules; `None` if modules are disabled.
     pub(crate) modules: Option<Arc<dyn Modules>>,
-    /// What clients' TLS needs, where it is spoken.
+    /// TLS configuration of client connections; `None` without TLS.
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
-    /// The same of HTTP.
+    /// TLS configuration of HTTP; `None` without TLS.
     pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
-    /// The site that this process belongs to, if it is not the whole cluster.
+    /// Site that this process belongs to; `None` if it runs the whole cluster.
     pub(crate) site: Option<SiteId>,
-    /// Which life of its site this process belongs to; nothing is that of its data.
+    /// Life of the site that this process belongs to; `None` takes the life from the data.
     pub(crate) life: Option<u32>,
-    /// What its workers read the time from.
+    /// Clock of the workers.
     pub(crate) clock: Clock,
 }

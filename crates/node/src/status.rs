@@ -1,4 +1,4 @@
-//! What a running cluster tells about itself.
+//! Status of a running cluster.
 
 use std::collections::BTreeMap;
 
@@ -6,55 +6,55 @@ use serde::{Deserialize, Serialize};
 use solera_journal::Stats;
 use solera_unistore::{Progress, StrongCounts};
 
-/// Not the number of a site.
+/// Stands for no site in [`WorkerSample::leads`].
 pub(crate) const NOBODY: u64 = u64::MAX;
 
-/// A cluster, as `/status` shows it.
+/// Status of a cluster, as `/status` shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClusterStatus {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The protocol that it runs; `unistore` where levels of spaces promise what they say.
+    /// Protocol that the cluster runs; `unistore` where spaces have the guarantees of their levels.
     pub protocol: &'static str,
-    /// How many sites may fail.
+    /// Number of sites that may fail.
     pub f: usize,
-    /// Its sites, in order.
+    /// Sites, in order.
     pub sites: Vec<SiteStatus>,
-    /// The links between them.
+    /// Links between the sites.
     pub links: Vec<LinkStatus>,
-    /// The process' memory.
+    /// Memory of the process.
     pub memory: MemoryStatus,
-    /// Why the process takes no writes: a disk of it is nearly full, a journal of it has failed, or
-    /// no other site accepts it.
+    /// Reason why the process rejects writes: one of its disks is nearly full, one of its journals
+    /// has failed, or no other site accepts it.
     pub takes_no_writes: Option<String>,
 }
 
-/// What a process takes of the machine's memory.
+/// Memory usage of a process.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct MemoryStatus {
-    /// How many bytes; 0 where that cannot be measured.
+    /// Bytes that the process uses; 0 if unknown.
     pub used_bytes: u64,
-    /// How many it may take.
+    /// Limit of the bytes that it may use.
     pub max_bytes: Option<u64>,
-    /// Whether commands that need more are refused.
+    /// Whether commands that need more memory are rejected.
     pub full: bool,
 }
 
-/// A site.
+/// Status of a site.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct SiteStatus {
-    /// Its name.
+    /// Name of the site.
     pub name: String,
-    /// Where it speaks RESP.
+    /// Port of RESP.
     pub resp_port: Option<u16>,
-    /// Whether it runs.
+    /// Whether the site is running.
     pub alive: bool,
-    /// Keys stored there.
+    /// Keys stored at the site.
     pub keys: usize,
-    /// Versions of keys, and approximate bytes; only in a detailed status.
+    /// Versions of keys; only in a detailed status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub versions: Option<usize>,
-    /// See `versions`.
+    /// Approximate bytes of keys and versions; only in a detailed status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
     /// Keys by space; only in a detailed status.
@@ -67,27 +67,27 @@ pub struct SiteStatus {
     /// Error replies since the start.
     pub errors: u64,
     /// Messages of other workers that were dropped since the start, by protocol: no correct worker
-    /// sends them, they came too late, or the site does not run the protocol.
+    /// sends them, they arrived too late, or the site does not run the protocol.
     pub ignored_messages: BTreeMap<&'static str, u64>,
     /// Attempts to authenticate that failed since the start.
     pub failed_logins: u64,
-    /// Connections since the start that were not served, for their TLS or because there were too
-    /// many.
+    /// Connections since the start that were rejected, because their TLS handshake failed or there
+    /// were too many.
     pub refused_connections: u64,
-    /// Batches of commands by duration: `(upper bound in microseconds, how many)`. The last are
-    /// those that took longer than all bounds before.
+    /// Batches of commands by duration: `(upper bound in microseconds, count)`. The last entry
+    /// counts those above all previous bounds.
     pub batch_us: Vec<(u64, u64)>,
-    /// What all batches took together, in microseconds.
+    /// Total duration of all batches, in microseconds.
     pub batch_sum_us: u64,
-    /// `stableVec` by site: all that this site stores.
+    /// `stableVec` by site: everything that this site stores.
     pub stable_vec: BTreeMap<String, u64>,
-    /// `uniformVec` by site: what survives the loss of `f` sites.
+    /// `uniformVec` by site: everything that survives the loss of `f` sites.
     pub uniform_vec: BTreeMap<String, u64>,
-    /// How far this site's visible state is behind each other site, in milliseconds; nothing while
-    /// it has not heard of the other's state.
+    /// Lag of this site's visible state behind each other site, in milliseconds; `None` before the
+    /// first message about the other's state.
     pub lag_ms: BTreeMap<String, Option<f64>>,
-    /// How long ago this site's own transactions last became durable elsewhere, in milliseconds;
-    /// nothing while none is known to be.
+    /// Time since this site's own transactions last became durable elsewhere, in milliseconds;
+    /// `None` while none is known to be.
     pub uniformity_ms: Option<f64>,
     /// Sites that are suspected to have failed.
     pub suspects: Vec<String>,
@@ -97,25 +97,26 @@ pub struct SiteStatus {
     pub prepared_transactions: usize,
     /// Updates that some site may still need.
     pub unsettled_updates: usize,
-    /// Transactions that the loss of sites could still undo. One over several workers counts at
-    /// each.
+    /// Transactions that the loss of sites could still undo. A transaction over several workers
+    /// counts at each of them.
     pub at_risk: usize,
-    /// What `primary` tells, if a space needs it.
+    /// Status of `primary`, if a space needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<PrimaryStatus>,
-    /// What strong transactions of the site's clients have come to since the start.
+    /// Outcomes of strong transactions of the site's clients since the start.
     pub strong: StrongCounts,
-    /// How many partitions' strong transactions are led from each site, as this one knows.
+    /// Number of partitions whose strong transactions each site leads, as this site knows.
     pub leaders: BTreeMap<String, u64>,
-    /// Keys of the latest of these, at most ten; only for those who may run SOLERA.AT-RISK.
+    /// Keys of the latest transactions at risk, at most ten; only for users who may run
+    /// SOLERA.AT-RISK.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_risk_keys: Option<Vec<String>>,
-    /// What the journals of the site in this process tell, if there are any; only in the metrics.
+    /// Statistics of the site's journals in this process, if there are any; only in the metrics.
     #[serde(skip)]
     pub(crate) journal: Option<JournalSample>,
 }
 
-/// What the protocol `primary` tells of a site, or of one of its workers.
+/// Status of the protocol `primary` at a site, or at one of its workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrimaryStatus {
     /// Keys that have a value.
@@ -131,7 +132,7 @@ pub struct PrimaryStatus {
 }
 
 impl PrimaryStatus {
-    /// Adds what another worker tells.
+    /// Adds the status of another worker.
     pub(crate) fn add(&mut self, other: &PrimaryStatus) {
         self.keys += other.keys;
         self.pending_updates += other.pending_updates;
@@ -141,88 +142,90 @@ impl PrimaryStatus {
     }
 }
 
-/// The link between two sites.
+/// Status of the link between two sites.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkStatus {
     /// One site.
     pub a: String,
-    /// The other.
+    /// The other site.
     pub b: String,
-    /// The round trip in milliseconds, with what was added.
+    /// Round trip in milliseconds, with added delays.
     pub rtt_ms: f64,
-    /// Whether nothing passes.
+    /// Whether the link is cut.
     pub cut: bool,
 }
 
-/// One node of a cluster, as its `/status` shows it.
+/// Status of one node of a cluster, as its `/status` shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeStatus {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// As of [`ClusterStatus`].
+    /// See [`ClusterStatus::protocol`].
     pub protocol: &'static str,
-    /// How many sites may fail.
+    /// Number of sites that may fail.
     pub f: usize,
-    /// How many can, as sites stand now: fewer than `f` when too few others take part.
+    /// Number of sites that may fail with the current members; below `f` when too few other sites
+    /// take part.
     pub survives: usize,
-    /// The node's site.
+    /// Name of the node's site.
     pub site: String,
-    /// The node's number within it, from 1.
+    /// Number of the node within the site, from 1.
     pub node: u16,
-    /// Whether the links to all other nodes of its site are up, and the node is not stopping.
+    /// Whether the links to all other nodes of the site are up, and the node is not stopping.
     pub ready: bool,
-    /// Who refuses the node and why, if no other site accepts it, so that it takes no writes.
+    /// The refusing node and its reason, if no other site accepts this node, so that it rejects
+    /// writes.
     pub refused: Option<String>,
-    /// Why the node takes no writes: its disk is nearly full, a journal of it has failed, or it is
-    /// refused.
+    /// Reason why the node rejects writes: its disk is nearly full, one of its journals has failed,
+    /// or it is refused.
     pub takes_no_writes: Option<String>,
-    /// The whole of its site, but for the nodes that cannot be asked.
+    /// Status of the whole site, without the nodes that did not answer.
     pub own_site: SiteStatus,
-    /// The numbers of the site's nodes that did not answer, whose part is missing in `own_site`.
+    /// Numbers of the site's nodes that did not answer, whose part is missing in `own_site`.
     pub missing_nodes: Vec<u16>,
     /// All sites, in order, and the links to their nodes.
     pub sites: Vec<ReachedSite>,
-    /// While the site gets its data from the others: which part of it is there, from 0 to 1.
+    /// Part of the data, from 0 to 1, that a joining site has; `None` if it is not joining.
     pub joining: Option<f64>,
-    /// The process' memory.
+    /// Memory of the process.
     pub memory: MemoryStatus,
 }
 
-/// A site, as a node reaches it.
+/// A site as seen from a node.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReachedSite {
-    /// Its name.
+    /// Name of the site.
     pub name: String,
-    /// How it stands: member, leaving, removed or joining.
+    /// Standing of the site: member, leaving, removed or joining.
     pub standing: String,
     /// Whether the links to all of its nodes are up.
     pub reached: bool,
-    /// The links to its nodes, without the node itself.
+    /// Links to its nodes, without the node itself.
     pub nodes: Vec<PeerStatus>,
 }
 
-/// The link to another node.
+/// Status of the link to another node.
 #[derive(Clone, Debug, Serialize)]
 pub struct PeerStatus {
-    /// The number of the other node within its site, from 1.
+    /// Number of the other node within its site, from 1.
     pub node: u16,
-    /// Where it is reached.
+    /// Address of the other node.
     pub address: String,
-    /// Whether messages pass, both ways.
+    /// Whether messages pass in both directions.
     pub up: bool,
-    /// For how long, in milliseconds.
+    /// Time for which the link has been up, in milliseconds; 0 while it is down.
     pub up_ms: u64,
-    /// What waits to be sent, and within a site also what was not acknowledged yet.
+    /// Bytes that wait to be sent and, within a site, that are not acknowledged yet.
     pub queue_bytes: usize,
     /// Batches that were dropped because too much waited.
     pub dropped_batches: u64,
-    /// How often the connection was made again.
+    /// Number of reconnects.
     pub reconnects: u64,
-    /// Why the connection broke, or could not be made, last; nothing while it stands.
+    /// Reason why the connection last broke or failed; `None` while it is open.
     pub problem: Option<String>,
 }
 
-/// What one worker tells.
+/// Sample of one worker's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorkerSample {
     pub(crate) keys: usize,
@@ -232,7 +235,7 @@ pub(crate) struct WorkerSample {
     pub(crate) errors: u64,
     pub(crate) batches: Vec<u64>,
     pub(crate) batch_sum_us: u64,
-    /// Keys by the place of their space; empty unless in detail.
+    /// Keys by the index of their space; empty unless in detail.
     pub(crate) space_keys: Vec<u64>,
     pub(crate) stable_vec: Vec<u64>,
     pub(crate) uniform_vec: Vec<u64>,
@@ -243,8 +246,8 @@ pub(crate) struct WorkerSample {
     pub(crate) prepared_transactions: usize,
     pub(crate) unsettled_updates: usize,
     pub(crate) at_risk: usize,
-    /// Of each of the worker's partitions, in order, the number of the site that leads it;
-    /// [`NOBODY`] where there is nothing to lead, or the worker knows of nobody who does.
+    /// Number of the site that leads each of the worker's partitions, in order; [`NOBODY`] where no
+    /// leader exists or is known.
     pub(crate) leads: Vec<u64>,
     pub(crate) strong: StrongCounts,
     pub(crate) primary: Option<PrimaryStatus>,
@@ -255,28 +258,28 @@ pub(crate) struct WorkerSample {
     pub(crate) serving: bool,
     pub(crate) progress: Progress,
     pub(crate) refused_connections: u64,
-    /// Nothing without a journal; other nodes are not told.
+    /// `None` without a journal; not sent to other nodes.
     #[serde(skip)]
     pub(crate) journal: Option<JournalSample>,
 }
 
-/// What a journal tells, or those of several workers together.
+/// Statistics of a journal, or of several workers' journals together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct JournalSample {
     pub(crate) stats: Stats,
     pub(crate) disk_bytes: u64,
     /// Checkpoints published since the start.
     pub(crate) checkpoints: u64,
-    /// When the last was published, in seconds since the Unix epoch: of several, the earliest.
+    /// Time of the last publication, in seconds since the Unix epoch; of several, the earliest.
     pub(crate) checkpoint_at_s: Option<f64>,
-    /// How long it took: of several, the longest.
+    /// Duration of the last checkpoint; of several, the longest.
     pub(crate) checkpoint_took_s: Option<f64>,
-    /// Records after the last.
+    /// Records after the last checkpoint.
     pub(crate) since_checkpoint: u64,
 }
 
 impl JournalSample {
-    /// Adds what another worker tells.
+    /// Adds the statistics of another worker.
     pub(crate) fn add(&mut self, other: &JournalSample) {
         let (sum, more) = (&mut self.stats, &other.stats);
         sum.records += more.records;

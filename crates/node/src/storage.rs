@@ -1,7 +1,7 @@
-//! A worker's journal: opening it, and what people are told of it.
+//! A worker's journal: opening it, and its statistics.
 //!
-//! A thread writes and syncs records; the driver appends them and holds back what the replica says
-//! after them until they are durable (`docs/decisions/0007-durability.md`).
+//! A thread writes and syncs records. The driver appends them, and holds back the replica's later
+//! outputs until they are durable (`docs/decisions/0007-durability.md`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,22 +20,22 @@ use tokio::sync::oneshot;
 use crate::progress::Progress;
 use crate::status::JournalSample;
 
-/// How many keys are saved at once.
+/// Number of keys that are saved at once.
 const KEYS_PER_PART: usize = 64;
-/// How long a worker writes at a checkpoint before it looks after its clients again.
+/// Time that a worker spends on a checkpoint before it serves its clients again.
 const CHECKPOINT_SLICE: Duration = Duration::from_micros(500);
-/// After so long a disk without room is tried again, and then more and more rarely.
+/// First pause before a full disk is tried again. The pauses grow up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LAST_PAUSE: Duration = Duration::from_secs(300);
-/// More than this the checkpoint's thread need not have waiting.
+/// Bytes queued for the checkpoint's thread above which saving pauses.
 const CHECKPOINT_BACKLOG: usize = 8 << 20;
 
-/// A worker's data cannot be used.
+/// Error of a worker's data that cannot be used.
 #[derive(Debug)]
 pub struct StorageError {
-    /// Where it is.
+    /// Folder of the data.
     pub folder: PathBuf,
-    /// Why not, in the user's words.
+    /// Reason, for users.
     pub reason: String,
 }
 
@@ -47,16 +47,16 @@ impl fmt::Display for StorageError {
 
 impl std::error::Error for StorageError {}
 
-/// What was found in a data directory.
+/// Result of recovery from a data directory.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Whose data.
+    /// Name of the worker.
     pub worker: String,
-    /// What the journal found.
+    /// Result of opening the journal.
     pub journal: Recovered,
-    /// How many keys there are.
+    /// Number of keys.
     pub keys: usize,
-    /// How long it took.
+    /// Duration of recovery.
     pub took: Duration,
     /// See [`Site::begin_run`].
     pub(crate) run: (Timestamp, Timestamp),
@@ -79,35 +79,34 @@ impl fmt::Display for Found {
     }
 }
 
-/// What runs a worker. Clients who wait for the journal are told over a channel.
+/// The driver of a worker. It notifies clients that wait for the journal over a channel.
 pub(crate) type Engine<D = RealDisk> = Driver<Site, Syncer<D>, oneshot::Sender<()>>;
 
-/// What a worker's journal is to people.
+/// State of a worker's journal for its statistics and checkpoints.
 #[derive(Debug)]
 pub(crate) struct Storage {
-    /// Where its files are.
+    /// Folder of the journal.
     folder: PathBuf,
     checkpoints: Checkpoints,
-    /// While the disk has no room: when it is tried again, and how long after the last time that
-    /// is.
+    /// While the disk is full, the time of the next attempt and the pause before it.
     again: Option<(Instant, Duration)>,
 }
 
-/// What is told of checkpoints.
+/// Statistics of checkpoints.
 #[derive(Debug, Default)]
 struct Checkpoints {
     published: u64,
-    /// When the one that is being made was begun.
+    /// Start of the checkpoint that is being written.
     begun: Option<Instant>,
-    /// When the last was published, and how long it took.
+    /// Time of the last publication, and the duration of that checkpoint.
     last: Option<(SystemTime, Duration)>,
-    /// The last record that the one in force stands for.
+    /// Last record that the published checkpoint covers.
     upto: Lsn,
 }
 
 impl Storage {
-    /// Opens or begins the journal of a worker on `disk`, which people know as `folder`, and builds
-    /// its worker.
+    /// Opens or begins the journal of a worker on `disk`, whose path for users is `folder`, and
+    /// builds its worker.
     #[expect(clippy::too_many_arguments, reason = "one caller, and all of them differ in type")]
     pub(crate) fn open<D: Disk>(
         disk: D,
@@ -158,7 +157,7 @@ impl Storage {
         Ok((storage, engine, Found { worker, journal: found, keys, took, run }))
     }
 
-    /// The journal's thread has something to say.
+    /// Handles an event of the journal's thread.
     pub(crate) fn on_event<D: Disk>(&mut self, engine: &mut Engine<D>, event: Event) {
         if let Event::SnapshotPublished(upto) = event {
             self.count_checkpoint(upto);
@@ -166,7 +165,7 @@ impl Storage {
         engine.on_log_event(event);
     }
 
-    /// What there is to tell of the journal.
+    /// Returns the journal's statistics.
     pub(crate) fn sample<D: Disk>(&self, syncer: &Syncer<D>) -> JournalSample {
         let last = self.checkpoints.last;
         let published = last.and_then(|(at, _)| at.duration_since(UNIX_EPOCH).ok());
@@ -189,7 +188,7 @@ impl Storage {
         }
     }
 
-    /// Goes on with a checkpoint, or begins one when enough was written.
+    /// Continues a checkpoint, or begins one when enough was written.
     pub(crate) fn save<D: Disk>(&mut self, engine: &mut Engine<D>) {
         let began = Instant::now();
         self.look_for_room(engine, began);
@@ -203,8 +202,8 @@ impl Storage {
         {}
     }
 
-    /// Others may have made room, and a checkpoint may be smaller than one that failed: after a
-    /// start it holds versions that are gone a moment later.
+    /// Retries on a full disk. Other programs may have freed space, and a checkpoint may be smaller
+    /// than one that failed: just after a start it holds versions that are removed a moment later.
     fn look_for_room<D: Disk>(&mut self, engine: &mut Engine<D>, now: Instant) {
         if engine.refuses().is_none() || engine.has_stopped() {
             self.again = None;
@@ -223,12 +222,12 @@ impl Storage {
     }
 }
 
-/// Changes how long writes may wait for the disk. Whether replies wait for it stays.
+/// Changes how long writes may wait for the disk. Whether replies wait for it does not change.
 pub(crate) fn set_durability<D: Disk>(syncer: &Syncer<D>, durability: Durability) {
     syncer.set_policy(policy(durability));
 }
 
-/// Whether more than this waits to be written, in bytes. Of a journal that has failed nothing does.
+/// Whether more than `bytes` bytes wait to be written. A failed journal writes none.
 pub(crate) fn is_behind<D: Disk>(engine: &Engine<D>, bytes: u64) -> bool {
     let waiting = engine.log().map_or(0, Syncer::waiting_bytes);
     !engine.has_stopped() && waiting > bytes
@@ -243,18 +242,18 @@ fn policy(durability: Durability) -> SyncPolicy {
     }
 }
 
-/// The files in a folder, together. What cannot be read does not count.
+/// Returns the total size of the files in a folder. Unreadable files do not count.
 fn disk_bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
 }
 
-/// Binds a journal to its cluster's shape and its worker.
+/// Returns the identity that binds a journal to its cluster's shape and its worker.
 fn identity(cluster: u64, config: &solera_unistore::Config) -> Identity {
     let Address { site, worker } = config.address;
     let shape = &config.topology;
     let workers = shape.workers[site.index()];
-    // Not to the number of sites, for their list may grow.
+    // Not to the number of sites, because their list may grow.
     let text = format!(
         "{cluster:x} site {} worker {worker}/{workers} partitions {}",
         site.0, shape.partitions
@@ -262,14 +261,14 @@ fn identity(cluster: u64, config: &solera_unistore::Config) -> Identity {
     Identity::new(text.as_bytes()).expect("numbers of a byte or two are short")
 }
 
-/// What people are told of a journal's failure.
+/// Describes a journal's failure for users.
 pub(crate) fn in_words(error: &Error) -> String {
     match error {
         Error::Locked => "another process uses it".to_owned(),
         Error::OtherIdentity { expected, found, .. } => {
             format!("it was written as {found}, and this is {expected}")
         }
-        // Whoever tells it says that the journal has failed.
+        // The caller adds that the journal has failed.
         Error::Failed(cause) => in_words(cause),
         error => error.to_string(),
     }
@@ -313,7 +312,7 @@ mod tests {
         (storage, engine)
     }
 
-    /// Its records are in the journal, and not handed to the disk.
+    /// Appends records to the journal without submitting them to the disk.
     fn write(engine: &mut Engine<SimDisk>, value: &[u8]) {
         let now = Now { monotonic: Monotonic(1), physical: Physical(1_000_000) };
         let op = Op::Set(Value::from(value));
@@ -338,7 +337,7 @@ mod tests {
         let (sender, events) = mpsc::channel();
         let on_event = move |event| {
             let _ = sender.send(event);
-            // Nothing is written until the test goes on.
+            // Nothing is written until the test continues.
             let _ = paused.recv();
         };
         let (storage, mut engine) = open_with(&disk, on_event);
@@ -356,9 +355,9 @@ mod tests {
         while is_behind(&engine, 0) {
             std::thread::yield_now();
         }
-        let told = storage.sample(engine.log().unwrap());
-        // And one from when it began.
-        assert_eq!((told.stats.records, told.since_checkpoint), (4, 4));
+        let sample = storage.sample(engine.log().unwrap());
+        // And one record from when it began.
+        assert_eq!((sample.stats.records, sample.since_checkpoint), (4, 4));
     }
 
     #[test]
@@ -392,24 +391,24 @@ mod tests {
         let (sender, events) = mpsc::channel();
         let (mut storage, mut engine) = open_with(&disk, move |event| drop(sender.send(event)));
         write(&mut engine, b"v");
-        let mut told = hold(&mut engine);
+        let mut durable = hold(&mut engine);
         engine.submit();
-        assert!(told.try_recv().is_err());
+        assert!(durable.try_recv().is_err());
         while engine.must_wait() {
             storage.on_event(&mut engine, events.recv().unwrap());
         }
         engine.take_durable().unwrap().send(()).unwrap();
-        assert_eq!(told.try_recv(), Ok(()));
+        assert_eq!(durable.try_recv(), Ok(()));
         disk.set_capacity(disk.used());
-        // The first may find room in what is allocated.
+        // The first write may fit into allocated space.
         write(&mut engine, &vec![b'x'; 100 << 20]);
-        let mut told = hold(&mut engine);
+        let mut durable = hold(&mut engine);
         engine.submit();
         while !engine.has_stopped() {
             storage.on_event(&mut engine, events.recv().unwrap());
         }
         assert!(in_words(engine.refuses().unwrap()).contains("disk is full"));
-        assert_eq!(told.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        assert_eq!(durable.try_recv(), Err(oneshot::error::TryRecvError::Closed));
         assert!(!is_behind(&engine, 0));
     }
 }

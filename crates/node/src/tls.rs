@@ -1,4 +1,4 @@
-//! TLS: reading what it needs, and saying in plain words what does not match.
+//! TLS: reading certificates and keys, and explaining mismatches.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -32,10 +32,10 @@ fn invalid<T>(file: &NamedFile, reason: impl fmt::Display) -> Result<T, ConfigEr
     Err(ConfigError::Invalid { at: at.clone(), reason })
 }
 
-/// What the server side of a client's connection needs.
+/// Returns the server's TLS configuration for client connections.
 ///
 /// # Errors
-/// A file cannot be read, holds something else, does not match the others, or is out of date.
+/// A file cannot be read, has other contents, does not match the others, or is out of date.
 pub(crate) fn for_clients(files: &TlsFiles) -> Result<TlsAcceptor, ConfigError> {
     let own = Own::read(files)?;
     own.check_dates(&files.cert)?;
@@ -51,7 +51,8 @@ pub(crate) fn for_clients(files: &TlsFiles) -> Result<TlsAcceptor, ConfigError> 
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// What the server side of HTTP needs. Its clients show no certificates: probes have none.
+/// Returns the server's TLS configuration for HTTP. Its clients present no certificates, because
+/// probes have none.
 ///
 /// # Errors
 /// As [`for_clients`].
@@ -59,7 +60,7 @@ pub(crate) fn for_admin(files: &TlsFiles) -> Result<TlsAcceptor, ConfigError> {
     for_clients(&TlsFiles { ca: None, ..files.clone() })
 }
 
-/// What the links of a node need.
+/// TLS configuration of a node's links.
 pub(crate) struct PeerTls {
     pub(crate) acceptor: TlsAcceptor,
     pub(crate) connector: TlsConnector,
@@ -68,16 +69,16 @@ pub(crate) struct PeerTls {
 }
 
 impl PeerTls {
-    /// Reads what node `name` needs, which the others reach at `host`.
+    /// Reads the configuration of node `name`, which the other nodes reach at `host`.
     ///
     /// # Errors
-    /// A file cannot be read, holds something else or does not match the others; the certificate is
-    /// out of date, or is one that the other nodes would refuse.
+    /// A file cannot be read, has other contents or does not match the others; the certificate is
+    /// out of date, or the other nodes would reject it.
     pub(crate) fn load(files: &TlsFiles, name: &str, host: &str) -> Result<PeerTls, ConfigError> {
         let own = Own::read(files)?;
         own.check_dates(&files.cert)?;
         let Some(ca) = &files.ca else {
-            return invalid(&files.cert, "is of no use without peer_tls.ca");
+            return invalid(&files.cert, "has no effect without peer_tls.ca");
         };
         let (servers, clients) = (server_verifier(ca)?, client_verifier(ca)?);
         let tls = PeerTls::assemble(files, ca, own, &servers, &clients)?;
@@ -127,10 +128,10 @@ impl PeerTls {
         })
     }
 
-    /// Whether a caller's certificate, which has been verified, is for this host.
+    /// Checks that a caller's verified certificate is for this host.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Description of the mismatch.
     pub(crate) fn check_host(
         &self,
         certificate: &CertificateDer<'_>,
@@ -147,7 +148,7 @@ impl PeerTls {
         })
     }
 
-    /// Why a connection with `whom` did not come about, if TLS is the reason.
+    /// Explains why a connection with `whom` failed, if TLS is the reason.
     pub(crate) fn explain(&self, error: &std::io::Error, whom: &str) -> Option<String> {
         let error = error.get_ref()?.downcast_ref::<Error>()?;
         let (cert, ca) = (&self.cert, &self.ca);
@@ -163,7 +164,7 @@ impl PeerTls {
                 )
             }
             Error::AlertReceived(AlertDescription::CertificateExpired) => {
-                format!("the certificate of this node ({cert}) has expired, says {whom}")
+                format!("the certificate of this node ({cert}) has expired, according to {whom}")
             }
             Error::AlertReceived(
                 alert @ (AlertDescription::BadCertificate
@@ -183,7 +184,7 @@ impl PeerTls {
     }
 }
 
-/// What is wrong with a certificate, as the rest of a sentence that begins with it.
+/// Describes what is wrong with a certificate, as the rest of a sentence that begins with it.
 fn problem(error: &CertificateError, ca: &str) -> String {
     match error {
         CertificateError::Expired => "has expired".to_owned(),
@@ -194,7 +195,7 @@ fn problem(error: &CertificateError, ca: &str) -> String {
         CertificateError::NotValidYetContext { not_before, .. } => {
             format!("is not valid before {}", utc(not_before.as_secs().saturating_mul(1000)))
         }
-        // Another authority of the same name makes a bad signature.
+        // An authority with the same name and another key makes a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("is not signed by an authority in {ca}")
         }
@@ -212,7 +213,7 @@ fn problem(error: &CertificateError, ca: &str) -> String {
     }
 }
 
-/// `DnsName("eu-1")` as `eu-1`.
+/// Turns `DnsName("eu-1")` into `eu-1`.
 fn plain(name: &str) -> String {
     let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.map_or(name, |inner| inner.trim_matches('"')).to_owned()
@@ -235,7 +236,7 @@ impl Own {
         }
     }
 
-    /// Whether the certificate is valid now. Who signed it is not looked at.
+    /// Checks that the certificate is valid now. Its signature is not checked.
     fn check_dates(&self, file: &NamedFile) -> Result<(), ConfigError> {
         let (leaf, rest) =
             self.chain.split_first().expect("a chain that was read has a certificate");
@@ -246,7 +247,7 @@ impl Own {
         let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider());
         let verifier = verifier.build().expect("there is a root");
         let anybody = ServerName::try_from("localhost").expect("it is a name");
-        // The dates are looked at before all else.
+        // The dates are checked before everything else.
         match verifier.verify_server_cert(leaf, rest, &anybody, &[], UnixTime::now()) {
             Err(Error::InvalidCertificate(
                 error @ (CertificateError::Expired
@@ -307,7 +308,7 @@ fn mismatch<T>(files: &TlsFiles, error: &Error) -> Result<T, ConfigError> {
     }
 }
 
-/// Why a client could not make a TLS connection, as the rest of a sentence.
+/// Explains why a client's TLS handshake failed, as the rest of a sentence.
 pub(crate) fn client_problem(error: &std::io::Error) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref::<Error>()) {
         Some(Error::NoCertificatesPresented) => {
@@ -326,7 +327,7 @@ pub(crate) fn client_problem(error: &std::io::Error) -> String {
         Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
             "it speaks without TLS".to_owned()
         }
-        _ if error.kind() == ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+        _ if error.kind() == ErrorKind::UnexpectedEof => "it closed the connection".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -4,17 +4,17 @@
 //! |---|---|
 //! | `callers` | sessions of server-side code |
 //! | `connection` | a connection: bytes in, commands, bytes out |
-//! | `listening` | connections of clients, as they arrive |
-//! | `postman` | what reaches a worker: messages, orders, and time |
+//! | `listening` | accepts connections of clients |
+//! | `event_loop` | handles messages, control messages and deadlines |
 //! | `primary` | commands of `primary` |
-//! | `replies` | who waits for replies |
-//! | `sessions` | what sessions need of a worker |
+//! | `replies` | requests that wait for replies |
+//! | `sessions` | the worker as the context of its sessions |
 
 mod callers;
 mod connection;
-mod leaving;
+mod disconnect;
+mod event_loop;
 mod listening;
-mod postman;
 mod primary;
 mod replies;
 mod sessions;
@@ -31,7 +31,7 @@ use solera_config::{ClusterSpec, Users};
 use solera_journal::Event;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
-use solera_session::{Ask, Context, Page, Scans, SitesTold};
+use solera_session::{Ask, Context, Page, Scans, SitesReport};
 use solera_site::{Job, Message, Output};
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::{Replica, Response, Status};
@@ -40,24 +40,24 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
+use self::event_loop::EventLoop;
 use self::listening::listen;
-use self::postman::Postman;
 use self::replies::Replies;
 use crate::attempts::Attempts;
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::current::Current;
 use crate::joining::News;
-use crate::links::tell_of_acceptance;
+use crate::links::log_acceptance;
 use crate::log::Log;
 use crate::network::{Network, NoWrites};
 use crate::run::Run;
 use crate::status::{NOBODY, WorkerSample};
 use crate::storage::{Engine, Storage, in_words, is_behind, set_durability};
 
-/// While more bytes of records wait for the disk, no more commands are read.
+/// Bytes of records waiting for the disk above which the worker reads no more commands.
 const MAX_UNWRITTEN: u64 = 32 << 20;
 
-/// What the tasks of a worker's thread share.
+/// State that the tasks of a worker's thread share.
 pub(crate) struct Worker {
     pub(crate) address: Address,
     pub(crate) spec: Arc<ClusterSpec>,
@@ -66,16 +66,16 @@ pub(crate) struct Worker {
     pub(crate) network: Arc<Network>,
     state: RefCell<State>,
     users: watch::Sender<Arc<Users>>,
-    /// Whether any user is configured: what every command asks first.
+    /// Whether any user is configured. Every command checks this first.
     guarded: Cell<bool>,
     pub(crate) log: Log,
     attempts: Attempts,
     /// See [`Self::serves`].
     serves: Cell<bool>,
     tls: Option<Arc<Current<TlsAcceptor>>>,
-    /// Wakes the protocol's task when its deadline has moved.
+    /// Wakes the event loop when the protocol's next deadline has changed.
     wake: Notify,
-    /// Wakes the task that hands records to the disk.
+    /// Wakes the task that submits records to the disk.
     written: Notify,
     /// Whether the site is alive; connections end when it is not.
     alive: watch::Sender<bool>,
@@ -85,14 +85,14 @@ pub(crate) struct Worker {
 struct State {
     engine: Engine,
     scans: Scans,
-    /// Where there is a journal.
+    /// Journal of the worker; `None` in memory.
     storage: Option<Storage>,
-    /// Whether the journal takes no writes, as far as others were told.
+    /// Whether the journal rejects writes, as last reported to the network.
     refuses: bool,
     waiting: Replies,
     requests: u64,
     outbox: BTreeMap<Address, Vec<Message>>,
-    /// Work for other threads.
+    /// Jobs for other threads.
     jobs: Vec<(JobId, Job)>,
     armed: Option<Monotonic>,
     counters: Counters,
@@ -100,8 +100,8 @@ struct State {
 }
 
 impl State {
-    /// A message goes to the outbox, a reply to whoever waits for it.
-    fn let_go(&mut self, output: Output) {
+    /// Queues a message in the outbox, passes a reply to its waiter, or queues a job.
+    fn dispatch(&mut self, output: Output) {
         match output {
             Output::Send { to, message } => self.outbox.entry(to).or_default().push(message),
             Output::Reply { request, response, last } => {
@@ -113,35 +113,35 @@ impl State {
     }
 }
 
-/// What a worker counts.
+/// Counters of a worker.
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) commands: Vec<u64>,
     pub(crate) errors: u64,
     pub(crate) failed_logins: u64,
     pub(crate) connections: u64,
-    /// Those that were not served.
+    /// Connections that were rejected.
     pub(crate) refused_connections: u64,
     /// Batches of commands by the logarithm of their duration in microseconds.
     pub(crate) batches: [u64; 24],
-    /// What they took together, in microseconds.
+    /// Total duration of these batches, in microseconds.
     pub(crate) batch_sum_us: u64,
 }
 
 impl Worker {
-    /// The time, read once for a batch of commands.
+    /// Returns the time, read once for a batch of commands.
     pub(crate) fn now(&self) -> Now {
         let clock = self.network.clock();
         let elapsed = clock.instant().saturating_duration_since(self.started);
         Now { monotonic: Monotonic(elapsed.as_nanos() as u64), physical: clock.physical() }
     }
 
-    /// Runs `action` on UniStore's machine. Must not be called from within another.
+    /// Runs `action` on UniStore's machine. Must not be called from within another action.
     pub(crate) fn with<R>(&self, action: impl FnOnce(&mut Replica) -> R) -> R {
         action(self.state.borrow_mut().engine.machine_mut().unistore_mut())
     }
 
-    /// The next page of a partition of this worker; `None` while that cannot be told yet.
+    /// Returns the next page of a partition of this worker; `None` while it is not available yet.
     fn scan_here(&self, ask: &Ask) -> Option<Page> {
         if !self.serves() {
             return None;
@@ -155,17 +155,17 @@ impl Worker {
         page
     }
 
-    /// Counts with the worker's counters.
+    /// Updates the worker's counters.
     pub(crate) fn count(&self, action: impl FnOnce(&mut Counters)) {
         action(&mut self.state.borrow_mut().counters);
     }
 
-    /// Tells of the users whenever they change from now on.
-    pub(crate) fn users_to_come(&self) -> watch::Receiver<Arc<Users>> {
+    /// Returns a receiver of the users, which reports each later change.
+    pub(crate) fn watch_users(&self) -> watch::Receiver<Arc<Users>> {
         self.users.subscribe()
     }
 
-    /// Takes over what can change while the worker runs.
+    /// Applies the settings that can change while the worker runs.
     fn configure(&self, spec: &ClusterSpec) {
         self.guarded.set(spec.users.are_configured());
         self.users.send_replace(Arc::new(spec.users.clone()));
@@ -179,13 +179,13 @@ impl Worker {
         }
     }
 
-    /// A client's TLS did not come about.
+    /// Counts and logs a client whose TLS handshake failed.
     pub(crate) fn tls_refused(&self, reason: &str, from: SocketAddr) {
         self.count(|counters| counters.refused_connections += 1);
-        self.attempts.broken(reason, from);
+        self.attempts.log_failed_handshake(reason, from);
     }
 
-    /// A number for a new client, unique in the cluster.
+    /// Returns a number for a new client, unique in the cluster.
     pub(crate) fn new_client(&self) -> u64 {
         let mut state = self.state.borrow_mut();
         state.clients += 1;
@@ -193,7 +193,7 @@ impl Worker {
         state.clients << 16 | place
     }
 
-    /// Waits for the reply to a request. `None` as with [`Self::call`].
+    /// Waits for the reply to a request. Returns `None` as [`Self::call`] does.
     pub(crate) async fn reply_to(&self, request: RequestId) -> Option<Response> {
         if !self.answers() {
             return None;
@@ -207,19 +207,20 @@ impl Worker {
         }
     }
 
-    /// Carries out what the machine asks for, and re-arms its deadline.
+    /// Carries out what the machine requests, and wakes the event loop when its deadline has
+    /// changed.
     pub(crate) fn flush(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        self.tell_failure(state);
+        self.report_failure(state);
         while let Some(output) = state.engine.poll() {
             if matches!(output, Output::Records(_)) {
-                self.tell_failure(state);
+                self.report_failure(state);
             }
-            state.let_go(output);
+            state.dispatch(output);
         }
         while let Some(client) = state.engine.take_durable() {
-            // One that is gone needs no word.
+            // The client may have disconnected.
             let _ = client.send(());
         }
         if state.engine.wants_submit() {
@@ -237,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// Runs a job on a thread of its own; the result comes back through the mailbox.
+    /// Runs a job on a thread of its own. The result returns through the mailbox.
     fn begin_job(&self, job: JobId, work: Job) {
         let (network, address) = (self.network.clone(), self.address);
         tokio::task::spawn_blocking(move || {
@@ -245,55 +246,58 @@ impl Worker {
         });
     }
 
-    /// While the journal takes no writes, all of this process takes none. If it has failed, nobody
-    /// waits for what may never come: it takes replies with it, those to other workers too. What
-    /// was done is unknown.
-    fn tell_failure(&self, state: &mut State) {
+    /// Reports a journal that rejects writes; the whole process then rejects them. When the journal
+    /// has failed, all pending requests are dropped, those to other workers too, because no answer
+    /// may ever come. Whether they took effect is unknown.
+    fn report_failure(&self, state: &mut State) {
         let who = || self.node_name(self.address);
         let Some(reason) = state.engine.refuses() else {
             if std::mem::take(&mut state.refuses) && self.network.withdraw_refusal(self.address) {
-                self.log.info(format_args!("{} takes writes again: its disk has room", who()));
+                self.log.info(format_args!(
+                    "{} takes writes again: its disk has enough free space",
+                    who()
+                ));
             }
             return;
         };
         if !std::mem::replace(&mut state.refuses, true) {
             let reason = in_words(reason);
-            let line = format!("{} takes no writes from now on: {reason}", who());
+            let line = format!("{} takes no writes: {reason}", who());
             // Another worker may have been first.
             if self.network.refuse_writes(self.address, NoWrites::Full(reason)) {
                 self.log.error(format_args!("{line}"));
             }
         }
-        // After that, so that who tries again is refused.
+        // Afterwards, so that clients that retry are rejected.
         if state.engine.has_just_stopped() {
             let then = match state.engine.answers() {
-                true => "what it takes is in memory alone",
-                false => "it answers nobody until the node is started again",
+                true => "later writes are in memory only",
+                false => "it answers no requests until the node is restarted",
             };
             let (who, worker) = (who(), self.address.worker);
             let reason = state.engine.refuses().map_or_else(String::new, in_words);
             self.log.error(format_args!(
                 "the journal of {who}, worker {worker}, has failed: {then}: {reason}"
             ));
-            // It may have refused writes for less before.
+            // The journal may have rejected writes for a lesser reason before.
             self.network.refuse_writes(self.address, NoWrites::Failed(reason));
             state.waiting.clear();
-            // Comes before all that this worker says from now on.
+            // This arrives before everything that this worker sends from here on.
             self.network.give_up_waiting();
         }
     }
 
-    /// Waits until all that was written so far is durable, if it has to be.
+    /// Waits until everything written so far is durable, if the durability setting requires it.
     ///
-    /// `had_stopped` tells whether the journal had failed already before anything was done.
+    /// `had_stopped` is whether the journal had already failed before the caller's operation.
     ///
     /// # Errors
-    /// It may never be: the journal has failed meanwhile.
+    /// The journal has failed in the meantime, so the writes may never become durable.
     pub(crate) async fn durable(&self, had_stopped: bool) -> Result<(), String> {
         let waiting = {
             let engine = &mut self.state.borrow_mut().engine;
             if engine.has_stopped() && !had_stopped {
-                return Err(self.refuses().unwrap_or_default());
+                return Err(self.why_no_writes().unwrap_or_default());
             }
             if !engine.must_wait() {
                 return Ok(());
@@ -304,12 +308,12 @@ impl Worker {
             }
             receiver
         };
-        waiting.await.map_err(|_| self.refuses().unwrap_or_default())
+        waiting.await.map_err(|_| self.why_no_writes().unwrap_or_default())
     }
 
-    /// Waits while too much waits for the disk: what clients write must not fill the memory when
-    /// they are faster. Nothing that the disk waits for waits here.
-    pub(crate) async fn keep_pace(&self) {
+    /// Waits while too many bytes wait for the disk, so that clients that write faster than it do
+    /// not fill the memory. Work that the disk itself depends on does not wait here.
+    pub(crate) async fn wait_for_disk(&self) {
         if self.is_behind(MAX_UNWRITTEN) {
             while self.is_behind(MAX_UNWRITTEN / 2) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -326,23 +330,23 @@ impl Worker {
         self.state.borrow().engine.has_stopped()
     }
 
-    /// Whether clients of this worker are answered at all.
+    /// Whether this worker answers its clients at all.
     pub(crate) fn answers(&self) -> bool {
         self.state.borrow().engine.answers()
     }
 
-    /// Whether the site has the data that it serves; one that joins gets it first.
+    /// Whether the site has the data that it serves. A joining site copies the data first.
     pub(crate) fn serves(&self) -> bool {
         self.serves.get()
     }
 
-    /// Changes how a site stands, if asked to, and tells how all do once that is durable here;
-    /// nothing if it may never be. Only at the root.
-    async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
-        // Without a journal nothing can change any more; how all stand can be told.
+    /// Changes the standing of a site if `change` is given, and returns the standings of all sites
+    /// once they are durable here; `None` if they may never be. Must be called at the root only.
+    async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesReport> {
+        // Without a journal nothing can change any more, but the standings can still be reported.
         let had_stopped = change.is_none() && self.has_stopped();
         let now = self.now();
-        let told = {
+        let report = {
             let mut state = self.state.borrow_mut();
             let machine = state.engine.machine_mut();
             let refused =
@@ -350,32 +354,33 @@ impl Worker {
             let status = machine.unistore().status();
             let (members, not_agreed) =
                 (status.members().clone(), status.not_agreed().or(status.not_settled()));
-            SitesTold { members, not_agreed, refused }
+            SitesReport { members, not_agreed, refused }
         };
-        self.note_members(&told.members);
+        self.note_members(&report.members);
         self.flush();
         self.durable(had_stopped).await.ok()?;
-        Some(told)
+        Some(report)
     }
 
-    /// What the links do depends on how the sites stand, and whether this process takes writes.
+    /// Passes the members to the membership, and logs whether this process accepts writes if that
+    /// has changed. The links depend on the members' standings.
     fn note_members(&self, members: &Members) {
         let news = self.network.membership().note(members);
-        tell_of_acceptance(&self.network, &self.spec, &self.log, news);
+        log_acceptance(&self.network, &self.spec, &self.log, news);
     }
 
-    /// Whether this process takes no writes.
+    /// Whether this process rejects writes.
     pub(crate) fn refuses_writes(&self) -> bool {
         self.network.refuses_writes()
     }
 
-    /// Why this process takes no writes, if it does not.
-    pub(crate) fn refuses(&self) -> Option<String> {
+    /// Returns why this process rejects writes; `None` if it accepts them.
+    pub(crate) fn why_no_writes(&self) -> Option<String> {
         self.network.why_no_writes()
     }
 
-    /// Goes on with a checkpoint, and hands the disk what nobody waits for. All records must be in
-    /// the journal.
+    /// Continues a checkpoint, and submits records that nobody waits for to the disk. All records
+    /// must be in the journal.
     fn save(&self) {
         let mut state = self.state.borrow_mut();
         let State { engine, storage, .. } = &mut *state;
@@ -399,8 +404,8 @@ impl Worker {
         }
     }
 
-    /// Hands records to the disk. Others that are ready to run come first, so that one sync serves
-    /// them all.
+    /// Submits records to the disk. Other ready tasks run first, so that one sync serves all of
+    /// them.
     async fn submit_records(&self) {
         loop {
             self.written.notified().await;
@@ -420,7 +425,7 @@ impl Worker {
         }
         drop(state);
         if published && self.refuses_writes() {
-            // What has gone may be enough for those that share the disk, too.
+            // The deleted files may free enough space for other workers that share the disk.
             self.network.look_for_room();
         }
         self.flush();
@@ -432,7 +437,7 @@ impl Worker {
         }
     }
 
-    /// Ends when the site dies.
+    /// Completes when the site dies.
     pub(crate) async fn death(&self) {
         let mut alive = self.alive.subscribe();
         // The sender lives as long as the worker.
@@ -492,7 +497,7 @@ impl Worker {
             ignored: state.engine.machine().ignored().to_vec(),
             serving: view.serving,
             progress: status.progress(),
-            // Its files are looked at, which is too much for every status.
+            // Reading the directory is too expensive for every status.
             journal: state
                 .storage
                 .as_ref()
@@ -503,7 +508,7 @@ impl Worker {
     }
 }
 
-/// No reply is waited for any more.
+/// Removes a request's waiter when dropped.
 struct Forgotten<'a>(&'a Worker, RequestId);
 
 impl Drop for Forgotten<'_> {
@@ -512,7 +517,8 @@ impl Drop for Forgotten<'_> {
     }
 }
 
-/// Runs a worker until it is told to stop. `started` tells when it serves, or why it cannot.
+/// Runs a worker until it receives a stop. Reports through `started` when it serves, or why it
+/// cannot.
 #[expect(clippy::too_many_arguments, reason = "all that a thread takes with it")]
 pub(crate) fn run(
     engine: Engine,
@@ -520,7 +526,7 @@ pub(crate) fn run(
     spec: Arc<ClusterSpec>,
     run: Run,
     network: Arc<Network>,
-    mailbox: UnboundedReceiver<Parcel>,
+    mailbox: UnboundedReceiver<Envelope>,
     started: &std::sync::mpsc::Sender<std::io::Result<()>>,
 ) {
     let runtime =
@@ -578,19 +584,19 @@ pub(crate) fn run(
     runtime.block_on(local.run_until(async {
         let submitting = worker.clone();
         spawn_local(async move { submitting.submit_records().await });
-        // Before anybody can ask whether the node is ready.
-        worker.tell_failure(&mut worker.state.borrow_mut());
+        // Before anyone can ask whether the node is ready.
+        worker.report_failure(&mut worker.state.borrow_mut());
         let listening = listen(&worker);
         let failed = listening.is_err();
         let _ = started.send(listening);
         if !failed {
-            Postman::new(worker, mailbox).run().await;
+            EventLoop::new(worker, mailbox).run().await;
         }
     }));
 }
 
 impl Worker {
-    fn tell_of_joining(&self, news: &News) {
+    fn log_joining(&self, news: &News) {
         let Address { site, worker } = self.address;
         let name = |site: usize| self.site_name(SiteId(site as u8)).to_owned();
         let worker = format!("{} worker {worker}", self.site_name(site));

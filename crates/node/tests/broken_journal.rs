@@ -1,5 +1,5 @@
-//! A journal that fails while a cluster runs: its worker answers nobody, the others serve what they
-//! have, and no client waits for ever.
+//! A journal that fails while a cluster runs: its worker answers nobody, the other workers serve
+//! their data, and no client waits for ever.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,7 +46,8 @@ impl Client {
         self.0.write_all(&bytes).await.unwrap();
     }
 
-    /// The first line of the reply, or the string that it announces; of an array, all of that.
+    /// Returns the first line of the reply, or the string that it announces; for an array, all
+    /// elements.
     async fn reply(&mut self) -> String {
         let line = self.line().await;
         match line.split_at_checked(1) {
@@ -132,13 +133,13 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     first.send(&[b"SET", far.as_bytes(), &large]).await;
     let reply = first.reply().await;
     assert!(reply.starts_with("-MISCONF") && reply.contains("unknown"), "{reply}");
-    // What that worker has in memory alone is gone after a restart: nobody may see it.
+    // Data that this worker has only in memory is gone after a restart, so nobody may see it.
     let reply = second.ask(&format!("GET {far}")).await;
-    assert!(reply.ends_with("start the node again; nothing is answered until then"), "{reply}");
+    assert!(reply.ends_with("restart the node; nothing is answered until then"), "{reply}");
     assert_eq!(second.line().await, "", "the connection is closed");
     let reply = first.ask(&format!("GET {far}")).await;
     assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
-    // Nor is it counted, shown or copied; the sites are what the first worker says.
+    // Nor are its keys counted, shown or copied. The first worker determines the sites.
     for question in ["DBSIZE", "SOLERA.AT-RISK", "SOLERA.SITES"] {
         let reply = first.ask(question).await;
         assert!(reply.starts_with("-TRYAGAIN"), "{question}: {reply}");
@@ -147,7 +148,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     let reply = exporting.ask(&format!("SOLERA.EXPORT {partition} 0")).await;
     assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
     assert_eq!(cluster.status(false).await.sites[0].keys, served.len());
-    // The other has a journal of its own, but takes no writes either: they share a disk.
+    // The other worker has a journal of its own, but rejects writes too: they share a disk.
     for key in &served {
         assert_eq!(first.ask(&format!("GET {key}")).await, "v");
         let reply = first.ask(&format!("SET {key} w")).await;
@@ -160,7 +161,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
     assert!(reason.starts_with("the journal has failed: cannot "), "{reason}");
     let reply = queued.ask("EXEC").await;
     assert!(reply.starts_with("-EXECABORT Transaction discarded because of: MISCONF"), "{reply}");
-    // Both are over, and what only reads goes on.
+    // Both are over, and reading continues.
     let reply = exporting.ask("SOLERA.COMMIT").await;
     assert!(reply.starts_with("-EXECABORT") && reply.contains("TRYAGAIN"), "{reply}");
     for client in [transaction, queued, exporting] {

@@ -1,4 +1,4 @@
-//! Server-side code that uses sessions by values: the same transactions and the same rights as
+//! Server-side code that uses sessions by values has the same transactions and the same rights as
 //! clients.
 
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use tokio::time::timeout;
 const CONFIG: &str = "[[user]]\nname = \"default\"\nnopass = true\n\
                       commands = [\"+@all\", \"-hget\"]\nkeys = [\"a:*\"]\n";
 
-/// Runs a call of a test.
+/// Runs the call of a test.
 struct Test(Handle);
 
-/// Gives away the means to open sessions.
+/// Passes on the means to open sessions.
 struct Handing(UnboundedSender<Local>);
 
 impl Modules for Handing {
@@ -37,7 +37,7 @@ impl Modules for Handing {
     }
 }
 
-/// A cluster, and the means to open sessions at its first site.
+/// Starts a cluster, and returns it with the means to open sessions at its first site.
 async fn start(over: Overrides) -> (Cluster, Local) {
     let (sender, mut locals) = unbounded_channel();
     let modules = Arc::new(Handing(sender));
@@ -87,13 +87,13 @@ async fn call(local: &Local) -> Result<(), String> {
     caller.execute(set("a:2", "two")).await?;
     caller.execute(Commit).await?;
     assert_eq!(caller.execute(on("a:2", Op::Get)).await?, Outcome::Bulk(Value::from("two")));
-    // One that is dropped.
+    // An aborted transaction.
     caller.execute(Begin { strong: true }).await?;
     caller.execute(Watch { keys: vec![b"a:1".to_vec()] }).await?;
     caller.execute(set("a:2", "other")).await?;
     caller.execute(Abort::default()).await?;
     assert_eq!(caller.execute(on("a:2", Op::Get)).await?, Outcome::Bulk(Value::from("two")));
-    // Rights, of commands and of keys.
+    // Rights to commands and to keys.
     let field = Op::HashGet(Value::from("f"));
     let refused = caller.execute(on("a:1", field.clone())).await.unwrap_err();
     assert!(refused.starts_with("NOPERM") && refused.contains("'hget'"), "{refused}");
@@ -101,7 +101,7 @@ async fn call(local: &Local) -> Result<(), String> {
     assert!(refused.starts_with("NOPERM") && refused.contains("keys"), "{refused}");
     let server = local.call_as_server();
     assert_eq!(server.execute(on("b:1", field)).await?, Outcome::Nil);
-    // An error ends a transaction, as a client's does.
+    // An error ends a transaction, as a client's error does.
     caller.execute(Begin { strong: false }).await?;
     caller.execute(set("a:2", "other")).await?;
     let wrong = caller.execute(on("a:1", Op::SetMembers)).await.unwrap_err();
@@ -124,9 +124,9 @@ async fn sessions_are_used_by_values_with_the_rights_of_the_caller() {
     for (request, expected) in [
         ("SET a:1 given\r\n", "+OK"),
         ("SOLERA.CALL m.t\r\n", "+OK"),
-        // What the call has written its client has seen.
+        // The client has seen what the call has written.
         ("EXISTS a:2\r\n", ":1"),
-        // Its commands are not among those of clients.
+        // The call's commands are not counted among those of clients.
         ("RESET\r\n", "+RESET"),
     ] {
         client.write_all(request.as_bytes()).await.unwrap();
@@ -152,7 +152,7 @@ async fn commands_of_a_batch_run_in_order_whatever_the_ones_before_come_to() {
     assert_eq!(*read, Ok(Answer::OnKey(Outcome::Bulk(Value::from("v")))));
 }
 
-/// What such a session has seen may rest on writes that are lost.
+/// What such a session has seen may depend on lost writes.
 #[tokio::test]
 async fn a_session_ends_when_its_journal_fails() {
     let folder = std::env::temp_dir().join(format!("solera-callers-{}", std::process::id()));
@@ -170,7 +170,7 @@ async fn a_session_ends_when_its_journal_fails() {
     let ended = caller.run(get("k")).await.unwrap_err();
     assert_eq!(ended, "UNAVAILABLE the session has ended");
     assert!(caller.has_ended());
-    // Nor is anybody else told what is in memory alone.
+    // Nor does anyone else see what is only in memory.
     let failed = other.run(get("k")).await.unwrap().remove(0).unwrap_err();
     assert!(failed.starts_with("MISCONF ") && failed.contains("nothing is answered"), "{failed}");
     let ended = other.run(get("k")).await.unwrap_err();
@@ -180,8 +180,8 @@ async fn a_session_ends_when_its_journal_fails() {
     let _ = std::fs::remove_dir_all(&gone);
 }
 
-/// A commit that nobody waits for is over after a while, on which those rely who ask what became of
-/// it.
+/// A commit that nobody waits for is over after a while. Recovery, which asks for its outcome,
+/// relies on that.
 #[tokio::test]
 async fn a_session_ends_some_time_after_nobody_waits_for_its_batch() {
     let (cluster, local) = start(Overrides { sites: Some(2), ..Overrides::default() }).await;
@@ -192,8 +192,8 @@ async fn a_session_ends_some_time_after_nobody_waits_for_its_batch() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
     let (hour, sites) = (Duration::from_secs(3_600), [other.as_bytes()]);
     let attach = AttachUntil::new(local.spec(), now + 9_000, hour, sites).unwrap();
-    // Each waits until the site is suspected, some seconds: together far longer than anything may
-    // run that nobody waits for.
+    // Each command waits some seconds until the site is suspected. Together they take far longer
+    // than anything may run that nobody waits for.
     let waiting = caller.run(vec![attach.into(); 20]);
     assert!(timeout(Duration::from_millis(1), waiting).await.is_err(), "it waits for the site");
     // This would be answered once all of them are.

@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 
 use crate::protocol_error::ProtocolError;
 
-/// Splits a line into words, as Redis' `sdssplitargs` does. Appends the unquoted words to `out` and
-/// their places there to `ranges`.
+/// Splits a line into words, as Redis' `sdssplitargs` does. Appends the unquoted words to `out`,
+/// and their positions there to `ranges`.
 ///
-/// A zero byte is a byte like any other here, while Redis would wait for a line without one.
+/// A zero byte is an ordinary byte here, while Redis would wait for a line without one.
 pub(crate) fn split_inline(
     line: &[u8],
     out: &mut Vec<u8>,
@@ -29,7 +29,8 @@ pub(crate) fn split_inline(
     }
 }
 
-/// Copies the word at `at`; returns where it ends. A quote may begin within it, and ends it.
+/// Copies the word at `at`, and returns the position of its end. A quote may begin within the word,
+/// and its end is the end of the word.
 fn word(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize, ProtocolError> {
     while let Some(byte) = line.get(at) {
         match byte {
@@ -73,7 +74,7 @@ fn single_quoted(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize,
     }
 }
 
-/// After a closing quote must come a space or the end.
+/// Checks that a space or the end follows a closing quote.
 fn closed(rest: &[u8], at: usize) -> Result<usize, ProtocolError> {
     match rest.first() {
         Some(next) if !is_space(*next) => Err(ProtocolError::UnbalancedQuotes),
@@ -96,7 +97,7 @@ fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// What C calls a space.
+/// Whether C's `isspace` is true for a byte.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

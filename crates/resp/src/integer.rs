@@ -1,4 +1,4 @@
-/// Reads a decimal integer as strictly as Redis does: an optional minus sign, no leading zeros, no
+/// Parses a decimal integer as strictly as Redis: an optional minus sign, no leading zeros, no
 /// spaces, within 64 bits.
 pub fn parse_integer(bytes: &[u8]) -> Option<i64> {
     let (negative, digits) = match bytes {

@@ -1,5 +1,5 @@
-//! The Redis protocol, RESP2 and RESP3, without I/O: requests in, replies out, and the other way
-//! round for clients.
+//! The Redis protocol, RESP2 and RESP3, without I/O. Servers parse requests and write replies;
+//! clients encode requests and parse replies.
 
 mod inline;
 mod integer;

@@ -1,23 +1,23 @@
-//! Requests that break the protocol, in Redis' words.
+//! Errors of requests that violate the protocol, with Redis' texts.
 
 use std::fmt;
 
-/// A request that breaks the protocol. The text is Redis' own; the connection ends with it.
+/// Error of a request that violates the protocol. The text is Redis' own, and the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// An inline command longer than 64 KiB.
+    /// An inline command is longer than 64 KiB.
     TooBigInline,
-    /// A line with a number of arguments, longer than 64 KiB.
+    /// A line with a number of arguments is longer than 64 KiB.
     TooBigMultibulkCount,
-    /// A number of arguments that is none, or too great.
+    /// A number of arguments is malformed or too large.
     InvalidMultibulkLength,
-    /// A line with the length of an argument, longer than 64 KiB.
+    /// A line with the length of an argument is longer than 64 KiB.
     TooBigBulkCount,
-    /// A length of an argument that is none, or too great.
+    /// A length of an argument is malformed or too large.
     InvalidBulkLength,
-    /// Something else where an argument must begin.
+    /// Another byte where an argument must begin.
     ExpectedDollar(u8),
-    /// Quotes in an inline command that do not match.
+    /// Quotes in an inline command do not match.
     UnbalancedQuotes,
 }
 

@@ -1,51 +1,52 @@
-//! From bytes to replies, on the client's side.
+//! Parser of replies, for clients.
 
 use std::ops::Range;
 
 use crate::integer::parse_integer;
 use crate::value::{ReplyError, Value};
 
-/// The longest line, in bytes, its ends not counted.
+/// Longest line, in bytes, without its ends.
 const MAX_LINE: usize = 64 * 1024;
-/// A server may claim more values than it will send: memory is set aside for so many at most.
+/// Number of values for which memory is reserved in advance; a server may announce more values than
+/// it sends.
 const PREPARED_VALUES: usize = 256;
 
-/// What a client accepts in one reply.
+/// Limits of one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How deeply arrays, sets, maps, pushes and attributes may be nested.
+    /// Maximum nesting of arrays, sets, maps, pushes and attributes.
     pub depth: usize,
-    /// How long a string may be, in bytes.
+    /// Longest string, in bytes.
     pub bulk_bytes: usize,
-    /// How many values there may be, on all levels together.
+    /// Maximum number of values, on all levels together.
     pub values: usize,
 }
 
 impl Default for Limits {
-    /// 32 levels, 512 MiB, 16 Mi values.
+    /// Returns 32 levels, 512 MiB, and 16 Mi values.
     fn default() -> Self {
         Limits { depth: 32, bulk_bytes: 512 * 1024 * 1024, values: 16 * 1024 * 1024 }
     }
 }
 
-/// Cuts a connection's bytes into replies. Remembers how far it got in an incomplete one, so that
+/// Splits a connection's bytes into replies. It keeps its position in an incomplete reply, so that
 /// the values of a large reply are read once, however they arrive.
 #[derive(Debug, Default)]
 pub struct ReplyParser {
     limits: Limits,
-    /// The aggregates around the next value, from the outermost.
+    /// Aggregates around the next value, from the outermost.
     open: Vec<Open>,
-    /// Where the next value begins.
+    /// Position of the next value.
     at: usize,
-    /// No end of the current line lies before this index.
+    /// The end of the current line is not before this index.
     scanned: usize,
-    /// How long the buffer must be before anything new can be read; 0 if unknown.
+    /// Length of the buffer before which nothing new can be read; 0 if unknown.
     needed: usize,
-    /// Values read or announced in the current reply.
+    /// Number of values read or announced in the current reply.
     values: usize,
 }
 
-/// An aggregate that misses values.
+/// An aggregate that lacks values.
 #[derive(Debug)]
 struct Open {
     head: u8,
@@ -53,7 +54,7 @@ struct Open {
     items: Vec<Value>,
 }
 
-/// What the bytes at one place say.
+/// Content at one position.
 enum Step {
     Value(Value),
     Open {
@@ -65,16 +66,17 @@ enum Step {
 }
 
 impl ReplyParser {
-    /// A parser at the beginning of a connection.
+    /// Creates a parser for a new connection.
     pub fn new(limits: Limits) -> Self {
         ReplyParser { limits, ..ReplyParser::default() }
     }
 
-    /// The next reply at the front of `buffer`, and how many bytes to drop with it. `None` if it is
-    /// incomplete: call again with more bytes at the end of the same ones. Attributes are skipped.
+    /// Parses the reply at the start of `buffer`, and returns it with the number of bytes to drop;
+    /// `None` if it is incomplete. The caller then calls again with the same bytes and more at the
+    /// end. Attributes are skipped.
     ///
     /// # Errors
-    /// The bytes are no reply, or exceed the limits; the connection is of no use any more.
+    /// The bytes are no reply, or exceed the limits. The connection cannot be used any more.
     pub fn next(&mut self, buffer: &[u8]) -> Result<Option<(Value, usize)>, ReplyError> {
         if buffer.len() < self.needed {
             return Ok(None);
@@ -110,7 +112,8 @@ impl ReplyParser {
         Ok(())
     }
 
-    /// Puts a value where it belongs, and closes what it completes. Returns a whole reply.
+    /// Adds a value to the innermost aggregate, and closes those that it completes. Returns a
+    /// complete reply.
     fn place(&mut self, mut value: Value) -> Option<Value> {
         loop {
             let Some(inner) = self.open.last_mut() else { return Some(value) };
@@ -120,7 +123,7 @@ impl ReplyParser {
                 return None;
             }
             let closed = self.open.pop()?;
-            // Attributes say something about the reply after them, which is what counts.
+            // Attributes describe the reply that follows them, and only that reply is returned.
             value = closed.into_value()?;
         }
     }
@@ -150,7 +153,7 @@ impl ReplyParser {
         Ok(Some((Step::Value(value), next)))
     }
 
-    /// Where the line of the next value lies, without its first byte and its end.
+    /// Returns the range of the next value's line, without its first byte and its end.
     fn line(&mut self, buffer: &[u8]) -> Result<Option<Range<usize>>, ReplyError> {
         let start = self.at + 1;
         let window = &buffer[..buffer.len().min(start + MAX_LINE + 1)];
@@ -207,7 +210,7 @@ impl ReplyParser {
 }
 
 impl Open {
-    /// The whole aggregate; `None` for an attribute.
+    /// Returns the complete aggregate; `None` for an attribute.
     fn into_value(self) -> Option<Value> {
         Some(match self.head {
             b'|' => return None,
@@ -245,7 +248,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// An integer; a plus sign is allowed here, unlike in a request.
+/// Parses an integer. A plus sign is allowed here, unlike in a request.
 fn signed(line: &[u8]) -> Result<i64, ReplyError> {
     let digits = match line {
         [b'+', rest @ ..] if !rest.starts_with(b"-") => rest,
@@ -267,11 +270,12 @@ fn big_number(line: &[u8]) -> Result<String, ReplyError> {
     Ok(text(line))
 }
 
-/// The reply at the front of `bytes` and its length, or `None` if it is incomplete. A client that
-/// expects large replies keeps a [`ReplyParser`] instead, which does not begin anew each time.
+/// Parses the reply at the start of `bytes`, and returns it with its length; `None` if it is
+/// incomplete. A client that expects large replies should keep a [`ReplyParser`] instead, which
+/// does not start again each time.
 ///
 /// # Errors
-/// The bytes are no reply; the connection is of no use any more.
+/// The bytes are no reply. The connection cannot be used any more.
 pub fn parse_value(bytes: &[u8]) -> Result<Option<(Value, usize)>, ReplyError> {
     ReplyParser::default().next(bytes)
 }

@@ -1,4 +1,4 @@
-//! Requests: arrays of bulk strings, and inline commands.
+//! Parser of requests: arrays of bulk strings, and inline commands.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use crate::inline::split_inline;
 use crate::integer::{parse_integer, write_integer};
 use crate::protocol_error::ProtocolError;
 
-/// The longest line, in bytes: of an inline command, or with a length.
+/// Longest line, in bytes: an inline command, or a line with a length.
 const MAX_LINE: usize = 64 * 1024;
 const MAX_ARGUMENTS: i64 = 1024 * 1024;
 const MAX_BULK: i64 = 512 * 1024 * 1024;
-/// A parser that has seen a command of more arguments than this gives their memory back.
+/// Number of arguments above which the parser frees their memory after a command.
 const KEPT_ARGUMENTS: usize = 1024;
 
-/// The arguments of one command, the name first. Borrows from the connection's buffer.
+/// Arguments of one command, beginning with its name. They borrow from the connection's buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a> {
     buffer: &'a [u8],
@@ -23,55 +23,55 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// How many arguments there are, the name included.
+    /// Returns the number of arguments, including the name.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The argument at `index`; empty if there are not so many.
+    /// Returns the argument at `index`; empty if it does not exist.
     pub fn get(&self, index: usize) -> &'a [u8] {
         self.ranges.get(index).map_or(&[], |range| &self.buffer[range.clone()])
     }
 
-    /// The arguments from `first` on.
+    /// Returns the arguments from `first` on.
     pub fn from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let (buffer, ranges) = (self.buffer, self.ranges.get(first..).unwrap_or_default());
         ranges.iter().map(move |range| &buffer[range.clone()])
     }
 }
 
-/// Cuts a connection's bytes into commands. Remembers how far it got in an incomplete one, so that
-/// the bytes of a command are looked at once, however they arrive.
+/// Splits a connection's bytes into commands. It keeps its position in an incomplete command, so
+/// that each byte is examined once, however the bytes arrive.
 #[derive(Debug, Default)]
 pub struct RequestParser {
     ranges: SmallVec<[Range<usize>; 8]>,
-    /// The words of an inline command, unquoted.
+    /// Words of an inline command, unquoted.
     words: Vec<u8>,
-    /// Arguments still to come of an incomplete array, and where the next one begins.
+    /// Number of missing arguments of an incomplete array, and the position of the next one.
     partial: Option<(usize, usize)>,
-    /// No end of the current line lies before this index.
+    /// The end of the current line is not before this index.
     scanned: usize,
     /// See [`RequestParser::needed`].
     needed: usize,
 }
 
 impl RequestParser {
-    /// A parser at the beginning of a connection.
+    /// Creates a parser for a new connection.
     pub fn new() -> Self {
         RequestParser::default()
     }
 
-    /// The next command at the front of `buffer`, and how many bytes to drop with it. `None` if it
-    /// is incomplete: call again with more bytes at the end of the same ones. Empty lines and empty
-    /// arrays yield no arguments.
+    /// Parses the command at the start of `buffer`, and returns it with the number of bytes to
+    /// drop; `None` if it is incomplete. The caller then calls again with the same bytes and more
+    /// at the end. Empty lines and empty arrays yield no arguments.
     ///
     /// # Errors
-    /// The connection must be closed; nothing after this can be understood.
+    /// The connection must be closed, because the following bytes cannot be interpreted.
     pub fn next<'a>(
         &'a mut self,
         buffer: &'a [u8],
@@ -94,9 +94,9 @@ impl RequestParser {
         Ok(Some((Arguments { buffer, ranges: &self.ranges }, end)))
     }
 
-    /// After an incomplete command: how long the buffer must at least become, in bytes, before
-    /// [`RequestParser::next`] can make progress; 0 if that is not known. It is the client's claim,
-    /// up to 512 MiB more than it has sent: let the buffer grow towards it, but in steps.
+    /// Returns the length that the buffer must reach, in bytes, before [`RequestParser::next`] can
+    /// make progress on an incomplete command; 0 if unknown. The length is the client's claim, up
+    /// to 512 MiB more than it has sent, so the buffer should grow towards it in steps.
     pub fn needed(&self) -> usize {
         self.needed
     }
@@ -139,7 +139,8 @@ impl RequestParser {
         self.ranges.clear();
     }
 
-    /// The number of arguments, and where the first begins; `None` if the line is incomplete.
+    /// Returns the number of arguments, and the position of the first; `None` if the line is
+    /// incomplete.
     fn count(&mut self, buffer: &[u8]) -> Result<Option<(usize, usize)>, ProtocolError> {
         if let Some(found) = short_length(buffer, 1) {
             return Ok(Some(found));
@@ -153,7 +154,7 @@ impl RequestParser {
         Ok(Some((count.max(0) as usize, line.end + 2)))
     }
 
-    /// The length of the argument whose `$` is at `at`, and where its bytes begin.
+    /// Returns the length of the argument whose `$` is at `at`, and the position of its bytes.
     fn bulk_length(
         &mut self,
         buffer: &[u8],
@@ -171,8 +172,8 @@ impl RequestParser {
         Ok(Some((length as usize, line.end + 2)))
     }
 
-    /// Where the number after the byte at `head` lies, once its line is complete. Like Redis, takes
-    /// any byte after the CR for the LF.
+    /// Returns the range of the number after the byte at `head`, once its line is complete. Like
+    /// Redis, accepts any byte after the CR in place of the LF.
     fn length_line(
         &mut self,
         buffer: &[u8],
@@ -188,7 +189,7 @@ impl RequestParser {
         let Some(newline) = end else { return Ok(None) };
         self.forget_arguments();
         self.words.clear();
-        // A CR at the end is a space like any other.
+        // A CR at the end counts as a space.
         split_inline(&buffer[..newline], &mut self.words, &mut self.ranges)?;
         Ok(Some(newline + 1))
     }
@@ -209,10 +210,11 @@ impl RequestParser {
     }
 }
 
-/// A line longer than [`MAX_LINE`].
+/// Error of a line longer than [`MAX_LINE`].
 struct TooLong;
 
-/// Most lengths have one to three digits: reads such a one and where its bytes begin.
+/// Parses a length of one to three digits, which most lengths have, and returns it with the
+/// position after its line.
 fn short_length(buffer: &[u8], at: usize) -> Option<(usize, usize)> {
     let digit = |at: usize| {
         let digit = buffer.get(at)?.wrapping_sub(b'0');
@@ -230,7 +232,7 @@ fn short_length(buffer: &[u8], at: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Appends a command as an array of bulk strings.
+/// Appends a command, encoded as an array of bulk strings.
 pub fn encode_command<A: AsRef<[u8]>>(out: &mut Vec<u8>, arguments: &[A]) {
     out.push(b'*');
     write_integer(out, arguments.len() as i64);
@@ -251,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// All commands in `bytes`, fed in pieces of the given sizes.
+    /// Parses all commands in `bytes`, fed in pieces of the given sizes.
     fn parse(bytes: &[u8], pieces: &[usize]) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
         let mut parser = RequestParser::new();
         let (mut buffer, mut commands, mut fed) = (Vec::new(), Vec::new(), 0);

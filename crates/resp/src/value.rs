@@ -2,60 +2,60 @@
 
 use std::fmt;
 
-/// A reply, of either protocol. Text that is no UTF-8 is replaced where a `String` holds it.
+/// A reply, of either protocol. Invalid UTF-8 is replaced where a `String` holds text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing.
+    /// Null.
     Null,
-    /// `+OK` and the like.
+    /// A simple string such as `+OK`.
     Simple(String),
-    /// An error, with its code.
+    /// An error, which begins with its code.
     Error(String),
-    /// A number.
+    /// An integer.
     Integer(i64),
-    /// Bytes.
+    /// A bulk string.
     Bulk(Vec<u8>),
-    /// A sequence.
+    /// An array.
     Array(Vec<Value>),
-    /// Distinct values (RESP3).
+    /// A set (RESP3).
     Set(Vec<Value>),
-    /// Keys and values (RESP3), in the order they came.
+    /// A map (RESP3): keys and values, in the order of their arrival.
     Map(Vec<(Value, Value)>),
     /// A floating-point number (RESP3).
     Double(f64),
-    /// True or false (RESP3).
+    /// A boolean (RESP3).
     Boolean(bool),
-    /// A number of any size, as its decimal digits (RESP3).
+    /// An integer of any size, as its decimal digits (RESP3).
     BigNumber(String),
-    /// Text for people (RESP3).
+    /// A verbatim string: text for users (RESP3).
     Verbatim {
         /// Three letters, such as `txt` or `mkd`.
         format: [u8; 3],
         /// The text, without its format.
         text: String,
     },
-    /// Something the server sends unasked (RESP3).
+    /// A push message, which the server sends without a request (RESP3).
     Push(Vec<Value>),
 }
 
-/// Bytes that are no reply. The connection is of no use any more.
+/// Error of bytes that are no reply. The connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyError {
-    /// A type that does not exist.
+    /// The type does not exist.
     UnknownType(u8),
-    /// A length or number that is none.
+    /// A length or number is malformed.
     BadNumber,
-    /// A boolean, a null or a verbatim string that is none.
+    /// A boolean, a null or a verbatim string is malformed.
     Malformed(u8),
-    /// A line or bulk string that does not end where it should.
+    /// A line or bulk string does not end where it should.
     MissingLineEnd,
-    /// Replies nested deeper than [`Limits::depth`](crate::Limits::depth).
+    /// Replies are nested deeper than [`Limits::depth`](crate::Limits::depth).
     TooDeep,
-    /// A line longer than 64 KiB.
+    /// A line is longer than 64 KiB.
     LineTooLong,
-    /// A bulk string longer than [`Limits::bulk_bytes`](crate::Limits::bulk_bytes).
+    /// A bulk string is longer than [`Limits::bulk_bytes`](crate::Limits::bulk_bytes).
     BulkTooLong,
-    /// More values than [`Limits::values`](crate::Limits::values).
+    /// The reply has more values than [`Limits::values`](crate::Limits::values).
     TooManyValues,
 }
 

@@ -1,55 +1,55 @@
-//! Replies.
+//! Encoding of replies.
 
 use crate::integer::write_integer;
 
-/// Which protocol a connection speaks.
+/// Protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// The protocol every connection starts with.
+    /// The protocol of every new connection.
     #[default]
     Resp2,
-    /// After `HELLO 3`: maps, sets and nulls are told apart.
+    /// The protocol after `HELLO 3`, which distinguishes maps, sets and nulls.
     Resp3,
 }
 
 /// Appends replies to a connection's output.
 #[derive(Debug, Default)]
 pub struct Writer {
-    /// What is to be sent.
+    /// Output to send.
     pub bytes: Vec<u8>,
-    /// The protocol to speak.
+    /// Protocol of the output.
     pub protocol: Protocol,
 }
 
 impl Writer {
-    /// A writer without any output yet.
+    /// Creates a writer without output.
     pub fn new(protocol: Protocol) -> Self {
         Writer { bytes: Vec::new(), protocol }
     }
 
-    /// `+OK` and the like. Line breaks become spaces.
+    /// Appends a simple string such as `+OK`. Line breaks become spaces.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text);
     }
 
-    /// An error; `text` begins with its code. Line breaks become spaces.
+    /// Appends an error; `text` begins with its code. Line breaks become spaces.
     pub fn error(&mut self, text: &str) {
         self.line(b'-', text);
     }
 
-    /// A number.
+    /// Appends an integer.
     pub fn integer(&mut self, number: i64) {
         self.number(b':', number);
     }
 
-    /// A bulk string.
+    /// Appends a bulk string.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.number(b'$', bytes.len() as i64);
         self.bytes.extend_from_slice(bytes);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Nothing.
+    /// Appends a null.
     pub fn null(&mut self) {
         let null: &[u8] = match self.protocol {
             Protocol::Resp2 => b"$-1\r\n",
@@ -58,7 +58,7 @@ impl Writer {
         self.bytes.extend_from_slice(null);
     }
 
-    /// Nothing where an array might be, as EXEC answers when it is aborted.
+    /// Appends a null in place of an array, as EXEC returns when it is aborted.
     pub fn null_array(&mut self) {
         match self.protocol {
             Protocol::Resp2 => self.bytes.extend_from_slice(b"*-1\r\n"),
@@ -66,7 +66,7 @@ impl Writer {
         }
     }
 
-    /// True or false; one or zero in RESP2.
+    /// Appends a boolean; one or zero in RESP2.
     pub fn boolean(&mut self, value: bool) {
         let boolean: &[u8] = match (self.protocol, value) {
             (Protocol::Resp2, false) => b":0\r\n",
@@ -77,8 +77,8 @@ impl Writer {
         self.bytes.extend_from_slice(boolean);
     }
 
-    /// A floating-point number, in the fewest digits that read back as the same one; a bulk string
-    /// in RESP2.
+    /// Appends a floating-point number, with the fewest digits that are read back as the same
+    /// number; a bulk string in RESP2.
     pub fn double(&mut self, number: f64) {
         let text = decimal(number);
         match self.protocol {
@@ -87,8 +87,8 @@ impl Writer {
         }
     }
 
-    /// Text for people, in a format of three letters such as `txt` or `mkd`; a bulk string in
-    /// RESP2.
+    /// Appends text for users, in a format of three letters such as `txt` or `mkd`; a bulk string
+    /// in RESP2.
     pub fn verbatim(&mut self, format: [u8; 3], text: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
@@ -102,18 +102,18 @@ impl Writer {
         }
     }
 
-    /// The head of an array; `len` replies follow.
+    /// Appends the head of an array; `len` replies follow.
     pub fn array(&mut self, len: usize) {
         self.number(b'*', len as i64);
     }
 
-    /// The head of a set; `len` replies follow.
+    /// Appends the head of a set; `len` replies follow.
     pub fn set(&mut self, len: usize) {
         let head = if self.protocol == Protocol::Resp3 { b'~' } else { b'*' };
         self.number(head, len as i64);
     }
 
-    /// The head of a map; `len` keys and values follow, in turns.
+    /// Appends the head of a map; `len` pairs of a key and a value follow.
     pub fn map(&mut self, len: usize) {
         match self.protocol {
             Protocol::Resp2 => self.array(len * 2),
@@ -121,7 +121,7 @@ impl Writer {
         }
     }
 
-    /// The head of what the server sends unasked; `len` replies follow. An array in RESP2.
+    /// Appends the head of a push message; `len` replies follow. An array in RESP2.
     pub fn push(&mut self, len: usize) {
         let head = if self.protocol == Protocol::Resp3 { b'>' } else { b'*' };
         self.number(head, len as i64);
@@ -137,7 +137,7 @@ impl Writer {
         self.bytes.push(head);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(text.as_bytes());
-        // A line break would let the text pass for another reply.
+        // A line break would make the rest of the text look like another reply.
         for byte in &mut self.bytes[start..] {
             if matches!(byte, b'\r' | b'\n') {
                 *byte = b' ';
@@ -147,7 +147,8 @@ impl Writer {
     }
 }
 
-/// A number as Redis writes it: `inf`, `-inf`, `nan`, and exponents for the very large and small.
+/// Formats a number as Redis does: `inf`, `-inf`, `nan`, and exponents for very large and small
+/// numbers.
 fn decimal(number: f64) -> String {
     let magnitude = number.abs();
     if number.is_nan() {

@@ -1,9 +1,9 @@
-//! Replies, from the bytes to what a client reads, and from what a server writes.
+//! Replies: parsing bytes, and parsing what a server writes.
 
 use proptest::prelude::*;
 use solera_resp::{Limits, Protocol, ReplyError, ReplyParser, Value, Writer, parse_value};
 
-/// All replies in `bytes`, fed in pieces of the given sizes.
+/// Parses all replies in `bytes`, fed in pieces of the given sizes.
 fn parse(bytes: &[u8], pieces: &[usize]) -> Result<Vec<Value>, ReplyError> {
     let mut parser = ReplyParser::default();
     let (mut buffer, mut values, mut fed) = (Vec::new(), Vec::new(), 0);
@@ -70,7 +70,7 @@ fn every_type_is_read() {
 }
 
 #[test]
-fn what_is_no_reply_is_refused() {
+fn malformed_replies_are_rejected() {
     let deep = "*1\r\n".repeat(33);
     let long = format!("+{}", "x".repeat(64 * 1024 + 1));
     let cases: Vec<(&str, ReplyError)> = vec![
@@ -179,7 +179,7 @@ fn write(writer: &mut Writer, value: &Value) {
     }
 }
 
-/// What is left of a value in RESP2.
+/// Converts a value to what RESP2 preserves of it.
 fn in_resp2(value: &Value) -> Value {
     let all = |items: &[Value]| items.iter().map(in_resp2).collect();
     match value {
@@ -200,7 +200,7 @@ fn in_resp2(value: &Value) -> Value {
 
 proptest! {
     #[test]
-    fn what_a_server_writes_a_client_reads(
+    fn replies_survive_writing_and_parsing(
         values in prop::collection::vec(values(), 1..4),
         pieces in prop::collection::vec(1usize..30, 0..40),
     ) {

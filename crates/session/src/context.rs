@@ -63,7 +63,7 @@ pub trait Context: 'static {
         &self,
         request: RequestId,
         owner: Address,
-    ) -> impl Future<Output = Result<Option<Response>, Silent>>;
+    ) -> impl Future<Output = Result<Option<Response>, PeerTimeout>>;
 
     /// Gives the machine a command and waits for its reply. `None` if there will be none: the
     /// worker is stopping, or a journal has failed.
@@ -113,7 +113,7 @@ pub trait Context: 'static {
 
     /// What the root of the site's workers knows of the sites, after it has changed what is asked
     /// for. `None` if it cannot be reached.
-    fn sites(&self, change: Option<(SiteId, Change)>) -> impl Future<Output = Option<SitesTold>>;
+    fn sites(&self, change: Option<(SiteId, Change)>) -> impl Future<Output = Option<SitesReport>>;
 
     /// A node of a site that takes part, if this process reaches one.
     fn answering_node(&self, site: SiteId) -> Option<String>;
@@ -211,9 +211,9 @@ pub struct ToPrimary {
     pub takes_accepted: bool,
 }
 
-/// How the sites stand, as the root of a site's workers tells it.
+/// Standings of the sites, as the root of a site's workers reports them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SitesTold {
+pub struct SitesReport {
     /// As this site knows them.
     pub members: Members,
     /// A site that has not confirmed the same.
@@ -232,6 +232,6 @@ impl fmt::Display for Unreachable {
     }
 }
 
-/// A node that did not answer in time.
+/// Error of a request to a node, given by name, that did not answer in time.
 #[derive(Debug)]
-pub struct Silent(pub String);
+pub struct PeerTimeout(pub String);

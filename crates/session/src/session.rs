@@ -136,16 +136,16 @@ impl<W: Context> Session<W> {
         if let Some(lent) = &self.lent {
             lent.note(&self.pasts);
         }
-        self.client.tell(|told| {
-            told.name.clone_from(&self.name);
-            told.user = self.identity.name();
-            told.library.clone_from(&self.library.0);
-            told.library_version.clone_from(&self.library.1);
-            told.command = self.last_command;
-            told.queued = self.mode.queue().map(|queue| queue.commands.len());
-            told.in_transaction = self.in_transaction();
-            told.protocol = if self.out.protocol == Protocol::Resp3 { 3 } else { 2 };
-            told.active = Instant::now();
+        self.client.update(|info| {
+            info.name.clone_from(&self.name);
+            info.user = self.identity.name();
+            info.library.clone_from(&self.library.0);
+            info.library_version.clone_from(&self.library.1);
+            info.command = self.last_command;
+            info.queued = self.mode.queue().map(|queue| queue.commands.len());
+            info.in_transaction = self.in_transaction();
+            info.protocol = if self.out.protocol == Protocol::Resp3 { 3 } else { 2 };
+            info.active = Instant::now();
         });
     }
 

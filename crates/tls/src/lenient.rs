@@ -1,4 +1,4 @@
-//! Trust that somebody has asked to be less than it should be.
+//! Verification of servers that is weaker than usual, at the user's request.
 
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -11,8 +11,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Trusts whatever these authorities have signed, for any host; without authorities, everything.
-/// That the server has the key of its certificate is verified all the same.
+/// Accepts every certificate that these authorities have signed, for any host; without authorities,
+/// every certificate. It still verifies that the server has the key of its certificate.
 #[derive(Debug)]
 pub(crate) struct Lenient {
     pub(crate) roots: Option<RootCertStore>,

@@ -1,9 +1,9 @@
-//! TLS as clients of servers speak it: whom they trust, and in plain words why a server is not
+//! TLS for clients of servers: which servers they trust, and clear reasons when a server is not
 //! trusted.
 //!
-//! [`Files`] names what is needed, [`Tls`] connects with it, and [`Refused`] tells why no
-//! connection came about. The Rust client uses it, and so do the databases of others that are
-//! stores of mixed transactions: what one of them is told by its settings, all are.
+//! [`Files`] names the certificates and keys, [`Tls`] connects with them, and [`Refused`] is the
+//! reason of a failed connection. The Rust client uses this crate, and so do the database stores of
+//! mixed transactions, so that the same settings have the same effect everywhere.
 
 mod lenient;
 mod refused;

@@ -1,25 +1,25 @@
-//! Why there is no connection.
+//! Reasons why a TLS connection failed.
 
 use std::fmt;
 
 use tokio_rustls::rustls::{CertificateError, Error, InvalidMessage};
 
-/// Why TLS with a server did not come about, as the rest of a sentence that begins with the server.
-/// It is within an [`std::io::Error`].
+/// Reason why TLS with a server failed, as the rest of a sentence that begins with the server.
+/// [`Tls::connect`](crate::Tls::connect) returns it within an [`std::io::Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    told: String,
+    reason: String,
     speaks_no_tls: bool,
 }
 
 impl Refused {
-    /// `authorities` is the file of those that are trusted.
+    /// Explains an error. `authorities` is the file of trusted authorities.
     pub(crate) fn new(error: &Error, host: &str, authorities: &str) -> Refused {
         let speaks_no_tls = matches!(error, Error::InvalidMessage(_));
-        Refused { told: words(error, host, authorities), speaks_no_tls }
+        Refused { reason: words(error, host, authorities), speaks_no_tls }
     }
 
-    /// Whether the server has answered with something else than TLS.
+    /// Whether the server has answered with something other than TLS.
     pub fn speaks_no_tls(&self) -> bool {
         self.speaks_no_tls
     }
@@ -27,7 +27,7 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told)
+        f.write_str(&self.reason)
     }
 }
 
@@ -48,7 +48,7 @@ fn words(error: &Error, host: &str, authorities: &str) -> String {
 
 fn certificate(error: &CertificateError, host: &str, authorities: &str) -> String {
     match error {
-        // Another authority of the same name makes a bad signature.
+        // An authority with the same name and another key makes a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("its certificate is not signed by an authority in {authorities}")
         }
@@ -67,7 +67,7 @@ fn certificate(error: &CertificateError, host: &str, authorities: &str) -> Strin
     }
 }
 
-/// A name without its kind, as in `DnsName("host")`.
+/// Returns a name without its kind, as in `DnsName("host")`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
     inner.unwrap_or(name).trim_matches('"')

@@ -1,4 +1,4 @@
-//! Whom a client trusts.
+//! TLS configuration of a client.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,24 +16,24 @@ use tokio_rustls::rustls::{client::WantsClientCert, crypto::WebPkiSupportedAlgor
 use crate::lenient::Lenient;
 use crate::refused::Refused;
 
-/// The files that TLS with a server needs. All are PEM.
+/// Files for TLS with a server. All are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
-    /// The certificates of authorities: what they have signed is trusted.
+    /// Certificates of trusted authorities.
     pub authorities: PathBuf,
-    /// The certificate to show and its key, where the server wants one.
+    /// Certificate to present and its key, where the server requires one.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// What a client needs to speak TLS. Versions 1.2 and 1.3.
+/// TLS configuration of a client, for versions 1.2 and 1.3.
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
-    /// The file of those that are trusted.
+    /// Name of the file with the trusted authorities.
     authorities: Arc<str>,
 }
 
-/// Files that TLS cannot use.
+/// Error of files that TLS cannot use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError(String);
 
@@ -50,15 +50,16 @@ fn unusable(file: &Path) -> impl Fn(&dyn fmt::Display) -> TlsError {
 }
 
 impl Files {
-    /// Trusts servers whose certificate an authority has signed for the host they are reached at.
+    /// Trusts servers whose certificate an authority has signed for the host at which they are
+    /// reached.
     ///
     /// # Errors
-    /// A file cannot be read, or does not hold what it should.
+    /// A file cannot be read, or has other contents.
     pub fn tls(&self) -> Result<Tls, TlsError> {
         self.read(|builder, roots| builder.with_root_certificates(roots))
     }
 
-    /// Trusts servers whose certificate an authority has signed, for whatever host.
+    /// Trusts servers whose certificate an authority has signed for any host.
     ///
     /// # Errors
     /// As [`Files::tls`].
@@ -91,18 +92,18 @@ impl Files {
 }
 
 impl Tls {
-    /// Trusts servers whose certificate an authority in the file has signed; shows the certificate
-    /// `own` with its key, if there is one. All files are PEM.
+    /// Trusts servers whose certificate an authority in the file has signed; presents the
+    /// certificate `own` with its key, if given. All files are PEM.
     ///
     /// # Errors
-    /// A file cannot be read, or does not hold what it should.
+    /// A file cannot be read, or has other contents.
     pub fn new(authority: &Path, own: Option<(&Path, &Path)>) -> Result<Tls, TlsError> {
         let own = own.map(|(certificate, key)| (certificate.to_owned(), key.to_owned()));
         Files { authorities: authority.to_owned(), own }.tls()
     }
 
-    /// Trusts every server: nobody who only listens can read what is sent, and whoever stands in
-    /// between can.
+    /// Trusts every server. This protects against eavesdropping, but not against an attacker
+    /// between client and server.
     pub fn unverified() -> Tls {
         Tls::of(leniently(builder(), None).with_no_client_auth(), "none")
     }
@@ -111,10 +112,10 @@ impl Tls {
         Tls { connector: TlsConnector::from(Arc::new(config)), authorities: authorities.into() }
     }
 
-    /// Speaks TLS over a stream that leads to a server, which is called so.
+    /// Performs the TLS handshake over a stream that leads to the server `host`.
     ///
     /// # Errors
-    /// The stream breaks, or the server is not to be trusted, which is a [`Refused`].
+    /// The stream breaks, or the server is not trusted; the latter error contains a [`Refused`].
     pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: &str,
@@ -136,7 +137,7 @@ impl Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the configuration: it has a key.
+        // The configuration contains a key, so it is not printed.
         f.debug_struct("Tls").field("authorities", &self.authorities).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Whom the three ways to trust let in, and what is told of the others.
+//! Which servers the three kinds of trust accept, and the reasons for the others.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Authority {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Both are called the same.
+        // Both have the same name.
         params.distinguished_name.push(DnType::CommonName, "authority");
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -32,12 +32,12 @@ impl Authority {
         Authority { issuer, file }
     }
 
-    /// What trusts it.
+    /// Returns the files that trust the authority.
     fn files(&self) -> Files {
         Files { authorities: self.file.clone(), own: None }
     }
 
-    /// A server whose certificate is for this host, in these years.
+    /// Creates a server whose certificate is for this host, valid in these years.
     fn server(&self, host: &str, years: [i32; 2]) -> TlsAcceptor {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         [params.not_before, params.not_after] = years.map(|year| rcgen::date_time_ymd(year, 1, 1));
@@ -59,8 +59,8 @@ impl Drop for Authority {
     }
 }
 
-/// Connects to `here`, and tells why not.
-async fn told(tls: &Tls, server: &TlsAcceptor) -> String {
+/// Connects to `here`, and returns the reason of a failure.
+async fn outcome(tls: &Tls, server: &TlsAcceptor) -> String {
     let (near, far) = tokio::io::duplex(100_000);
     let (connected, _) = tokio::join!(tls.connect("here", near), server.accept(far));
     match connected {
@@ -92,14 +92,14 @@ async fn servers_are_trusted_as_far_as_somebody_asks_for_it() {
         (&early, future, future),
         (&strange, &*unsigned, &*unsigned),
     ] {
-        assert_eq!(told(&full, server).await, by_host);
-        assert_eq!(told(&any, server).await, by_authority);
-        assert_eq!(told(&Tls::unverified(), server).await, "trusted");
+        assert_eq!(outcome(&full, server).await, by_host);
+        assert_eq!(outcome(&any, server).await, by_authority);
+        assert_eq!(outcome(&Tls::unverified(), server).await, "trusted");
     }
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_told_as_that() {
+async fn a_server_without_tls_gets_an_error_of_its_own() {
     let (near, mut far) = tokio::io::duplex(100_000);
     far.write_all(b"-ERR unknown command\r\n").await.unwrap();
     let error = Tls::unverified().connect("here", near).await.unwrap_err();
@@ -112,9 +112,9 @@ async fn a_server_without_tls_is_told_as_that() {
 fn files_that_are_of_no_use_are_named() {
     let ca = Authority::new();
     let missing = PathBuf::from("/none/such.pem");
-    let told = |files: Files| files.tls().unwrap_err().to_string();
+    let error = |files: Files| files.tls().unwrap_err().to_string();
     let lone = Files { authorities: missing.clone(), own: None };
-    assert!(told(lone).starts_with("/none/such.pem cannot be used: "));
+    assert!(error(lone).starts_with("/none/such.pem cannot be used: "));
     let keyless = Files { own: Some((ca.file.clone(), missing)), ..ca.files() };
-    assert!(told(keyless).starts_with("/none/such.pem cannot be used: "));
+    assert!(error(keyless).starts_with("/none/such.pem cannot be used: "));
 }

@@ -1,4 +1,4 @@
-//! One connection.
+//! Forwarding of one connection.
 
 use std::io;
 
@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use crate::delays::{Delays, OneWay};
 use crate::queue::{Load, Receiver, Sender, queue};
 
-/// How much is read at once.
+/// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// Carries bytes between a client, which was there at `accepted`, and a server, until both have
-/// ended or one is gone. The server sees the connection when TCP over such a distance would show
+/// Forwards bytes between a client, accepted at `accepted`, and a server, until both have ended or
+/// one is gone. The connection to the server opens when TCP over such a distance would have opened
 /// it.
 pub(crate) async fn carry<C, S>(
     client: C,
@@ -28,7 +28,7 @@ where
     let opened = accepted + delays.opening();
     let (up, down) = (queue(), queue());
     let (from_client, to_client) = split(client);
-    // What the client says meanwhile is under way already.
+    // Bytes that the client sends meanwhile are already under way.
     let taken = fill(from_client, up.0, OneWay::new(delays, seed));
     let given = async {
         tokio::time::sleep_until(opened).await;
@@ -42,7 +42,7 @@ where
     tokio::try_join!(taken, given).map(|_| ())
 }
 
-/// Puts what is read under way.
+/// Queues the bytes that are read.
 async fn fill(mut from: impl AsyncRead + Unpin, to: Sender, mut way: OneWay) -> io::Result<()> {
     let mut piece = vec![0; PIECE];
     loop {
@@ -58,7 +58,7 @@ async fn fill(mut from: impl AsyncRead + Unpin, to: Sender, mut way: OneWay) -> 
     }
 }
 
-/// Writes what arrives. Fails when it arrives that the other side is gone.
+/// Writes the events that arrive. Fails when the other side's reset arrives.
 async fn drain(mut from: Receiver, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
     while let Some(load) = from.next().await {
         let written = match load {
@@ -66,7 +66,7 @@ async fn drain(mut from: Receiver, mut to: impl AsyncWrite + Unpin) -> io::Resul
             Load::End => return to.shutdown().await.or(Ok(())),
             Load::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
         };
-        // Nobody takes it. What the other direction brings shows why, after all that was sent
+        // The receiver is gone. The other direction shows why, after everything that was sent
         // before.
         if written.is_err() {
             break;
@@ -88,7 +88,7 @@ mod tests {
 
     const BUFFER: usize = 1 << 20;
 
-    /// A client's end, a server's end, and the connection between them.
+    /// Returns a client's end, a server's end, and the connection between them.
     fn connection(
         rtt_ms: u64,
         jitter_ms: u64,
@@ -118,7 +118,7 @@ mod tests {
             server.write_all(b"c").await.unwrap();
             client.read_u8().await.unwrap();
             assert_eq!(began.elapsed().as_millis(), 40);
-            // What follows is not held up by what is before it.
+            // Later bytes do not wait for earlier ones.
             client.read_u8().await.unwrap();
             assert_eq!(began.elapsed().as_millis(), 50);
             client.write_all(b"d").await.unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_ended_still_gets_the_answer() {
+    async fn a_sender_that_has_shut_down_still_gets_the_answer() {
         let (mut client, mut server, carried) = connection(80, 10);
         client.write_all(b"question").await.unwrap();
         client.shutdown().await.unwrap();
@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_server_has_said_before_it_went_arrives() {
+    async fn bytes_sent_before_a_reset_arrive() {
         let (mut client, mut server, _carried) = connection(80, 0);
         client.write_all(b"a").await.unwrap();
         server.read_u8().await.unwrap();
         server.write_all(b"last words").await.unwrap();
-        // This is under way when the server goes, and nobody takes it.
+        // This is under way when the server closes, and nobody receives it.
         client.write_all(b"b").await.unwrap();
         drop(server);
         let mut answer = String::new();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_sends_to_one_that_does_not_read_waits() {
+    async fn a_sender_waits_while_the_receiver_does_not_read() {
         let (mut client, server, _carried) = connection(80, 0);
         let sender = tokio::spawn(async move {
             let (piece, mut taken) = (content(PIECE), 0);
@@ -190,7 +190,7 @@ mod tests {
             taken
         });
         let taken = sender.await.unwrap();
-        // What is in the buffers of the two streams, and in hand, comes on top.
+        // The buffers of the two streams, and the bytes being read, come on top.
         let most = WINDOW + 2 * BUFFER + 4 * PIECE;
         assert!((WINDOW..=most).contains(&taken), "{taken}");
         drop(server);

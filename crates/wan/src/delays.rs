@@ -1,12 +1,12 @@
-//! How far away a server is.
+//! Delays between a client and a server.
 
 use std::fmt;
 use std::time::Duration;
 
-/// More is a mistake.
+/// Longest delay; more is a mistake.
 const MOST: Duration = Duration::from_secs(60);
 
-/// How long bytes take. Each direction takes half of a round trip.
+/// Delays of a connection. Each direction takes half of a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
     rtt: Duration,
@@ -14,7 +14,7 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Round trips take `rtt`, and at random up to `jitter` more.
+    /// Creates delays with round trips of `rtt` and a random addition of up to `jitter`.
     ///
     /// # Errors
     /// If one of them is longer than a minute.
@@ -25,14 +25,14 @@ impl Delays {
         }
     }
 
-    /// How long TCP takes until the server has a connection, and with it the first bytes: there,
-    /// back, and there again.
+    /// Returns the time that TCP takes until the server has accepted a connection and received the
+    /// first bytes: three one-way delays.
     pub(crate) fn opening(self) -> Duration {
         self.rtt * 3 / 2
     }
 }
 
-/// A round trip or a jitter of more than a minute.
+/// Error of a round trip or a jitter of more than a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelaysError;
 
@@ -44,7 +44,7 @@ impl fmt::Display for DelaysError {
 
 impl std::error::Error for DelaysError {}
 
-/// The delays of one direction of a connection.
+/// Delays of one direction of a connection.
 #[derive(Debug)]
 pub(crate) struct OneWay {
     delays: Delays,
@@ -56,7 +56,7 @@ impl OneWay {
         OneWay { delays, random: seed }
     }
 
-    /// How long the next bytes take.
+    /// Returns the delay of the next bytes.
     pub(crate) fn draw(&mut self) -> Duration {
         // SplitMix64.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,5 +1,6 @@
-//! A TCP proxy behind which a server is as far away as it is told: what a wide-area network does to
-//! time, and nothing else. Bytes arrive whole, in order and as fast as they are sent, but later.
+//! A TCP proxy that adds the delays of a wide-area network between clients and a server, and
+//! changes nothing else. All bytes arrive, in order and at the rate at which they are sent, but
+//! later.
 
 mod carry;
 mod delays;
@@ -16,7 +17,7 @@ pub use delays::{Delays, DelaysError};
 
 use crate::carry::carry;
 
-/// Listens, and leads each connection to a server with delays.
+/// Listens for connections, and forwards each to a server with delays.
 #[derive(Debug)]
 pub struct Proxy {
     listener: TcpListener,
@@ -26,11 +27,11 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on an address, for a server at `HOST:PORT`. The server need not be there yet. The
-    /// seed determines the jitter.
+    /// Listens on an address, for a server at `HOST:PORT`. The server need not run yet. The seed
+    /// determines the jitter.
     ///
     /// # Errors
-    /// If it cannot listen there.
+    /// If the address cannot be bound.
     pub async fn bind(
         listen: impl ToSocketAddrs,
         to: &str,
@@ -41,15 +42,15 @@ impl Proxy {
         Ok(Proxy { listener, to: to.to_owned(), delays, seed })
     }
 
-    /// Where it listens.
+    /// Returns the address on which the proxy listens.
     ///
     /// # Errors
-    /// If the system does not say.
+    /// If the system does not report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until it is dropped; its connections end with it.
+    /// Serves until the future is dropped, which also ends its connections.
     pub async fn serve(self) {
         let mut connections = JoinSet::new();
         let mut number = 0_u64;
@@ -60,7 +61,7 @@ impl Proxy {
                         number += 1;
                         connections.spawn(self.connection(client, number));
                     }
-                    // The peer has gone, or descriptors are scarce: the others go on.
+                    // The peer has gone, or descriptors are scarce. Other connections continue.
                     Err(_) => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
                 },
                 Some(_) = connections.join_next() => {}
@@ -83,7 +84,7 @@ impl Proxy {
                 server.set_nodelay(true)?;
                 Ok(server)
             };
-            // Either side sees that the connection ends; there is nobody to tell why.
+            // Both sides see that the connection ends; nobody else needs the reason.
             let _ = carry(client, connect, delays, seed, Instant::now()).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes under way in one direction.
+//! Queue of the bytes under way in one direction.
 
 use std::sync::Arc;
 
@@ -6,65 +6,66 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// How many bytes may be under way in one direction of a connection. A sender waits if there are
-/// more: the receiver does not read, or sends faster than this in its delay (1.5 GB/s at 40 ms).
+/// Limit of the bytes under way in one direction of a connection. Above it the sender waits,
+/// because the receiver does not read, or because the sender sends more than this within the delay
+/// (1.5 GB/s at 40 ms).
 pub(crate) const WINDOW: usize = 64 << 20;
 
-/// What is under way.
+/// An event under way.
 #[derive(Debug)]
 pub(crate) enum Load {
-    /// Some bytes.
+    /// Bytes that the sender sent.
     Bytes(Box<[u8]>),
-    /// The sender sends no more.
+    /// The sender has shut its side down.
     End,
-    /// The sender is gone.
+    /// The sender's connection broke.
     Reset,
 }
 
-struct Parcel {
+struct Envelope {
     due: Instant,
     load: Load,
     /// Its part of the window.
-    _room: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// The end where bytes come in.
+/// The sending end of a queue.
 pub(crate) struct Sender {
-    parcels: UnboundedSender<Parcel>,
+    envelopes: UnboundedSender<Envelope>,
     window: Arc<Semaphore>,
 }
 
-/// The end where they go out.
-pub(crate) struct Receiver(UnboundedReceiver<Parcel>);
+/// The receiving end of a queue.
+pub(crate) struct Receiver(UnboundedReceiver<Envelope>);
 
-/// A queue that is empty.
+/// Creates an empty queue.
 pub(crate) fn queue() -> (Sender, Receiver) {
-    let (parcels, receiver) = unbounded_channel();
+    let (envelopes, receiver) = unbounded_channel();
     let window = Arc::new(Semaphore::new(WINDOW));
-    (Sender { parcels, window }, Receiver(receiver))
+    (Sender { envelopes, window }, Receiver(receiver))
 }
 
 impl Sender {
-    /// Lets something go out at a time, or when what is before it has. Waits for room. False if the
-    /// receiver is gone.
+    /// Queues an event, to be delivered at `due` or after all earlier ones. Waits while the window
+    /// is full. Returns `false` if the receiver is gone.
     pub(crate) async fn send(&self, due: Instant, load: Load) -> bool {
-        let room = match &load {
+        let permit = match &load {
             Load::Bytes(bytes) => {
                 let many = u32::try_from(bytes.len()).expect("bytes are read in small pieces");
-                let room = Arc::clone(&self.window).acquire_many_owned(many).await;
-                Some(room.expect("nobody closes the window"))
+                let permit = Arc::clone(&self.window).acquire_many_owned(many).await;
+                Some(permit.expect("nobody closes the window"))
             }
             Load::End | Load::Reset => None,
         };
-        self.parcels.send(Parcel { due, load, _room: room }).is_ok()
+        self.envelopes.send(Envelope { due, load, _permit: permit }).is_ok()
     }
 }
 
 impl Receiver {
-    /// What goes out next, when it is due. None if the sender is gone.
+    /// Waits for the next event, and returns it when it is due; `None` if the sender is gone.
     pub(crate) async fn next(&mut self) -> Option<Load> {
-        let parcel = self.0.recv().await?;
-        tokio::time::sleep_until(parcel.due).await;
-        Some(parcel.load)
+        let envelope = self.0.recv().await?;
+        tokio::time::sleep_until(envelope.due).await;
+        Some(envelope.load)
     }
 }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A proxy in front of a server that sends back what it gets.
+/// Starts a proxy in front of a server that sends back what it receives.
 async fn echo_behind(delays: Delays) -> (std::net::SocketAddr, [JoinHandle<()>; 2]) {
     let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = server.local_addr().unwrap().to_string();

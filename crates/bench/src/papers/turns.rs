@@ -77,7 +77,8 @@ fn measure(turn: Duration, flood: usize) -> (Measured, f64) {
 mod tests {
     use super::*;
 
-    /// By the table of costs, and with the turns that servers have: `worker/postman.rs` of `node`.
+    /// By the table of costs, and with the turns that servers have: `worker/event_loop.rs` of
+    /// `node`.
     #[test]
     fn a_saturated_protocol_makes_causal_transactions_slower_by_less_than_a_tenth() {
         let turn = Duration::from_micros(25);

@@ -1,4 +1,4 @@
-//! Keys of any type.
+//! Commands on keys of any type.
 
 use super::family;
 
@@ -8,5 +8,5 @@ family! { "generic":
     Exists "exists" -2 "readonly fast" (1, -1, 1 "RO") "1.0.0"
         "Counts the keys that exist.";
     Type "type" 2 "readonly fast" (1, 1, 1 "RO") "1.0.0"
-        "Tells the type of a key.";
+        "Returns the type of a key.";
 }

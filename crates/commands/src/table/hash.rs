@@ -1,4 +1,4 @@
-//! Hashes.
+//! Commands on hashes.
 
 use super::family;
 

@@ -1,4 +1,4 @@
-//! What clients ask about the server.
+//! Commands about the server.
 
 use super::family;
 
@@ -6,13 +6,13 @@ family! { "server":
     Command "command" -1 "loading stale" (0, 0, 0) "2.8.13"
         "Describes commands.";
     Info "info" -1 "loading stale" (0, 0, 0) "1.0.0"
-        "Tells about the server.";
+        "Describes the server.";
     Time "time" 1 "loading stale fast" (0, 0, 0) "2.6.0"
-        "Tells the server's wall clock.";
+        "Returns the server's wall clock.";
     Config "config" -2 "admin noscript loading stale" (0, 0, 0) "2.0.0"
         "Reads settings.";
     Dbsize "dbsize" 1 "readonly fast" (0, 0, 0) "1.0.0"
         "Counts the keys at this site.";
     Acl "acl" -2 "noscript loading stale" (0, 0, 0) "6.0.0"
-        "Tells about users and what they may do.";
+        "Shows users and their rights.";
 }

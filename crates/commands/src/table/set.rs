@@ -1,4 +1,4 @@
-//! Sets.
+//! Commands on sets.
 
 use super::family;
 
@@ -10,7 +10,7 @@ family! { "set":
     Smembers "smembers" 2 "readonly" (1, 1, 1 "RO access") "1.0.0"
         "Reads a set.";
     Sismember "sismember" 3 "readonly fast" (1, 1, 1 "RO") "1.0.0"
-        "Tells whether a set has an element.";
+        "Checks whether a set has an element.";
     Scard "scard" 2 "readonly fast" (1, 1, 1 "RO") "1.0.0"
         "Counts the elements of a set.";
 }

@@ -1,4 +1,4 @@
-//! Solera's own: interactive transactions, causal pasts, levels.
+//! Solera's own commands: interactive transactions, causal pasts, levels.
 
 use super::family;
 
@@ -8,33 +8,33 @@ family! { "solera":
     SoleraCommit "solera.commit" 1 "noscript fast" (0, 0, 0) "0.1.0"
         "Commits the open transaction.";
     SoleraAbort "solera.abort" -1 "noscript fast" (0, 0, 0) "0.1.0"
-        "Drops the open transaction, and certifies on request what it has read.";
+        "Aborts the open transaction, and certifies its reads on request.";
     SoleraToken "solera.token" 1 "fast" (0, 0, 0) "0.1.0"
-        "Tells the session's causal and durability past.";
+        "Returns the session's causal and durability past as a token.";
     SoleraAttach "solera.attach" -2 "noscript" (0, 0, 0) "0.1.0"
-        "Waits until this site holds a token's causal past, or all until a time.";
+        "Waits until this site stores a token's causal past, or everything up to a time.";
     SoleraBarrier "solera.barrier" -1 "noscript" (0, 0, 0) "0.1.0"
         "Waits until the session's durability past survives the loss of f sites.";
     SoleraSite "solera.site" 1 "fast" (0, 0, 0) "0.1.0"
-        "Names the site.";
+        "Returns the name of the site.";
     SoleraSites "solera.sites" -1 "admin" (0, 0, 0) "0.1.0"
-        "Tells how the sites stand, and removes or adds one.";
+        "Returns the standings of the sites, and removes or adds one.";
     SoleraSpaces "solera.spaces" 1 "fast" (0, 0, 0) "0.1.0"
         "Lists the spaces and their levels.";
     SoleraLevel "solera.level" 2 "fast" (1, 1, 1 "RO") "0.1.0"
-        "Tells the level of a key.";
+        "Returns the level of a key.";
     SoleraAtRisk "solera.at-risk" -1 "admin" (0, 0, 0) "0.1.0"
-        "Tells what the loss of sites could still undo.";
+        "Returns what the loss of sites could still undo.";
     SoleraExport "solera.export" -1 "admin readonly" (0, 0, 0) "0.1.0"
-        "Tells all keys of the open transaction's snapshot and what they hold.";
+        "Returns all keys of the open transaction's snapshot with their contents.";
     SoleraTxid "solera.txid" 1 "noscript fast" (0, 0, 0) "0.1.0"
-        "Names the open strong transaction.";
+        "Returns the identifier of the open strong transaction.";
     SoleraOutcome "solera.outcome" 2 "fast" (0, 0, 0) "0.1.0"
-        "Tells what became of a strong transaction.";
+        "Returns the outcome of a strong transaction.";
     SoleraLeaders "solera.leaders" -1 "admin" (0, 0, 0) "0.1.0"
-        "Tells from which sites strong transactions are led, and moves that.";
+        "Returns the sites that lead strong transactions, and moves leadership.";
     SoleraModule "solera.module" -2 "noscript" (0, 0, 0) "0.1.0"
-        "Loads modules of transactions, and tells of those that there are.";
+        "Loads modules of transactions, and lists the loaded ones.";
     SoleraCall "solera.call" -2 "noscript" (0, 0, 0) "0.1.0"
         "Runs a transaction of a module.";
     SoleraPhase "solera.phase" -2 "admin noscript" (0, 0, 0) "0.1.0"

@@ -1,4 +1,4 @@
-//! Strings and counters.
+//! Commands on strings and counters.
 
 use super::family;
 
@@ -6,19 +6,19 @@ family! { "string":
     Get "get" 2 "readonly fast" (1, 1, 1 "RO access") "1.0.0"
         "Reads a string.";
     Set "set" -3 "write denyoom" (1, 1, 1 "OW update") "1.0.0"
-        "Replaces a key by a string.";
+        "Sets a key to a string.";
     Mget "mget" -2 "readonly fast" (1, -1, 1 "RO access") "1.0.0"
         "Reads several strings from one snapshot.";
     Mset "mset" -3 "write denyoom" (1, -1, 2 "OW update") "1.0.1"
-        "Replaces several keys at once.";
+        "Sets several keys at once.";
     Incr "incr" 2 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Adds one to a number.";
     Decr "decr" 2 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
-        "Takes one from a number.";
+        "Subtracts one from a number.";
     Incrby "incrby" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Adds to a number.";
     Decrby "decrby" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
-        "Takes from a number.";
+        "Subtracts from a number.";
     Setnx "setnx" 3 "write denyoom fast" (1, 1, 1 "OW insert") "1.0.0"
-        "Makes a key a string, unless it exists.";
+        "Sets a key to a string, unless it exists.";
 }

@@ -1,9 +1,9 @@
-//! Redis' patterns: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a byte that stands for itself.
+//! Redis' patterns: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a literal byte.
 
-/// Whether a pattern matches all of `text`. Takes time in proportion to the product of their
+/// Whether a pattern matches all of `text`. The time is proportional to the product of their
 /// lengths, whatever the pattern.
 pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
-    // Where to go on if the rest does not match: the last star takes one byte more.
+    // Where to continue if the rest does not match: the last star then matches one byte more.
     let mut again: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -30,7 +30,7 @@ pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     }
 }
 
-/// Whether a pattern matches some text that begins so.
+/// Whether a pattern matches some text that begins with `start`.
 pub(super) fn meets(pattern: &[u8], start: &[u8]) -> bool {
     let mut rests = Vec::new();
     reach(pattern, &mut rests);
@@ -47,7 +47,7 @@ pub(super) fn meets(pattern: &[u8], start: &[u8]) -> bool {
     !rests.is_empty()
 }
 
-/// Adds the rest of a pattern, and what is left of it where leading stars stand for nothing.
+/// Adds the rest of a pattern, and its rests where leading stars match nothing.
 fn reach<'p>(mut rest: &'p [u8], rests: &mut Vec<&'p [u8]>) {
     while !rests.iter().any(|known| known.len() == rest.len()) {
         rests.push(rest);
@@ -58,7 +58,7 @@ fn reach<'p>(mut rest: &'p [u8], rests: &mut Vec<&'p [u8]>) {
     }
 }
 
-/// What follows the pattern's first element, if that matches the byte.
+/// Returns what follows the pattern's first element, if that element matches the byte.
 fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
         [b'?', rest @ ..] => Some(rest),
@@ -68,8 +68,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     }
 }
 
-/// The same for a class, after its bracket; as in Redis, one that is not closed ends with the
-/// pattern.
+/// Returns the same for a class, after its opening bracket. As in Redis, an unclosed class ends
+/// with the pattern.
 fn class(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     let (negated, mut rest) = match pattern {
         [b'^', rest @ ..] => (true, rest),

@@ -1,4 +1,4 @@
-//! Amounts of bytes, as people write them.
+//! Amounts of bytes in configurations.
 
 use serde::Deserialize;
 
@@ -23,10 +23,10 @@ pub(super) enum Amount {
 }
 
 impl Amount {
-    /// How many bytes that are.
+    /// Returns the number of bytes.
     ///
     /// # Errors
-    /// In words.
+    /// A description of the error.
     pub(super) fn bytes(&self) -> Result<u64, String> {
         let (found, shown) = match self {
             Amount::Bytes(bytes) => (u64::try_from(*bytes).ok(), bytes.to_string()),

@@ -1,4 +1,5 @@
-//! What of a configuration can change while a process runs, and what cannot.
+//! Changes of a configuration while a process runs: which are permitted, and what to do about
+//! others.
 
 use std::path::Path;
 
@@ -12,11 +13,11 @@ use crate::nodes::NodeSpec;
 use crate::spaces::Spaces;
 use crate::spec::{ClusterSpec, Overrides, SiteSpec};
 
-/// What to do where nodes must agree.
+/// Advice for settings on which nodes must agree.
 const ALIKE: &str =
     "nodes that differ in it refuse one another: stop all, change all their files, and start them";
 
-/// What to do where a restart would begin anew.
+/// Advice for settings with which a restart would begin without the data.
 const WITHOUT_DATA: &str =
     "a restart would begin without the data that is there: back up, and restore into a new cluster";
 
@@ -25,7 +26,8 @@ fn names(spec: &ClusterSpec) -> impl Iterator<Item = &str> {
 }
 
 impl ClusterSpec {
-    /// Reads the configuration of a running cluster again, whose settings are `self`.
+    /// Reads the configuration file of a running cluster again; `self` is the current
+    /// configuration.
     ///
     /// # Errors
     /// As [`ClusterSpec::load`], or a setting has changed that cannot change without a restart.
@@ -36,7 +38,7 @@ impl ClusterSpec {
         let reader = Reader { file: Some(name), text: &text };
         let mut new = reader.read(over)?;
         self.check_fixed(&new, &reader)?;
-        // Where this process listens is not from the file, nor is its part of the data.
+        // The addresses of this process are not from the file, and neither is its part of the data.
         new.data.clone_from(&self.data);
         for (new, own) in new.sites.iter_mut().zip(&self.sites) {
             (new.listen, new.listen_tls) = (own.listen, own.listen_tls);
@@ -97,19 +99,20 @@ impl ClusterSpec {
         Ok(())
     }
 
-    /// Where data is kept, as it was set: the node's own part of what the file says is no other
-    /// setting.
+    /// Returns the data directory as set: a node's own part of the shared directory counts as the
+    /// same setting.
     fn data_setting(&self) -> Option<&Path> {
         self.shared_data.as_deref().or(self.data.as_deref())
     }
 
-    /// The first site that has another name or other nodes.
+    /// Returns the first site whose name or nodes differ.
     fn other_site(&self, new: &ClusterSpec) -> Option<usize> {
         let differs = |(a, b): (&SiteSpec, &SiteSpec)| a.name != b.name || a.nodes != b.nodes;
         self.sites.iter().zip(&new.sites).position(differs)
     }
 
-    /// The first node that has another number of workers, where sites and nodes are the same.
+    /// Returns the first node with another number of workers, if sites and nodes are otherwise
+    /// equal.
     fn node_with_other_workers(&self, new: &ClusterSpec) -> Option<(usize, usize)> {
         let pairs = || self.sites.iter().zip(&new.sites);
         let same =
@@ -123,12 +126,12 @@ impl ClusterSpec {
         })
     }
 
-    /// Whether a restart finds the data again.
+    /// Whether the data survives a restart.
     fn keeps_data(&self) -> bool {
         self.data.is_some() && self.durability != Durability::Memory
     }
 
-    /// What to do to change a setting that is fixed while the process runs.
+    /// Returns advice on how to change a setting that is fixed while the process runs.
     fn way_to_change(&self, setting: &str, new: &ClusterSpec) -> &'static str {
         let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
         match setting {
@@ -157,7 +160,7 @@ impl ClusterSpec {
         }
     }
 
-    /// The same for more or fewer sites.
+    /// Returns the advice for more or fewer sites.
     fn way_to_list(&self, new: &ClusterSpec) -> &'static str {
         let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
         if alone && !kept {
@@ -175,7 +178,7 @@ impl ClusterSpec {
         }
     }
 
-    /// The same for the names of sites, their nodes, and their nodes' addresses.
+    /// Returns the advice for changed names of sites, nodes, and addresses of nodes.
     fn way_to_change_site(&self, new: &ClusterSpec) -> &'static str {
         let (kept, alone) = (self.keeps_data(), self.nodes().next().is_none());
         let renamed = !names(self).eq(names(new));
@@ -195,7 +198,7 @@ impl ClusterSpec {
         }
     }
 
-    /// What differs in other settings, in words.
+    /// Returns descriptions of the changes in other settings.
     pub fn changes_to(&self, new: &ClusterSpec) -> Vec<String> {
         let interval = |spec: &ClusterSpec| match spec.durability {
             Durability::Interval(interval) => interval.as_millis() as u64,
@@ -232,14 +235,15 @@ impl ClusterSpec {
             changes.push(format!("log_level is {} (was {})", name(new), name(self)));
         }
         if self.users != new.users {
-            changes.push("users are as it says".to_owned());
+            changes.push("users were changed".to_owned());
         }
         changes
     }
 }
 
 impl Reader<'_> {
-    /// Which `[[space]]` is another than before; none if the change is that one is gone.
+    /// Returns the index of the first `[[space]]` that is new or changed; `None` if a space was
+    /// only removed.
     fn changed_space(&self, old: &Spaces, new: &Spaces) -> Option<usize> {
         let changed = new.iter().find(|space| old.iter().all(|before| before != *space))?;
         let table = DeTable::parse(self.text).ok()?;
@@ -251,7 +255,7 @@ impl Reader<'_> {
         spaces.iter().position(named)
     }
 
-    /// Where the workers of a node stand, or the node if it has as many as the others.
+    /// Returns the position of a node's `workers`, or of the node if it has none of its own.
     fn place_of_workers(&self, site: usize, node: usize) -> Option<usize> {
         let table = DeTable::parse(self.text).ok()?;
         let site = table.get_ref().get("site")?.get_ref().as_array()?.get(site)?;
@@ -259,7 +263,8 @@ impl Reader<'_> {
         Some(node.get_ref().get("workers").unwrap_or(node).span().start)
     }
 
-    /// Where a setting stands: of a list of tables, the one that is asked for, or the first.
+    /// Returns the position of a setting; for a list of tables, that of entry `entry`, or the
+    /// first.
     fn place_of(&self, setting: &str, entry: Option<usize>) -> Option<usize> {
         let table = DeTable::parse(self.text).ok()?;
         let (name, value) = table.get_ref().iter().find(|(name, _)| name.get_ref() == setting)?;
@@ -282,7 +287,7 @@ durability = 'interval'
 max_connections = 10
 ";
 
-    /// What a process with `file` says to the same with other words in it.
+    /// Returns the error when a process with `file` reloads it with `from` replaced by `to`.
     fn refusal(file: &str, from: &str, to: &str) -> String {
         let text = file.replacen(from, to, 1);
         assert_ne!(text, file);
@@ -300,7 +305,7 @@ admin = 'c:3'
 ";
 
     #[test]
-    fn what_cannot_change_is_named_with_its_line() {
+    fn fixed_settings_are_reported_with_their_line() {
         let file = format!("{HEAD}{TWO_SITES}");
         for (from, to, reason) in [
             ("partitions = 32", "partitions = 16", "s.toml, line 1: partitions cannot change"),
@@ -337,7 +342,7 @@ admin = 'c:3'
     }
 
     #[test]
-    fn what_to_do_instead_is_what_a_restart_would_take() {
+    fn advice_for_fixed_settings_matches_the_effect_of_a_restart() {
         let kept = format!("{HEAD}{TWO_SITES}");
         let in_memory = TWO_SITES.to_owned();
         let (one, one_kept) = ("sites = 2\n".to_owned(), "sites = 2\ndata = 'd'\n".to_owned());
@@ -397,7 +402,7 @@ admin = 'c:3'
         }
     }
 
-    /// A node of several that share `data` keeps its own in a part of it.
+    /// A node that shares `data` with others keeps its own data in a part of it.
     #[test]
     fn a_part_of_the_data_is_no_change() {
         let file = format!("{HEAD}{TWO_SITES}");
@@ -426,7 +431,7 @@ admin = 'c:3'
     }
 
     #[test]
-    fn what_can_change_is_told() {
+    fn permitted_changes_are_described() {
         let file = format!("{HEAD}{TWO_SITES}");
         let text = file.replace("max_connections = 10", "max_connections = 20\nlog_level = 'warn'")
             + "[[user]]\nname = 'default'\nnopass = true";
@@ -440,7 +445,7 @@ admin = 'c:3'
                 "max_connections is 20 (was 10)",
                 "sync_interval_ms is 5 (was 100)",
                 "log_level is warn (was the default)",
-                "users are as it says",
+                "users were changed",
             ]
         );
         assert!(old.changes_to(&old).is_empty());

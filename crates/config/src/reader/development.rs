@@ -1,4 +1,4 @@
-//! `[development]`: what is served for those who develop Solera.
+//! `[development]`: settings for developers of Solera.
 
 use serde::Deserialize;
 

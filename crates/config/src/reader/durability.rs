@@ -1,4 +1,4 @@
-//! When an acknowledged write is on the disk.
+//! Settings of durability.
 
 use std::time::Duration;
 

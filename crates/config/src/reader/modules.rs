@@ -1,5 +1,5 @@
-//! `[modules]`: what modules of transactions may take. What is not said is for whoever runs them to
-//! decide.
+//! `[modules]`: limits of transaction modules. The executor of modules has defaults for settings
+//! that are not given.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_read_with_its_line() {
+    fn settings_are_read_with_their_line() {
         let modules = parse("max_source = '1 MiB'\nfinish_ms = 70").unwrap().modules;
         let source = modules.source_bytes.unwrap();
         assert_eq!((source.value, source.at.as_deref()), (1 << 20, Some("s.toml, line 2")));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_named_with_its_line() {
+    fn values_out_of_range_are_reported_with_their_line() {
         for (text, reason) in [
             ("threads = 0", "s.toml, line 2: threads is 1 to 64"),
             ("\nattempts = 0", "line 3: attempts is 1 to 1000"),

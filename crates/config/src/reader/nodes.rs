@@ -1,4 +1,4 @@
-//! `[[site.node]]`: which processes make up a site, and where each can be reached.
+//! `[[site.node]]`: the processes of a site, and their addresses.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -19,7 +19,7 @@ pub(super) struct NodeTable {
 }
 
 impl Reader<'_> {
-    /// The nodes of every site, in order; none at all where no site lists any.
+    /// Returns the nodes of every site, in order; no nodes at all where no site lists any.
     pub(super) fn nodes(
         &self,
         sites: &[SiteTable],
@@ -70,7 +70,7 @@ impl Reader<'_> {
         Ok(all)
     }
 
-    /// Whether TLS for clients, which begins at `place`, and the nodes' addresses fit together.
+    /// Checks that TLS for clients, whose table begins at `place`, matches the nodes' addresses.
     pub(super) fn check_tls(
         &self,
         tls: Option<&ClientTls>,
@@ -85,7 +85,7 @@ impl Reader<'_> {
                 self.invalid(Some(address.span().start), reason)
             }
             (Some(ClientTls { port: None, admin: false, .. }), None) => {
-                let reason = "[tls] is of no use: no node has a resp_tls, admin is not set, and there \
+                let reason = "[tls] has no effect: no node has a resp_tls, admin is not set, and there \
                               is no port for `solera up`";
                 self.invalid(place, reason.to_owned())
             }
@@ -101,7 +101,7 @@ impl Reader<'_> {
         text.map(|text| self.host_port(text, taken)).transpose()
     }
 
-    /// Where others reach a node: no address on which one can only listen.
+    /// Returns the address at which other nodes reach a node. Rejects addresses for listening only.
     fn peer(
         &self,
         text: &Spanned<String>,

@@ -1,5 +1,5 @@
-//! Which protocol a cluster runs, from where strong transactions are led, and how large they may
-//! be.
+//! The protocol of a cluster, the first leader of strong transactions, and the limits of their
+//! size.
 
 use solera_time::SiteId;
 use solera_unistore::StrongLimits;
@@ -10,14 +10,15 @@ use super::amount::Amount;
 use crate::error::ConfigError;
 use crate::protocol::Baseline;
 
-/// The limits of strong transactions are within these. No transaction at all may be larger than the
-/// most.
+/// Bounds of the limits of strong transactions. No transaction at all may be larger than the upper
+/// bounds.
 const LEAST_BYTES: u64 = 1 << 10;
 const MOST_BYTES: u64 = 512 << 20;
 const MOST_OPERATIONS: usize = 10_000_000;
 
 impl Reader<'_> {
-    /// The protocol. Other than UniStore, it is for measuring, and keeps nothing on disk.
+    /// Returns the protocol. Protocols other than UniStore are for measurements, and keep no data
+    /// on disk.
     pub(super) fn protocol(
         &self,
         name: Option<&Spanned<String>>,
@@ -67,7 +68,7 @@ impl Reader<'_> {
         Ok(limits)
     }
 
-    /// The site that leads at first.
+    /// Returns the site that leads at first.
     pub(super) fn leader(
         &self,
         name: Option<&Spanned<String>>,

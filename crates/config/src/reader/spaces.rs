@@ -1,4 +1,4 @@
-//! `[[space]]`: parts of the key space, and what is strong there.
+//! `[[space]]`: parts of the key space, with their levels and conflicts.
 
 use serde::Deserialize;
 use solera_levels::{Level, UnknownLevel};
@@ -22,7 +22,7 @@ pub(super) struct SpaceTable {
 }
 
 impl Reader<'_> {
-    /// `examples` tells whether spaces may run protocols that are examples.
+    /// Returns the spaces. `examples` is whether spaces may run protocols that are examples.
     pub(super) fn spaces(
         &self,
         tables: &[SpaceTable],
@@ -67,7 +67,7 @@ impl Reader<'_> {
         Ok(Space { relation, ..Space::new(name, &table.prefix, level) })
     }
 
-    /// A space that `primary` runs.
+    /// Returns a space that `primary` runs.
     fn primary(&self, table: &SpaceTable, examples: bool) -> Result<Space, ConfigError> {
         if !examples {
             let reason = "'primary' is an example of a protocol; to try it, write 'examples = true' under \
@@ -101,7 +101,7 @@ impl Reader<'_> {
         Ok(Space::primary(table.name.get_ref(), &table.prefix, answer))
     }
 
-    /// Of a level that leaves nothing to declare.
+    /// Returns the relation of a level that permits no declarations.
     fn fixed_relation(&self, table: &SpaceTable, level: Level) -> Result<Relation, ConfigError> {
         let strong = table.strong.as_ref().map(|list| ("strong", list.span().start));
         let conflicts = table.conflicts.as_ref().map(|list| ("conflicts", list.span().start));
@@ -161,7 +161,7 @@ impl Reader<'_> {
 mod tests {
     use crate::spec::{ClusterSpec, Overrides};
 
-    /// A space of these settings, on lines from 4 on.
+    /// Parses a space with these settings, which begin on line 4.
     fn parse(text: &str) -> Result<ClusterSpec, String> {
         let text = format!("[[space]]\nname = 'x'\nprefix = 'x:'\n{text}");
         ClusterSpec::parse("s.toml", &text, Overrides::default()).map_err(|error| error.to_string())
@@ -274,12 +274,12 @@ mod tests {
         for (text, reason) in [
             (
                 "strong = [\n'SET',\n'DECBY']",
-                "line 7: space 'x': no command 'DECBY' is served; did you mean DECRBY?",
+                "line 7: space 'x': there is no command 'DECBY'; did you mean DECRBY?",
             ),
-            ("conflicts = [\n['SET', 'LPUSH']]", "line 6: space 'x': no command 'LPUSH' is served"),
-            ("strong = ['PING']", "line 5: space 'x': PING does nothing with what a key holds"),
-            ("strong = ['solera.level']", "line 5: space 'x': SOLERA.LEVEL does nothing with"),
-            ("strong = ['*']", "line 5: space 'x': '*' stands in pairs alone"),
+            ("conflicts = [\n['SET', 'LPUSH']]", "line 6: space 'x': there is no command 'LPUSH'"),
+            ("strong = ['PING']", "line 5: space 'x': PING does not act on a key"),
+            ("strong = ['solera.level']", "line 5: space 'x': SOLERA.LEVEL does not act on"),
+            ("strong = ['*']", "line 5: space 'x': '*' is permitted only in pairs"),
             ("strong = []", "line 5: space 'x': strong names no command"),
             ("conflicts = []", "line 5: space 'x': conflicts names no pair"),
             ("conflicts = [\n['SET']]", "line 6: space 'x': a pair names two commands, not 1"),

@@ -1,4 +1,4 @@
-//! `[[store]]`: databases of others that modules use, besides the cluster's own spaces.
+//! `[[store]]`: external databases that modules use, besides the cluster's own spaces.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ struct SpaceTable {
 }
 
 impl Reader<'_> {
-    /// The stores of a cluster, which is a store itself under its own name.
+    /// Returns the stores of a cluster. The cluster itself is a store with its own name.
     pub(super) fn stores(
         &self,
         tables: Vec<StoreTable>,
@@ -231,8 +231,8 @@ name = 'log'
         assert_eq!(stores[0].schema.as_ref().map(|schema| &*schema.value), Some("s"));
         let operations = &stores[0].spaces[0].operations;
         let found = operations.iter().map(|(name, text)| {
-            let told = text.invalid::<()>("no".to_owned()).unwrap_err().to_string();
-            (&**name, &*text.value, told)
+            let error = text.invalid::<()>("no".to_owned()).unwrap_err().to_string();
+            (&**name, &*text.value, error)
         });
         let found: Vec<_> = found.collect();
         assert_eq!(found[0], ("left", "SELECT", "s.toml, line 10: no".to_owned()));

@@ -1,4 +1,4 @@
-//! `[tls]` and `[peer_tls]`: the files that connections are protected with.
+//! `[tls]` and `[peer_tls]`: certificates and keys of connections.
 
 use std::path::Path;
 

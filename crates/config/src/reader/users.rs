@@ -1,4 +1,4 @@
-//! `[[user]]`: who may do what.
+//! `[[user]]`: users and their rights.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -56,12 +56,14 @@ impl Reader<'_> {
         add(&table.keys, User::add_keys)?;
         if user.nopass && !user.hashes.is_empty() {
             let place = table.nopass.as_ref().map(|nopass| nopass.span().start);
-            let reason = format!("user '{name}': a password that is not asked for has no use");
+            let reason = format!(
+                "user '{name}': nopass = true makes password_sha256 pointless; remove one of them"
+            );
             return self.invalid(place, reason);
         }
         if user.enabled && !user.nopass && user.hashes.is_empty() {
             let reason = format!(
-                "user '{name}' has no password, so that nobody could be it; give it \
+                "user '{name}' has no password, so that nobody could log in as it; give it \
                  password_sha256, or nopass = true"
             );
             return self.invalid(Some(table.name.span().start), reason);
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn rules_without_use_are_warned_about() {
         let spec = parse("nopass = true\ncommands = ['+@all', '-flushall', '-get']").unwrap();
-        let warning = "user 'alice': '-flushall' takes a command away that is not served";
+        let warning = "user 'alice': '-flushall' removes a command that does not exist";
         assert_eq!(spec.warnings(), [warning]);
     }
 
@@ -120,9 +122,6 @@ mod tests {
         }
         let both = format!("password_sha256 = ['{}']\nnopass = true", "0".repeat(64));
         let error = parse(&both).unwrap_err();
-        assert!(
-            error.contains("line 4: user 'alice': a password that is not asked for"),
-            "{error}"
-        );
+        assert!(error.contains("line 4: user 'alice': nopass = true makes"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a configuration says of strong commands and conflicts, and whether it makes sense.
+//! Declarations of strong commands and conflicts in a configuration, and their checks.
 
 use std::fmt;
 
@@ -8,22 +8,22 @@ use solera_data::{Operation, Type};
 use super::operation::named;
 use super::relation::{ANY, Relation, all_where, conflict_by_default};
 
-/// What a configuration says of a space of level `por`.
+/// Declarations for a space of level `por`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Declared {
-    /// Every update, unless something is named.
+    /// Strong operations; `None` if no command is named, and then every update is strong.
     strong: Option<u64>,
-    /// The operations that a pair names. The others conflict as they do where no pairs are.
+    /// Operations that a pair names. The others conflict as they do without pairs.
     paired: u64,
     /// By operation, those that it is in a pair with.
     pairs: [u64; Operation::ALL.len()],
 }
 
 impl Declared {
-    /// Names a strong command. All of them must be named before the first pair.
+    /// Declares a strong command. All of them must be declared before the first pair.
     ///
     /// # Errors
-    /// It must be one that does something with a key.
+    /// The command does not act on a key.
     pub(crate) fn strong(&mut self, name: &str) -> Result<(), RelationError> {
         if name == ANY {
             return Err(RelationError::AnyStrong);
@@ -32,10 +32,10 @@ impl Declared {
         Ok(())
     }
 
-    /// Names two commands that conflict, in any order; `*` is any command.
+    /// Declares that two commands conflict, in any order; `*` is any command.
     ///
     /// # Errors
-    /// There must be strong commands for which it can make a difference.
+    /// Neither is strong, or their order cannot make a difference.
     pub(crate) fn conflict(&mut self, one: &str, other: &str) -> Result<(), RelationError> {
         let side = |name: &str| if name == ANY { Ok(None) } else { operation(name).map(Some) };
         let sides = [side(one)?, side(other)?];
@@ -72,10 +72,10 @@ impl Declared {
         Ok(())
     }
 
-    /// The declaration of exactly these strong commands and conflicts.
+    /// Creates the declaration of exactly these strong commands and conflicts.
     ///
     /// # Errors
-    /// Each must be a command that does something with a key.
+    /// A command does not act on a key.
     pub(super) fn exactly(
         strong: &[String],
         conflicts: &[[String; 2]],
@@ -93,10 +93,10 @@ impl Declared {
         Ok(declared)
     }
 
-    /// Checks that a strong command conflicts with any.
+    /// Checks that a strong command conflicts with some command.
     ///
     /// # Errors
-    /// It does not, so that it could as well be none.
+    /// It conflicts with none, so it need not be strong.
     pub(crate) fn check(&self, name: &str) -> Result<(), RelationError> {
         let named = operation(name)?;
         let mut others = Operation::ALL.into_iter().filter(|other| self.is_strong(*other));
@@ -106,7 +106,7 @@ impl Declared {
         }
     }
 
-    /// What follows for every operation.
+    /// Returns the relation that follows from the declarations.
     pub(crate) fn relation(&self) -> Relation {
         let strong = all_where(|operation| {
             self.meanings(operation).into_iter().flatten().any(|named| self.is_strong(named))
@@ -118,7 +118,7 @@ impl Declared {
         })
     }
 
-    /// The operations with a name that an operation counts as: those that are strong, or any.
+    /// Returns the declared operations as which an operation counts: those that are strong, or any.
     fn meanings(&self, operation: Operation) -> [Option<Operation>; 2] {
         if operation != Operation::Turned {
             return [Some(operation), None];
@@ -134,7 +134,8 @@ impl Declared {
         self.strong.map_or(named.is_update(), |strong| strong & named.bit() != 0)
     }
 
-    /// Of strong operations. What no pair names conflicts as is safe: nothing was said about it.
+    /// Whether two strong operations conflict. An operation that no pair names conflicts as it does
+    /// by default.
     fn in_conflict(&self, one: Operation, other: Operation) -> bool {
         let declared = |named: Operation| self.paired & named.bit() != 0;
         let in_pair = self.pairs[one as usize] & other.bit() != 0;
@@ -143,14 +144,14 @@ impl Declared {
 }
 
 impl Relation {
-    /// The relation of these strong commands and conflicts, as [`Relation::strong`] and
-    /// [`Relation::conflicts`] name them; `None` if one of them is unknown.
+    /// Returns the relation of these strong commands and conflicts, in the form of
+    /// [`Relation::strong`] and [`Relation::conflicts`]; `None` if one of them is unknown.
     pub fn named(strong: &[String], conflicts: &[[String; 2]]) -> Option<Relation> {
         Some(Declared::exactly(strong, conflicts).ok()?.relation())
     }
 }
 
-/// What a command's name stands for.
+/// Returns the operation of a command's name.
 fn operation(name: &str) -> Result<Operation, RelationError> {
     let Some(command) = lookup(name.as_bytes()) else {
         let on_keys = COMMANDS.iter().filter(|command| named(command.id).is_some());
@@ -160,24 +161,24 @@ fn operation(name: &str) -> Result<Operation, RelationError> {
     named(command.id).ok_or_else(|| RelationError::NoKey(command.name.to_ascii_uppercase()))
 }
 
-/// Why what is said about strong commands and conflicts makes no sense.
+/// Error of contradictory declarations of strong commands and conflicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RelationError {
-    /// A name that is no command's, and the command that may be meant.
+    /// No command has this name; a similar one may be meant.
     Unknown(String, Option<String>),
-    /// A command that does nothing with a key.
+    /// The command does not act on a key.
     NoKey(String),
-    /// Every command is named as strong.
+    /// Every command is declared strong.
     AnyStrong,
-    /// A pair of commands that are not strong.
+    /// Neither command of a pair is strong.
     NeitherStrong(&'static str, &'static str),
-    /// A pair with a command that is not strong.
+    /// A command of a pair is not strong.
     NotStrong(&'static str),
-    /// A pair of commands for keys of different types.
+    /// The commands of a pair are for keys of different types.
     OtherType((&'static str, Type), (&'static str, Type)),
-    /// A pair of commands that change nothing.
+    /// The commands of a pair change nothing.
     TwoReads(&'static str, &'static str),
-    /// A strong command that conflicts with none.
+    /// A strong command conflicts with none.
     Idle(&'static str),
 }
 
@@ -185,24 +186,24 @@ impl fmt::Display for RelationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RelationError::Unknown(name, near) => {
-                write!(f, "no command '{name}' is served")?;
+                write!(f, "there is no command '{name}'")?;
                 near.iter().try_for_each(|near| write!(f, "; did you mean {near}?"))
             }
-            RelationError::NoKey(name) => write!(f, "{name} does nothing with what a key holds"),
+            RelationError::NoKey(name) => write!(f, "{name} does not act on a key"),
             RelationError::AnyStrong => f.write_str(
-                "'*' stands in pairs alone; where all commands are strong, the level is 'linearizable'",
+                "'*' is permitted only in pairs; where all commands are strong, the level is 'linearizable'",
             ),
             RelationError::NeitherStrong(one, other) => {
                 write!(f, "neither {one} nor {other} is strong, so that they cannot conflict")
             }
             RelationError::NotStrong(name) => write!(
                 f,
-                "{name} is not strong, so that a pair with it means nothing; name it in strong, or \
+                "{name} is not strong, so that a pair with it has no effect; name it in strong, or \
                  leave the pair out"
             ),
             RelationError::OtherType((one, first), (other, second)) => write!(
                 f,
-                "{one} is for a {} and {other} for a {}, so that they do not meet on one key",
+                "{one} is for a {} and {other} for a {}, so that they never act on one key",
                 first.name(),
                 second.name()
             ),

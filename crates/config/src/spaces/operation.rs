@@ -1,11 +1,12 @@
-//! What commands do to one key, as far as spaces tell it apart.
+//! Operations of commands on one key, as far as spaces distinguish them.
 
 use solera_commands::CommandId;
 use solera_data::{Op, Operation};
 
 use Operation::*;
 
-/// What the name of a command stands for in a configuration; `None` if it does nothing with a key.
+/// Returns the operation that a command's name stands for in a configuration; `None` if the command
+/// does not act on a key.
 pub(super) fn named(command: CommandId) -> Option<Operation> {
     Some(match command {
         CommandId::Get | CommandId::Mget => Get,
@@ -30,7 +31,7 @@ pub(super) fn named(command: CommandId) -> Option<Operation> {
     })
 }
 
-/// What a command does to a key.
+/// Returns the operation of a command on a key.
 pub(super) fn of(command: CommandId, op: &Op) -> Operation {
     match op {
         Op::IncrBy(by) if named(command) == Some(Take) => {
@@ -44,8 +45,8 @@ pub(super) fn of(command: CommandId, op: &Op) -> Operation {
     }
 }
 
-/// Whether what it comes to depends on all of the key, so that it needs an order even where nothing
-/// is declared.
+/// Whether the result of an operation depends on the whole key, so that it needs an order even
+/// where nothing is declared.
 pub(super) const fn looks(operation: Operation) -> bool {
     matches!(operation, Look | SetNew)
 }
@@ -57,7 +58,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A command and its operation on its key. Sessions have the rest of the syntax.
+    /// Returns a command and its operation on its key. Sessions parse the rest of the syntax.
     pub(in crate::spaces) fn op_of(line: &str) -> (CommandId, Op) {
         let words: Vec<&str> = line.split(' ').collect();
         let value = |at: usize| Value::from(words[at].as_bytes());

@@ -1,8 +1,8 @@
-//! Which operations of a space are strong, and which conflict (the paper's `⋈`, UniStore §3).
+//! Strong operations and conflicts of a space (the paper's `⋈`, UniStore §3).
 //!
-//! Only strong operations conflict, and what is looked at: WATCH, and SETNX where it is not strong,
-//! depend on what a key holds whatever its space, so they conflict with every update of the key in
-//! a strong transaction.
+//! Only strong operations conflict, with one exception: WATCH, and SETNX where it is not strong,
+//! depend on the contents of a key whatever its space, so they conflict with every update of the
+//! key in a strong transaction.
 
 use std::fmt;
 
@@ -13,42 +13,42 @@ use solera_unistore::Kind;
 
 use super::operation::{looks, of};
 
-/// What stands for every command in a pair.
+/// Name that stands for every command in a pair.
 pub(super) const ANY: &str = "*";
 
-/// What an operation needs of certification.
+/// Certification class of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// Whether it is a strong transaction where it stands alone, and makes one of MULTI … EXEC.
+    /// Whether it is a strong transaction by itself, and makes MULTI … EXEC a strong transaction.
     pub strong: bool,
     /// Whether it can change its key.
     pub update: bool,
-    /// Its kind, below 64. The same in all spaces.
+    /// Kind, below 64. The same in all spaces.
     pub kind: u8,
-    /// The kinds that it conflicts with on the same key in strong transactions, one bit each. If it
-    /// conflicts with another operation of its space, that one conflicts with it.
+    /// Kinds that it conflicts with on the same key in strong transactions, one bit each. Symmetric
+    /// among operations of one space.
     pub conflicts: u64,
 }
 
 impl Class {
-    /// What certification needs to know of it.
+    /// Returns the kind for certification.
     pub fn as_kind(self) -> Kind {
         Kind { number: self.kind, conflicts: self.conflicts }
     }
 }
 
-/// Which operations of a space are strong, and which conflict.
+/// Strong operations and conflicts of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// The strong operations, one bit each.
+    /// Strong operations, one bit each.
     pub(super) strong: u64,
     /// By operation, those that it conflicts with. Symmetric.
     pub(super) conflicts: [u64; Operation::ALL.len()],
 }
 
 impl Relation {
-    /// That of a level where nothing else is declared: which operations are strong is the level's,
-    /// and of those a read and an update of a key conflict, and so do two updates.
+    /// Returns the relation of a level without declarations. The level determines the strong
+    /// operations; among those, a read and an update of a key conflict, and so do two updates.
     pub fn of(level: Level) -> Relation {
         let strong = all_where(|operation| match level {
             Level::Linearizable => true,
@@ -58,8 +58,8 @@ impl Relation {
         Relation::among(strong, conflict_by_default)
     }
 
-    /// Of strong operations those conflict for which `conflict` holds, which must be symmetric;
-    /// beside them, what is looked at.
+    /// Creates a relation in which strong operations conflict if `conflict` holds, which must be
+    /// symmetric; WATCH and SETNX conflict in addition, as the module describes.
     pub(super) fn among(strong: u64, conflict: impl Fn(Operation, Operation) -> bool) -> Relation {
         let is_strong = |operation: Operation| strong & operation.bit() != 0;
         let looks =
@@ -74,12 +74,12 @@ impl Relation {
         Relation { strong, conflicts: Operation::ALL.map(conflicts) }
     }
 
-    /// The same strong operations, of which no pairs are declared.
+    /// Returns the relation with the same strong operations and no declared pairs.
     pub(crate) fn without_pairs(&self) -> Relation {
         Relation::among(self.strong, conflict_by_default)
     }
 
-    /// What an operation needs of certification. `command` is what the client asked for.
+    /// Returns the certification class of an operation. `command` is the client's command.
     pub fn class_of(&self, command: CommandId, op: &Op) -> Class {
         let operation = of(command, op);
         Class {
@@ -90,12 +90,12 @@ impl Relation {
         }
     }
 
-    /// The strong commands, each named once for all that do the same.
+    /// Returns the strong commands, one name for all commands with the same operation.
     pub fn strong(&self) -> Vec<&'static str> {
         self.strong_operations().map(Operation::name).collect()
     }
 
-    /// The pairs of strong commands that conflict, each once.
+    /// Returns the pairs of strong commands that conflict, each once.
     pub fn conflicts(&self) -> Vec<[&'static str; 2]> {
         let mut pairs = Vec::new();
         for one in self.strong_operations() {
@@ -106,9 +106,9 @@ impl Relation {
         pairs
     }
 
-    /// Pairs which, together with the strong commands, declare this relation in a configuration;
-    /// none if none need be declared. Where `*` can stand for the other command, it does: a
-    /// configuration accepts no pair of commands for different types.
+    /// Returns pairs that, together with the strong commands, declare this relation in a
+    /// configuration; empty if none are needed. Uses `*` for the other command where possible,
+    /// because a configuration accepts no pair of commands for different types.
     pub fn pairs(&self) -> Vec<[&'static str; 2]> {
         let conflict =
             |one: Operation, other: Operation| self.conflicts[one as usize] & other.bit() != 0;
@@ -134,7 +134,7 @@ impl Relation {
         pairs
     }
 
-    /// Those that have a name of their own.
+    /// Returns the strong operations that have a name of their own.
     fn strong_operations(&self) -> impl Iterator<Item = Operation> {
         let strong = |operation: &Operation| self.strong & operation.bit() != 0;
         Operation::ALL
@@ -151,12 +151,12 @@ impl fmt::Display for Relation {
     }
 }
 
-/// Whether the order of the two can make a difference, as far as one can tell without being told.
+/// Whether the order of the two can make a difference, in the absence of declarations.
 pub(super) fn conflict_by_default(one: Operation, other: Operation) -> bool {
     one.is_update() || other.is_update()
 }
 
-/// The operations for which something holds, one bit each.
+/// Returns the operations for which a predicate holds, one bit each.
 pub(super) fn all_where(holds: impl Fn(Operation) -> bool) -> u64 {
     let found = Operation::ALL.into_iter().filter(|operation| holds(*operation));
     found.fold(0, |all, operation| all | operation.bit())
@@ -248,11 +248,11 @@ mod tests {
             conflict(&relation, "SET k v", "SET k v") && conflict(&relation, "SET k v", "DECR k")
         );
         assert!(conflict(&relation, "SET k v", "GET k"));
-        // No pair names them, so they conflict as they would without any.
+        // No pair names them, so they conflict as without any pairs.
         assert!(
             conflict(&relation, "SADD k e", "SADD k e") && conflict(&relation, "GET k", "DECR k")
         );
-        // Not strong, so in nobody's way, not even in a strong transaction.
+        // They are not strong, so they conflict with nothing, not even in a strong transaction.
         for line in ["DECR k", "SET k v", "INCR k", "TYPE k", "GET k"] {
             assert!(!conflict(&relation, "INCR k", line) && !conflict(&relation, "TYPE k", line));
         }
@@ -263,7 +263,7 @@ mod tests {
             !conflict(&relation, "DECR k", "INCR k") && !conflict(&relation, "INCR k", "INCR k")
         );
         assert!(!conflict(&relation, "DECR k", "GET k") && conflict(&relation, "INCR k", "GET k"));
-        // It is both.
+        // It counts as both.
         for line in ["DECR k", "GET k", "INCRBY k -1"] {
             assert!(conflict(&relation, "INCRBY k -1", line), "{line}");
         }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_conflicts_with_every_update_of_any_level() {
+    fn watched_keys_conflict_with_every_update_of_any_level() {
         let look = |relation: &Relation| relation.class_of(CommandId::Watch, &Op::Digest);
         let undeclared = Level::ALL.map(Relation::of);
         for relation in undeclared.iter().chain([&declared(&["DECRBY"], &[["DECRBY", "DECRBY"]])]) {
@@ -290,7 +290,7 @@ mod tests {
             }
             assert_eq!(look.conflicts >> look.kind & 1, 0, "{relation}");
         }
-        // Where SETNX is strong, its pairs say what it conflicts with.
+        // Where SETNX is strong, its pairs determine what it conflicts with.
         let relation = declared(&["SETNX", "DEL"], &[["SETNX", "SETNX"], ["DEL", "DEL"]]);
         assert!(!conflict(&relation, "SETNX k v", "DEL k"));
         assert!(!conflict(&relation, "SETNX k v", "SET k v"));
@@ -320,7 +320,7 @@ mod tests {
             declared(&["SADD", "HSET", "GET"], &[]),
             declared(&["DECRBY", "INCRBY"], &[["DECRBY", "DECRBY"], ["INCRBY", "INCRBY"]]),
             declared(&["SET", "DECRBY", "SADD"], &[["SET", "*"], ["DECRBY", "DECRBY"]]),
-            // SADD conflicts with all, as no pair names it.
+            // SADD conflicts with all, because no pair names it.
             declared(&["SET", "DECRBY", "SADD"], &[["SET", "SET"], ["DECRBY", "SET"]]),
             declared(&["SET", "INCR", "DECR"], &[["SET", "*"], ["SET", "INCR"], ["SET", "DECR"]]),
             declared(&["SETNX", "DEL", "HGET"], &[["SETNX", "SETNX"], ["DEL", "HGET"]]),

@@ -1,31 +1,31 @@
-//! Which protocol runs a space.
+//! The protocol that runs a space.
 
 use std::fmt;
 
-/// The protocol that a space's commands are for.
+/// The protocol that executes a space's commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runs {
-    /// UniStore, which keeps the promise of the space's level.
+    /// UniStore, which gives the guarantee of the space's level.
     #[default]
     UniStore,
-    /// The example `primary`, which knows no levels.
+    /// The example `primary`, which has no levels.
     Primary(Answer),
 }
 
-/// When the client of an update in a space of `primary` is answered.
+/// Event at which an update in a space of `primary` is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answer {
-    /// When the client's own site has applied the update.
+    /// The client's own site has applied the update.
     #[default]
     Applied,
-    /// When the home of the key has ordered the update and keeps it.
+    /// The home of the key has ordered and stored the update.
     Accepted,
 }
 
 impl Answer {
     const ALL: [Answer; 2] = [Answer::Applied, Answer::Accepted];
 
-    /// The name in `solera.toml`.
+    /// Returns the name in `solera.toml`.
     pub fn name(self) -> &'static str {
         match self {
             Answer::Applied => "applied",
@@ -33,7 +33,7 @@ impl Answer {
         }
     }
 
-    /// Returns what has this name.
+    /// Returns the event with this name.
     pub(crate) fn named(name: &str) -> Option<Answer> {
         Answer::ALL.into_iter().find(|answer| answer.name() == name)
     }

@@ -1,4 +1,4 @@
-//! Which processes make up a cluster, and which of them runs a worker.
+//! The processes of a cluster, and the workers of each.
 
 use std::ops::Range;
 
@@ -9,19 +9,19 @@ use super::ClusterSpec;
 use crate::nodes::NodeSpec;
 
 impl ClusterSpec {
-    /// Every node, in order.
+    /// Returns every node, in order.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeSpec)> {
         SiteId::all(self.sites.len()).zip(&self.sites).flat_map(|(site, spec)| {
             (0..).zip(&spec.nodes).map(move |(node, spec)| (NodeId { site, node }, spec))
         })
     }
 
-    /// What a node is made of, if there is such a node.
+    /// Returns the description of a node, if it exists.
     pub fn node(&self, id: NodeId) -> Option<&NodeSpec> {
         self.sites.get(id.site.index())?.nodes.get(usize::from(id.node))
     }
 
-    /// The numbers of a node's workers within its site; none if there is no such node.
+    /// Returns the numbers of a node's workers within its site; empty if the node does not exist.
     pub fn workers_on(&self, id: NodeId) -> Range<u8> {
         let mut first = 0;
         for (node, spec) in self.nodes().filter(|(node, _)| node.site == id.site) {
@@ -33,13 +33,14 @@ impl ClusterSpec {
         0..0
     }
 
-    /// The node that a worker runs on, where its site lists nodes.
+    /// Returns the node that runs a worker, where its site lists nodes.
     pub fn node_of(&self, worker: Address) -> Option<NodeId> {
         let mut nodes = self.nodes().map(|(id, _)| id).filter(|id| id.site == worker.site);
         nodes.find(|id| self.workers_on(*id).contains(&worker.worker))
     }
 
-    /// A certificate is for a host, so that nodes of one host can pass for one another.
+    /// Returns a warning if two nodes share a host. Certificates are issued for hosts, so each of
+    /// the two could impersonate the other.
     pub(super) fn shared_hosts(&self) -> Option<String> {
         let nodes: Vec<_> = self.nodes().collect();
         nodes.iter().enumerate().find_map(|(at, (id, node))| {
@@ -55,7 +56,7 @@ impl ClusterSpec {
         })
     }
 
-    /// The node as people call it.
+    /// Returns the name of a node for messages.
     pub fn name_of(&self, id: NodeId) -> String {
         let site = self.sites.get(id.site.index()).map_or("?", |site| &site.name);
         format!("node {} of site {site}", u16::from(id.node) + 1)

@@ -1,5 +1,4 @@
-//! Whether a data directory holds all that it says it does, for whoever looks into it without a
-//! node.
+//! Checks that a data directory is complete, for tools that read it without a node.
 
 use std::fs;
 use std::io;
@@ -10,19 +9,19 @@ use solera_journal::{RealDisk, is_begun};
 use super::{FILE, LOCK, NEXT, UNFINISHED, read};
 use crate::peers::PEERS;
 
-/// How deep in a directory that nodes share each one's part lies: in a folder of its own in its
-/// site's.
+/// Depth of a node's part within a directory that nodes share: a folder of its own in its site's
+/// folder.
 const PARTS_DEPTH: usize = 2;
 
-/// Tells what would keep a node from starting with the data in `dir`, other than what stands in the
-/// journals: a description that is gone or damaged, or journals that it names and that are not
-/// there.
+/// Returns problems that would prevent a node from starting with the data in `dir`, apart from
+/// problems inside the journals: a missing or damaged description, or missing journals that it
+/// names.
 ///
-/// `dir` is a data directory, one that several nodes share, or a folder in either: then what is
-/// told of journals is about those below it. Changes nothing.
+/// `dir` is a data directory, one that several nodes share, or a folder in either. In the last case
+/// only journals below it are checked. Changes nothing.
 ///
 /// # Errors
-/// It cannot be read.
+/// The directory cannot be read.
 pub fn examine(dir: &Path) -> io::Result<Vec<String>> {
     let dir = dir.canonicalize()?;
     let mut problems = Vec::new();
@@ -32,9 +31,9 @@ pub fn examine(dir: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// The data directory that the folder is in, or those that are in it.
+/// Returns the data directory that contains the folder, or those that it contains.
 fn roots(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    // A worker's folder is in its site's, and that in the directory.
+    // A worker's folder is in its site's folder, which is in the directory.
     if let Some(root) = dir.ancestors().take(3).find(|folder| is_root(folder)) {
         return Ok(vec![root.to_owned()]);
     }
@@ -55,7 +54,7 @@ fn roots(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Also of one whose description is gone something is left.
+/// Whether a folder is a data directory. If its description is missing, other files remain.
 fn is_root(folder: &Path) -> bool {
     [FILE, UNFINISHED, NEXT, LOCK, PEERS].iter().any(|name| folder.join(name).is_file())
 }
@@ -89,7 +88,8 @@ fn examine_root(root: &Path, dir: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Before the first start is done there is none; afterwards it must be there.
+/// Returns a problem if the description is missing. It may be missing only before the first start
+/// is complete.
 fn without_description(root: &Path, file: &str) -> io::Result<Option<String>> {
     if matches!(read(root, UNFINISHED).map_err(io::Error::other)?, Some(Ok(_))) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Taking the calls of other nodes, and what they send.
+//! Accepting calls of other nodes, and handling what they send.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,39 +17,39 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{
-    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, LAST_WORDS, NOTABLE_SKEW_US, SILENCE, Stream,
-    consume, read_greeting, read_more, shortened, silent,
+    CLOSE_TIMEOUT, Carrier, Failure, GREETING_TIMEOUT, IDLE_TIMEOUT, LAST_PAUSE, NOTABLE_SKEW_US,
+    Stream, consume, or_timeout, read_greeting, read_more, shortened,
 };
+use crate::connection_limiter::{ConnectionLimiter, Permit};
 use crate::handshake::clock_us;
 use crate::link::Link;
 use crate::network::Network;
 use crate::questions::{Answer, Question, encode_answer};
-use crate::room::{Place, Room};
 
-/// What the first byte of TLS says.
+/// First byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
 
 impl Carrier {
-    pub(super) async fn take_calls(self: &Arc<Self>, listener: TcpListener) {
-        let room = Arc::new(Room::default());
+    pub(super) async fn accept_calls(self: &Arc<Self>, listener: TcpListener) {
+        let limiter = Arc::new(ConnectionLimiter::default());
         let limit = unwelcome_callers(self.spec.nodes().count());
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let (carrier, place) = (self.clone(), room.enter(from.ip(), limit));
-                    tokio::spawn(async move { carrier.take_call(stream, from, place).await });
+                    let (carrier, permit) = (self.clone(), limiter.admit(from.ip(), limit));
+                    tokio::spawn(async move { carrier.serve_call(stream, from, permit).await });
                 }
                 Err(error) => {
-                    self.log.error(format_args!("cannot take calls of other nodes: {error}"));
-                    // Out of descriptors, most likely: leave room for others to end.
+                    self.log.error(format_args!("cannot accept calls of other nodes: {error}"));
+                    // Most likely no descriptor is free; another connection may end meanwhile.
                     sleep(LAST_PAUSE).await;
                 }
             }
         }
     }
 
-    /// The caller has `place` until it is welcome.
-    async fn take_call(&self, stream: TcpStream, from: SocketAddr, place: Place) {
+    /// Serves a call. The caller holds `permit` until this node has accepted it.
+    async fn serve_call(&self, stream: TcpStream, from: SocketAddr, permit: Permit) {
         // Without it acknowledgements wait; not fatal.
         let _ = stream.set_nodelay(true);
         let mut opened = None;
@@ -60,8 +60,8 @@ impl Carrier {
         });
         let greeted = tokio::select! {
             greeted = greeted => greeted,
-            () = place.dismissed() => {
-                self.log.debug(format_args!("a call from {from} made way for others"));
+            () = permit.must_close() => {
+                self.log.debug(format_args!("closed a call from {from}: too many callers were connected"));
                 return;
             }
         };
@@ -73,7 +73,7 @@ impl Carrier {
             Ok(Err(Failure::Refused(refusal))) => {
                 let reason = shortened(refusal.to_string());
                 let line = format!("refused a call from {}: {reason}", from.ip());
-                if self.is_news(&line) {
+                if self.should_log(&line) {
                     self.log.warn(format_args!("{line}"));
                 } else {
                     self.log.debug(format_args!("{line}"));
@@ -82,37 +82,38 @@ impl Carrier {
                     let greeting = refusal.answer(reason);
                     tokio::select! {
                         _ = timeout(GREETING_TIMEOUT, refuse(stream, greeting)) => {}
-                        () = place.dismissed() => {}
+                        () = permit.must_close() => {}
                     }
                 }
                 return;
             }
             Ok(Err(error)) => {
-                self.log.debug(format_args!("a call from {from} broke: {error}"));
+                self.log.debug(format_args!("a call from {from} failed: {error}"));
                 return;
             }
             Err(_) => {
-                self.log.debug(format_args!("a call from {from} said nothing"));
+                self.log.debug(format_args!("a call from {from} sent no greeting in time"));
                 return;
             }
         };
-        drop(place);
-        let stream = opened.expect("who was welcomed has a connection");
+        drop(permit);
+        let stream = opened.expect("an accepted caller has a connection");
         let Incoming { link, connection } = &incoming;
-        let mut has_spoken = false;
-        let ended = self.hear(link, *connection, life, stream, &mut has_spoken).await;
+        let mut has_sent = false;
+        let ended = self.receive(link, *connection, life, stream, &mut has_sent).await;
         if link.hung_up(*connection) {
             let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
-            match has_spoken {
+            match has_sent {
                 true => self.log.warn(format_args!("link from {} is down: {reason}", link.name)),
-                // The caller does not let this node in, and will say so to its calls.
+                // The caller refuses this node, and will send the reason to this node's own calls.
                 false => self.log.debug(format_args!("link from {}: {reason}", link.name)),
             }
         }
     }
 
-    /// Begins TLS if this node speaks so. The connection is in `opened` then, or if the caller can
-    /// be told why there is none. Returns the caller's certificate.
+    /// Performs the TLS handshake if TLS is configured. Returns the caller's certificate. `opened`
+    /// then holds the connection; after an error it holds one if the reason can be sent to the
+    /// caller.
     async fn open(
         &self,
         stream: TcpStream,
@@ -120,7 +121,7 @@ impl Carrier {
     ) -> Result<Option<CertificateDer<'static>>, Failure> {
         let mut first = [0];
         if stream.peek(&mut first).await? == 0 {
-            return Err(Failure::Broken("it hung up".to_owned()));
+            return Err(Failure::Broken("it closed the connection".to_owned()));
         }
         let speaks_tls = first[0] == TLS_HANDSHAKE;
         let reason = match (self.tls(), speaks_tls) {
@@ -152,7 +153,7 @@ impl Carrier {
         Err(Failure::Refused(Refusal::Tls(reason.to_owned())))
     }
 
-    /// Whose address this is, as far as the configuration tells.
+    /// Describes a caller by its address and the sites that the configuration lists there.
     fn sites_at(&self, from: SocketAddr) -> String {
         let at = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| ip == from.ip().to_canonical());
         let here = self.spec.nodes().filter(|(id, node)| *id != self.me && at(&node.peer.host));
@@ -180,20 +181,22 @@ impl Carrier {
         mine.belongs(&theirs, true, &self.identity).map_err(Failure::Refused)?;
         if let (Some(tls), Some(node)) = (self.tls(), self.spec.node(theirs.from)) {
             let who = self.spec.name_of(theirs.from);
-            // Verifying asks for one, so there is one.
+            // Verification requires a certificate, so there is one.
             let certificate = certificate.ok_or(Failure::Refused(Refusal::Damaged))?;
             tls.check_host(&certificate, &node.peer.host).map_err(|problem| {
                 Failure::Refused(Refusal::Tls(format!("the certificate of {who} {problem}")))
             })?;
         }
-        // Before its settings: nobody gives new ones to a node that was removed, and it must end.
+        // Before comparing settings: a removed node gets no new settings, and must learn that it
+        // should end.
         self.is_not_removed(&theirs)?;
         let ahead_us = mine
             .agrees(&theirs, true, &self.identity, settings.max_clock_skew)
             .map_err(Failure::Refused)?;
-        self.lets_in(&theirs).await?;
+        self.check_entry(&theirs).await?;
         let (link, handshake) = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
-        // What looks late may have waited here. If it is late, this node's call shows it.
+        // A clock that looks late may only mean that the message waited. If it is late, this node's
+        // own call shows it.
         self.note_skew(&link.name, ahead_us.max(0));
         let accepted = link.accepted(handshake, theirs.incarnation);
         let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
@@ -205,15 +208,15 @@ impl Carrier {
         Ok((incoming, theirs.life))
     }
 
-    /// Takes what the peer sends, until the connection breaks or the peer calls anew. Notes whether
-    /// it has sent anything.
-    async fn hear(
+    /// Handles frames of the peer until the connection breaks or the peer calls again. Sets
+    /// `has_sent` once a frame has arrived.
+    async fn receive(
         &self,
         link: &Arc<Link>,
         connection: u64,
         life: u32,
         stream: Stream,
-        has_spoken: &mut bool,
+        has_sent: &mut bool,
     ) -> Result<(), Failure> {
         let (mut read, mut write) = split(stream);
         let mut questions = Questions::default();
@@ -221,11 +224,11 @@ impl Carrier {
         let mut warned = false;
         loop {
             tokio::select! {
-                got = timeout(SILENCE, read_more(&mut read, &mut input)) => {
-                    if silent(got)? == 0 {
+                got = timeout(IDLE_TIMEOUT, read_more(&mut read, &mut input)) => {
+                    if or_timeout(got)? == 0 {
                         return Ok(());
                     }
-                    if !std::mem::replace(has_spoken, true) {
+                    if !std::mem::replace(has_sent, true) {
                         self.log.info(format_args!("link from {} is up", link.name));
                     }
                     let mut used = 0;
@@ -234,7 +237,8 @@ impl Carrier {
                         match frame.kind {
                             Kind::Messages => self.deliver(link, connection, life, frame)?,
                             Kind::Ping => {
-                                // What took its time on the way looks late; what is early is so.
+                                // A ping that was delayed makes the clock look late; a clock that
+                                // looks early is early.
                                 let ahead = frame.number.wrapping_sub(clock_us()) as i64;
                                 self.not_too_early(link.peer, ahead)?;
                                 if ahead > NOTABLE_SKEW_US && !warned {
@@ -264,8 +268,8 @@ impl Carrier {
                     write_frame(&mut output, Frame { kind: Kind::Answer, number, body: &body });
                 }
             }
-            silent(timeout(SILENCE, write.write_all(&output)).await)?;
-            silent(timeout(SILENCE, write.flush()).await)?;
+            or_timeout(timeout(IDLE_TIMEOUT, write.write_all(&output)).await)?;
+            or_timeout(timeout(IDLE_TIMEOUT, write.flush()).await)?;
             output.clear();
         }
     }
@@ -292,7 +296,7 @@ impl Carrier {
     }
 }
 
-/// A connection that a link has accepted. The link knows that it ended, however that comes about.
+/// A connection that a link has accepted. Dropping it reports the end to the link.
 struct Incoming {
     link: Arc<Link>,
     connection: u64,
@@ -304,8 +308,8 @@ impl Drop for Incoming {
     }
 }
 
-/// How many callers there may be that have not shown yet that they belong to a cluster of so many
-/// nodes.
+/// Returns the number of callers that may be connected before they have shown that they belong to
+/// the cluster, which has `nodes` nodes.
 pub(crate) fn unwelcome_callers(nodes: usize) -> usize {
     4 * nodes + 16
 }
@@ -316,8 +320,8 @@ async fn refuse(mut stream: Stream, greeting: Greeting) {
     hang_up(stream).await;
 }
 
-/// Ends a connection so that the other side can read why: what it still sends must not make the
-/// system throw that away.
+/// Closes a connection so that the other side can read the reason. Bytes that it still sends must
+/// not make the operating system discard the reason.
 async fn hang_up(mut stream: Stream) {
     let mut rest = [0; 1024];
     let ending = async {
@@ -328,11 +332,10 @@ async fn hang_up(mut stream: Stream) {
             }
         }
     };
-    let _ = timeout(LAST_WORDS, ending).await;
+    let _ = timeout(CLOSE_TIMEOUT, ending).await;
 }
 
-/// The questions of a connection that are not answered yet. When it breaks nobody waits for them
-/// any more, and they end with it.
+/// Unanswered questions of a connection. They are cancelled when the connection breaks.
 #[derive(Default)]
 struct Questions {
     tasks: JoinSet<(u64, Answer)>,
@@ -351,10 +354,10 @@ impl Questions {
         }
     }
 
-    /// Waits until a question is answered. `None` if there is none.
+    /// Waits for the next answer; `None` if no question is open.
     async fn answered(&mut self) -> Option<(u64, Answer)> {
         loop {
-            // Those that were withdrawn end without an answer.
+            // Withdrawn questions end without an answer.
             if let Ok((number, answer)) = self.tasks.join_next().await? {
                 self.open.remove(&number);
                 return Some((number, answer));
@@ -363,7 +366,7 @@ impl Questions {
     }
 }
 
-/// Answers a question about this node's own workers; others are not asked in turn.
+/// Answers a question about this node's own workers. It never asks further nodes.
 async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer {
     let here = |worker| {
         let address = Address { site: me.site, worker };
@@ -385,7 +388,7 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
         },
         Question::AtRisk { worker, keys } => match here(worker) {
             Some(worker) => {
-                // Enough for people, and short enough for a frame.
+                // Enough for a status, and short enough for a frame.
                 let at_risk = network.at_risk(worker, keys.min(10_000) as usize).await;
                 at_risk.map_or(Answer::Nothing, Answer::AtRisk)
             }
@@ -393,8 +396,8 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
         },
         Question::Sites { change } => match here(0) {
             Some(root) if change.is_none_or(|(site, _)| network.has_site(site)) => {
-                let told = network.sites(root.site, change).await;
-                told.map_or(Answer::Nothing, |told| Answer::Sites(Box::new(told)))
+                let report = network.sites(root.site, change).await;
+                report.map_or(Answer::Nothing, |report| Answer::Sites(Box::new(report)))
             }
             _ => Answer::Nothing,
         },
@@ -406,7 +409,7 @@ async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer 
             None => Answer::Nothing,
         },
         Question::Scan { worker, ask } => match here(worker) {
-            Some(worker) if network.fits(&ask.snapshot) => {
+            Some(worker) if network.is_valid(&ask.snapshot) => {
                 network.scan(worker, *ask).await.map_or(Answer::Nothing, Answer::Scan)
             }
             _ => Answer::Nothing,
@@ -431,7 +434,7 @@ mod tests {
         questions.begin(2, async { Answer::Keys(2) });
         assert_eq!(questions.answered().await, Some((2, Answer::Keys(2))));
         assert!(is_held.try_recv() == Err(oneshot::error::TryRecvError::Empty));
-        // The second was answered, and the third never asked.
+        // The second was answered, and the third was never asked.
         (1..=3).for_each(|number| questions.withdraw(number));
         assert_eq!(questions.answered().await, None);
         assert!(is_held.await.is_err(), "what it had is dropped");

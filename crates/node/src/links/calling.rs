@@ -1,4 +1,4 @@
-//! Calling other nodes, and sending what is for them.
+//! Calling other nodes, and sending messages to them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -13,21 +13,21 @@ use tokio::time::{sleep, sleep_until, timeout};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{
-    Carrier, Failure, GREETING_TIMEOUT, LAST_PAUSE, SILENCE, Stream, consume, read_greeting,
-    read_more, shortened, silent, stopped, surely_ahead,
+    Carrier, Failure, GREETING_TIMEOUT, IDLE_TIMEOUT, LAST_PAUSE, Stream, consume, or_timeout,
+    read_greeting, read_more, shortened, stopped, surely_ahead,
 };
 use crate::handshake::clock_us;
 use crate::link::Link;
 
-/// Pauses between calls grow from here to [`LAST_PAUSE`].
+/// First pause between calls. Pauses grow up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// After so long without an answer, a node's refusal is forgotten. Longer than a restart takes: a
-/// node that is refused should not take writes in between.
+/// Time without an answer after which a node's refusal no longer counts. It is longer than a
+/// restart, so that a refused node does not accept writes during one.
 const REFUSAL_COUNTS: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Carrier {
-    /// Calls a node again and again.
+    /// Calls a node until the links stop.
     pub(super) async fn keep_calling(
         self: Arc<Self>,
         link: Arc<Link>,
@@ -46,7 +46,7 @@ impl Carrier {
                 Ok((stream, theirs)) => {
                     self.note_entry(&theirs).await;
                     let started = Instant::now();
-                    let reason = self.converse(&link, stream, stop.clone()).await;
+                    let reason = self.run_connection(&link, stream, stop.clone()).await;
                     answered = Instant::now();
                     if *stop.borrow() {
                         return;
@@ -62,7 +62,7 @@ impl Carrier {
                     let news = link.failed(text.clone());
                     if let Failure::Refused(_) = failure {
                         let line = format!("link to {} is refused: {text}", link.name);
-                        match self.is_news(&line) {
+                        match self.should_log(&line) {
                             true => self.log.warn(format_args!("{line}")),
                             false => self.log.debug(format_args!("{line}")),
                         }
@@ -75,7 +75,7 @@ impl Carrier {
                         pause = LAST_PAUSE;
                         answered = Instant::now();
                     } else if answered.elapsed() >= REFUSAL_COUNTS {
-                        self.is_silent(link.peer);
+                        self.note_timeout(link.peer);
                     }
                 }
             }
@@ -88,7 +88,8 @@ impl Carrier {
         }
     }
 
-    /// Makes a connection on which both have agreed to talk. Returns the other's card, too.
+    /// Opens a connection on which both nodes have accepted one another. Also returns the peer's
+    /// card.
     async fn call(&self, link: &Link) -> Result<(Stream, Card), Failure> {
         let handshake = link.handshake();
         let mut stream = self.reach(link).await?;
@@ -104,30 +105,30 @@ impl Carrier {
                 let limit = self.network.settings().max_clock_skew;
                 let checked = mine.check(&theirs, false, &self.identity, limit);
                 checked.map_err(Failure::Refused)?;
-                self.lets_in(&theirs).await?;
+                self.check_entry(&theirs).await?;
                 self.note_skew(&link.name, ahead_us);
                 if !link.opened(handshake, theirs.incarnation, theirs.received) {
                     return Err(Failure::Refused(Refusal::Taken));
                 }
-                // Nothing waits from here on: the link must be closed again.
-                self.is_taken(link.peer, Ok(()));
+                // No await may follow: the caller must close the link again.
+                self.note_answer(link.peer, Ok(()));
                 self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
                 Ok((stream, theirs))
             }
             Greeting::Refusal(reason) => {
                 let reason = shortened(reason);
-                self.is_taken(link.peer, Err(reason.clone()));
-                Err(Failure::Refused(Refusal::Told(reason)))
+                self.note_answer(link.peer, Err(reason.clone()));
+                Err(Failure::Refused(Refusal::FromPeer(reason)))
             }
-            Greeting::NotNow(reason) => Err(Failure::Refused(Refusal::Told(shortened(reason)))),
+            Greeting::NotNow(reason) => Err(Failure::Refused(Refusal::FromPeer(shortened(reason)))),
             Greeting::Farewell(reason) => {
                 let reason = shortened(reason);
-                let told = format!("{} says: {reason}", link.name);
+                let line = format!("{} says: {reason}", link.name);
                 self.network.membership().expel(match &self.data {
-                    Some(data) => format!("{told}; the data here is in {}", data.root().display()),
-                    None => told,
+                    Some(data) => format!("{line}; the data here is in {}", data.root().display()),
+                    None => line,
                 });
-                Err(Failure::Refused(Refusal::Told(reason)))
+                Err(Failure::Refused(Refusal::FromPeer(reason)))
             }
             Greeting::Hello(_) => Err(Failure::Refused(Refusal::NotSolera)),
         }
@@ -143,12 +144,17 @@ impl Carrier {
         Ok(Box::new(tls.connector.connect(name, stream).await?))
     }
 
-    /// Sends what the link has to say, until the connection breaks or the node stops. Returns why.
-    async fn converse(&self, link: &Link, stream: Stream, stop: watch::Receiver<bool>) -> String {
+    /// Sends the link's frames until the connection breaks or the node stops. Returns the reason.
+    async fn run_connection(
+        &self,
+        link: &Link,
+        stream: Stream,
+        stop: watch::Receiver<bool>,
+    ) -> String {
         let (read, write) = split(stream);
         let ended = tokio::select! {
-            ended = speak(link, write, stop) => ended,
-            ended = listen_back(link, read) => ended,
+            ended = send_frames(link, write, stop) => ended,
+            ended = receive_answers(link, read) => ended,
         };
         match ended {
             Ok(()) => "this node stops".to_owned(),
@@ -157,8 +163,8 @@ impl Carrier {
     }
 }
 
-/// Connects to the first address of a host that answers. One that is silent leaves time for the
-/// others.
+/// Connects to the first address of a host that answers. The timeout of each address leaves time
+/// for the others.
 async fn connect(host: impl ToSocketAddrs) -> Result<TcpStream, Failure> {
     let addresses: Vec<SocketAddr> = lookup_host(host).await?.collect();
     let patience = GREETING_TIMEOUT / (addresses.len() as u32 + 1);
@@ -173,13 +179,13 @@ async fn connect(host: impl ToSocketAddrs) -> Result<TcpStream, Failure> {
     Err(last)
 }
 
-/// Between half of a pause and all of it, so that nodes do not call in step.
+/// Returns a random time between half of a pause and all of it, so that nodes do not call in step.
 fn jittered(pause: Duration) -> Duration {
     let random = RandomState::new().hash_one(0u8) >> 32;
     pause / 2 + (pause / 2).mul_f64(random as f64 / f64::from(u32::MAX))
 }
 
-async fn speak(
+async fn send_frames(
     link: &Link,
     mut write: WriteHalf<Stream>,
     stop: watch::Receiver<bool>,
@@ -212,12 +218,12 @@ async fn speak(
     }
 }
 
-/// Takes acknowledgements and answers.
-async fn listen_back(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Failure> {
+/// Handles acknowledgements and answers.
+async fn receive_answers(link: &Link, mut read: ReadHalf<Stream>) -> Result<(), Failure> {
     let mut input = Vec::new();
     loop {
-        if silent(timeout(SILENCE, read_more(&mut read, &mut input)).await)? == 0 {
-            return Err(Failure::Broken("it hung up".to_owned()));
+        if or_timeout(timeout(IDLE_TIMEOUT, read_more(&mut read, &mut input)).await)? == 0 {
+            return Err(Failure::Broken("it closed the connection".to_owned()));
         }
         let mut used = 0;
         while let Some((frame, length)) = read_frame(&input[used..])? {

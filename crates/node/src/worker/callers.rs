@@ -7,17 +7,18 @@ use solera_session::{Batch, Ends, Lent, Session};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Worker;
-use super::leaving::unless_left;
+use super::disconnect::unless_disconnected;
 
-/// Serves a session that acts for another until no more commands come, nobody waits for those that
-/// run, its journal fails, it is killed, its site dies or its user is no more.
+/// Serves a session that acts for another one. It ends when no more commands come, the caller stops
+/// waiting for running ones, the journal fails, the session is killed, the site dies, or the user
+/// is removed.
 pub(super) async fn serve_caller(
     worker: Rc<Worker>,
     lent: Lent,
     mut batches: UnboundedReceiver<Batch>,
 ) {
     let clients = worker.network.clients(worker.address.site);
-    // It is not counted among the connections that there may be.
+    // The limit on connections does not apply to it.
     let Some(member) = clients.admit(worker.new_client(), Ends::embedded(), usize::MAX) else {
         return;
     };
@@ -37,37 +38,37 @@ pub(super) async fn serve_caller(
         biased;
         () = worker.death() => {}
         () = member.client.death() => {}
-        () = identity.ends(worker.users_to_come()) => {}
+        () = identity.ends(worker.watch_users()) => {}
         () = serving => {}
     }
     session.close();
     worker.count(|counters| counters.connections -= 1);
 }
 
-/// Runs a batch, and answers once its writes are durable. `None` if the session must not go on:
-/// what it would show later may rest on writes that are lost.
+/// Runs a batch, and answers once its writes are durable. Returns `None` if the session must end,
+/// because later results may depend on lost writes.
 async fn serve_batch(
     worker: &Rc<Worker>,
     session: &mut Session<Worker>,
     Batch { commands, mut answers }: Batch,
 ) -> Option<()> {
-    worker.keep_pace().await;
+    worker.wait_for_disk().await;
     if answers.is_closed() {
-        // What has not begun takes no effect later than who asked relies on.
+        // A command that has not begun must not take effect after the caller has stopped waiting.
         return None;
     }
-    // Nobody is answered while a journal has failed. Nothing of the batch is done.
+    // While a journal has failed, nobody gets an answer and no command of the batch runs.
     if !worker.answers() {
-        let reason = worker.refuses().unwrap_or_default();
+        let reason = worker.why_no_writes().unwrap_or_default();
         let text = format!("MISCONF {reason}; nothing is answered until then");
-        // Who asked may be gone, here and below.
+        // The caller may be gone, here and below.
         let _ = answers.send(Ok(vec![Err(text); commands.len()]));
         return None;
     }
     let had_stopped = worker.has_stopped();
     let done = {
         let running = pin!(session.execute_all(&commands));
-        unless_left(running, answers.closed()).await?
+        unless_disconnected(running, answers.closed()).await?
     };
     worker.flush();
     if let Err(reason) = worker.durable(had_stopped).await {

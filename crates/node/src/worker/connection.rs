@@ -13,28 +13,28 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::Worker;
-use super::leaving::unless_left;
+use super::disconnect::unless_disconnected;
 use crate::tls::client_problem;
 
-/// The longest command, in bytes, of a client that has not said who it is, as in Redis: such a one
-/// must not take the server's memory.
+/// Longest command, in bytes, of an unauthenticated client, as in Redis. Such a client must not
+/// fill the server's memory.
 const UNKNOWN_COMMAND: usize = 16 * 1024;
-/// How long a client may stay that must say who it is, and has not.
+/// Time after which an unauthenticated client is disconnected where authentication is required.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a client's TLS may take to begin, and to end.
+/// Timeout of a client's TLS handshake and of its shutdown.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_SIZE: usize = 64 * 1024;
-/// Output is written when there is more of it, so that a client that does not read stops being
-/// read.
+/// Output size above which output is written at once, so that a client that does not read is no
+/// longer read from.
 const WRITE_SIZE: usize = 256 * 1024;
 
-/// How long a client may take to notice that the process leaves. What it sends until then is read
-/// and thrown away: otherwise the system would tell it of a broken connection before it has read
-/// its answers.
-const LEAVE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Time for a client to notice that the process shuts down. The worker reads and discards what the
+/// client sends until then; otherwise the operating system would reset the connection before the
+/// client has read its answers.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Serves a connection until it closes, breaks the protocol, is killed, its site dies, its user is
-/// no more, or the process leaves and the client has its answers.
+/// Serves a connection until it closes, violates the protocol or is killed, its site dies, its user
+/// is removed, or the process shuts down and the client has its answers.
 pub(crate) async fn serve<S>(
     mut stream: S,
     worker: Rc<Worker>,
@@ -66,7 +66,7 @@ pub(crate) async fn serve<S>(
         biased;
         () = death => {}
         () = member.client.death() => {}
-        () = identity.ends(worker.users_to_come()) => {}
+        () = identity.ends(worker.watch_users()) => {}
         () = identity.stays_unknown(UNKNOWN_TIMEOUT) => {}
         // A broken connection ends like a closed one.
         _ = connection.run() => {}
@@ -74,20 +74,21 @@ pub(crate) async fn serve<S>(
     let stream = connection.stream;
     session.close();
     if worker.network.is_draining() {
-        let _ = timeout(LEAVE_TIMEOUT, leave(stream)).await;
+        let _ = timeout(CLOSE_TIMEOUT, close(stream)).await;
     }
     worker.count(|counters| counters.connections -= 1);
 }
 
-/// Tells a client that nothing more comes, and waits until it has understood.
-async fn leave(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+/// Shuts the sending side down, and waits until the client closes the connection.
+async fn close(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let mut rest = [0; 1024];
     if stream.shutdown().await.is_ok() {
         while let Ok(1..) = stream.read(&mut rest).await {}
     }
 }
 
-/// The same over TLS. A client that does not greet in time, or has no right certificate, is let go.
+/// Serves a connection over TLS. A client that is too slow with its handshake, or has no valid
+/// certificate, is disconnected.
 pub(crate) async fn serve_tls(
     stream: TcpStream,
     tls: TlsAcceptor,
@@ -97,28 +98,28 @@ pub(crate) async fn serve_tls(
 ) {
     let clients = worker.network.clients(worker.address.site);
     let limit = worker.network.settings().max_connections;
-    let Some(place) = clients.greet(from.ip(), limit) else {
+    let Some(permit) = clients.greet(from.ip(), limit) else {
         return worker.tls_refused("there are max_connections clients already", from);
     };
     let greeted = tokio::select! {
         greeted = timeout(GREETING_TIMEOUT, tls.accept(stream)) => greeted,
-        () = place.dismissed() => {
-            return worker.tls_refused("it had to make way before its greeting was complete", from);
+        () = permit.must_close() => {
+            return worker.tls_refused("too many clients were connecting", from);
         }
     };
-    drop(place);
+    drop(permit);
     match greeted {
         Ok(Ok(mut stream)) => {
             serve(&mut stream, worker, ends, Some(from)).await;
-            // The client is told that this is the end. It may be gone.
+            // A TLS client expects a closing message. It may be gone.
             let _ = timeout(GREETING_TIMEOUT, stream.shutdown()).await;
         }
         Ok(Err(error)) => worker.tls_refused(&client_problem(&error), from),
-        Err(_) => worker.tls_refused("its greeting was not complete in time", from),
+        Err(_) => worker.tls_refused("its TLS handshake took too long", from),
     }
 }
 
-/// Reads ahead until the stream ends or enough has been read.
+/// Reads ahead until the stream ends or enough bytes have arrived.
 async fn end_of(stream: &mut (impl AsyncRead + Unpin), ahead: &mut Vec<u8>) {
     while ahead.len() < READ_SIZE {
         match stream.read_buf(ahead).await {
@@ -132,7 +133,7 @@ async fn end_of(stream: &mut (impl AsyncRead + Unpin), ahead: &mut Vec<u8>) {
 struct Connection<'a, S> {
     stream: S,
     session: &'a mut Session<Worker>,
-    /// What was read while a command waited.
+    /// Bytes read while a command waited.
     ahead: Vec<u8>,
     /// Whether the worker's journal had failed before the current batch.
     had_stopped: bool,
@@ -145,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         let draining = self.session.worker.network.draining();
         tokio::pin!(draining);
         loop {
-            self.session.worker.keep_pace().await;
+            self.session.worker.wait_for_disk().await;
             if input.capacity() - input.len() < READ_SIZE / 4 {
                 input.reserve(READ_SIZE.max(input.len()));
             }
@@ -154,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             } else {
                 let between = input.is_empty() && !self.session.in_transaction();
                 let read = tokio::select! {
-                    // What has come before the end is answered.
+                    // Commands that arrived before the shutdown are still answered.
                     biased;
                     read = self.stream.read_buf(&mut input) => read?,
                     () = &mut draining, if between => 0,
@@ -167,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             let mut used = 0;
             let mut commands = 0u64;
             if !self.session.worker.answers() {
-                let reason = self.session.worker.refuses().unwrap_or_default();
+                let reason = self.session.worker.why_no_writes().unwrap_or_default();
                 let out = &mut self.session.out;
                 out.error(&format!("MISCONF {reason}; nothing is answered until then"));
                 return self.write().await;
@@ -251,12 +252,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         }
     }
 
-    /// Runs a command that may have to wait. If the client leaves meanwhile, the command does not
-    /// wait for much longer: a script that pipes commands in gets its answers.
+    /// Runs a command that may have to wait. If the client disconnects meanwhile, the command may
+    /// run only a little longer, so that a script that pipes commands in gets its answers.
     async fn run_command(&mut self, arguments: &Arguments<'_>) -> Next {
         let Connection { stream, session, ahead, .. } = self;
         let running = pin!(session.run(arguments));
-        unless_left(running, end_of(stream, ahead)).await.unwrap_or(Next::Close)
+        unless_disconnected(running, end_of(stream, ahead)).await.unwrap_or(Next::Close)
     }
 
     async fn write(&mut self) -> std::io::Result<()> {
@@ -264,7 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             return Ok(());
         }
         self.stream.write_all(&self.session.out.bytes).await?;
-        // TLS may hold some back.
+        // TLS may hold back some bytes.
         self.stream.flush().await?;
         self.session.out.bytes.clear();
         if self.session.out.bytes.capacity() > 4 * WRITE_SIZE {

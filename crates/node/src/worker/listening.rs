@@ -1,4 +1,4 @@
-//! Connections of clients, as they arrive.
+//! Accepts connections of clients.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -15,13 +15,13 @@ use super::connection::{serve, serve_tls};
 use crate::clients::ends_of;
 use crate::current::Current;
 
-/// How many clients may have connected that are not served yet.
+/// Connections that the kernel queues before they are accepted.
 const BACKLOG: i32 = 1024;
-/// A client that says nothing for so long is asked whether it is there.
+/// Time without traffic after which the kernel probes whether a client is alive.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
 /// Listens for connections until the site dies. All workers of a site share the address; the kernel
-/// spreads connections over them.
+/// distributes connections among them.
 pub(super) fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
     let site = &worker.spec.sites[worker.address.site.index()];
     if let Some(address) = site.listen {
@@ -51,7 +51,7 @@ fn listen_on(
             tokio::select! {
                 client = listener.accept() => {
                     if accepted(client).is_err() {
-                        // Out of descriptors, most likely: leave room for others to end.
+                        // Most likely no descriptor is free; another connection may end meanwhile.
                         tokio::time::sleep(Duration::from_millis(10)).await;
                     }
                 }
@@ -59,7 +59,7 @@ fn listen_on(
                 () = &mut draining => break,
             }
         }
-        // Who has connected before the end is served.
+        // Clients that connected before the shutdown are served.
         for _ in 0..BACKLOG {
             tokio::select! {
                 biased;
@@ -85,11 +85,11 @@ fn take_client(
     };
 }
 
-/// Settings without which a client can be served, too.
+/// Sets options of a client's socket. A client is served even if that fails.
 fn prepare(stream: &TcpStream) {
     // Without it replies wait for acknowledgements.
     let _ = stream.set_nodelay(true);
-    // A client whose host is gone without a word would stay for ever. As Redis does it.
+    // Otherwise a client whose host has vanished would stay for ever. Redis does the same.
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive.with_retries(3));
 }

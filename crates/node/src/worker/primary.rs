@@ -1,4 +1,4 @@
-//! Commands of `primary`, whose replies come one after the other, and what there is to tell of it.
+//! Commands of `primary`, whose replies arrive one after the other, and the protocol's status.
 
 use solera_data::Key;
 use solera_machine::{Address, RequestId};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{State, Worker};
 use crate::status::PrimaryStatus;
 
-/// A request that is cancelled unless its last reply has come.
+/// A request that is cancelled when dropped before its last reply.
 struct Open<'a> {
     worker: &'a Worker,
     request: RequestId,
@@ -31,8 +31,8 @@ impl Drop for Open<'_> {
 }
 
 impl Worker {
-    /// Runs a command of a session at the worker that it is for. `None` if no reply comes: a worker
-    /// stops, a journal has failed, or a node cannot be reached.
+    /// Runs a command of a session at the worker that owns the key. Returns `None` if no reply
+    /// comes: a worker stops, a journal has failed, or a node cannot be reached.
     pub(super) async fn ask_primary_at(
         &self,
         worker: Address,
@@ -44,7 +44,7 @@ impl Worker {
         }
     }
 
-    /// Runs a command here. A read is a direct call; any other command takes its turn among the
+    /// Runs a command here. A read is a direct call; any other command is queued among the
     /// machine's inputs. If the future is dropped before it ends, the request is cancelled.
     async fn run_primary(&self, asked: ToPrimary) -> Option<Response> {
         let ToPrimary { command, takes_accepted } = asked;
@@ -83,7 +83,8 @@ impl Worker {
         Some(state.engine.machine().primary()?.read(key))
     }
 
-    /// Returns what the loss of sites could still undo here, with at most so many keys.
+    /// Returns the transactions that a loss of sites could still undo here, with at most `keys`
+    /// keys.
     pub(super) fn at_risk_here(&self, keys: usize) -> AtRisk {
         let state = self.state.borrow();
         let mut found = state.engine.machine().unistore().status().at_risk(keys);
@@ -95,8 +96,8 @@ impl Worker {
         found
     }
 
-    /// Returns how many bytes the data of all protocols takes, and took at most since this was
-    /// asked for the last time.
+    /// Returns the bytes that the data of all protocols takes, now and at most since the previous
+    /// call.
     pub(super) fn take_held(&self) -> Held {
         let mut state = self.state.borrow_mut();
         let machine = state.engine.machine_mut();
@@ -105,7 +106,7 @@ impl Worker {
         held.and(Held { now, most })
     }
 
-    /// Runs what another worker of the site asks for. If that one waits no longer, the request is
+    /// Runs a command for another worker of the site. If that worker stops waiting, the request is
     /// cancelled.
     pub(super) async fn answer_primary(
         &self,
@@ -119,17 +120,17 @@ impl Worker {
             () = reply.closed() => None,
         };
         let Some(response) = response else { return };
-        // What a read has seen must be durable, as where it is the connection's worker that reads.
+        // What a read returns must be durable, as it must when the connection's own worker reads.
         if reads && self.durable(had_stopped).await.is_err() {
             return;
         }
-        // One that waits no longer needs no reply.
+        // The caller may no longer wait.
         let _ = reply.send(response);
     }
 }
 
 impl State {
-    /// Returns what `primary` tells, if the worker runs it.
+    /// Returns the status of `primary`, if the worker runs it.
     pub(super) fn primary_status(&self) -> Option<PrimaryStatus> {
         let primary = self.engine.machine().primary()?;
         let home_of = primary.applied().filter(|(.., is_home)| *is_home).count();
@@ -142,7 +143,7 @@ impl State {
         })
     }
 
-    /// Returns a number for a request.
+    /// Returns a number for a new request.
     pub(super) fn next_request(&mut self) -> RequestId {
         self.requests += 1;
         RequestId(self.requests)

@@ -1,4 +1,4 @@
-//! Who waits for the replies of the worker's machine.
+//! Requests that wait for replies of the worker's machine.
 
 use std::collections::BTreeMap;
 
@@ -10,39 +10,39 @@ use tokio::sync::oneshot;
 /// A reply, and whether it is the last one.
 pub(super) type Reply = (Response, bool);
 
-/// One request's waiter.
+/// Waiter of one request.
 #[derive(Debug)]
 enum Waiter {
-    /// Takes the first reply, which the protocol gives as the last.
+    /// Receives the first reply, which must be the protocol's last one.
     Once(oneshot::Sender<Response>),
-    /// Takes replies until the last.
+    /// Receives all replies up to the last.
     Each(UnboundedSender<Reply>),
 }
 
-/// The requests that wait for replies.
+/// Requests that wait for replies.
 #[derive(Debug, Default)]
 pub(super) struct Replies {
     waiting: BTreeMap<RequestId, Waiter>,
-    /// Replies of `primary` that nobody waited for, since the start.
+    /// Replies of `primary` without a waiter, since the start.
     dropped: u64,
 }
 
 impl Replies {
-    /// Waits for a reply to a request.
+    /// Registers a waiter for one reply to a request.
     pub(super) fn once(&mut self, request: RequestId) -> oneshot::Receiver<Response> {
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert(request, Waiter::Once(sender));
         receiver
     }
 
-    /// Waits for all replies to a request.
+    /// Registers a waiter for all replies to a request.
     pub(super) fn each(&mut self, request: RequestId) -> mpsc::UnboundedReceiver<Reply> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.waiting.insert(request, Waiter::Each(sender));
         receiver
     }
 
-    /// Gives a reply to whoever waits for it, and drops it if nobody does.
+    /// Passes a reply to its waiter, or drops it if there is none.
     #[inline]
     pub(super) fn give(&mut self, request: RequestId, response: Response, last: bool) {
         let is_taken = match self.waiting.remove(&request) {
@@ -54,23 +54,23 @@ impl Replies {
                 }
                 is_taken
             }
-            // UniStore answers also where a client has left, and requests that need no answer.
+            // UniStore also answers requests whose client has disconnected, or that need no answer.
             None => !matches!(response, Response::Primary(_)),
         };
         self.dropped += u64::from(!is_taken);
     }
 
-    /// Waits no longer.
+    /// Removes the waiter of a request.
     pub(super) fn forget(&mut self, request: RequestId) {
         self.waiting.remove(&request);
     }
 
-    /// Waits for nothing any more: what was asked for may never be answered.
+    /// Removes all waiters, because their replies may never come.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    /// Returns how many replies of `primary` nobody waited for.
+    /// Returns the number of replies of `primary` without a waiter.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -99,7 +99,7 @@ mod tests {
         replies.give(RequestId(2), failed(), true);
         assert_eq!(replies.dropped(), 1);
         replies.give(request, failed(), true);
-        // A protocol that answers after its last reply.
+        // A protocol that answers again after its last reply.
         replies.give(request, failed(), true);
         assert_eq!(replies.dropped(), 2);
         assert_eq!(receiver.try_recv(), Ok((accepted(), false)));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_given() {
+    fn replies_without_a_waiter_are_dropped() {
         let (mut replies, request) = (Replies::default(), RequestId(1));
         let mut receiver = replies.once(request);
         replies.forget(request);

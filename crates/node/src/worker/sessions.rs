@@ -1,4 +1,4 @@
-//! What sessions need of the worker at which they are open.
+//! The worker as the context of its sessions.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -11,8 +11,8 @@ use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, SiteStatus};
 use solera_resp::Value;
 use solera_session::{
-    Ask, Client, Context, Identity, Lent, Page, Silent, Single, SitesTold, ToPrimary, Unreachable,
-    verify,
+    Ask, Client, Context, Identity, Lent, Page, PeerTimeout, Single, SitesReport, ToPrimary,
+    Unreachable, verify,
 };
 use solera_site::Input;
 use solera_time::SiteId;
@@ -23,7 +23,7 @@ use super::Worker;
 use crate::membership::refused_by;
 use crate::modules::{Local, Sessions};
 
-/// How long a request waits for another node of the site.
+/// Timeout of a request to another node of the site.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Context for Worker {
@@ -69,17 +69,18 @@ impl Context for Worker {
         self.state.borrow_mut().next_request()
     }
 
-    /// The journal of `owner` may fail meanwhile; where a site has several nodes, it may die, or a
-    /// transaction may hold the key whose coordinator has died.
+    /// Waits for a reply with a timeout. The journal of `owner` may fail meanwhile. Where a site
+    /// has several nodes, the owner's node may die, or a transaction whose coordinator has died may
+    /// hold the key.
     async fn reply_about(
         &self,
         request: RequestId,
         owner: Address,
-    ) -> Result<Option<Response>, Silent> {
+    ) -> Result<Option<Response>, PeerTimeout> {
         let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
         reply.map_err(|_| match self.network.is_here(owner) && !self.refuses_writes() {
-            true => Silent("the worker that decides a transaction on the key".to_owned()),
-            false => Silent(self.node_name(owner)),
+            true => PeerTimeout("the worker that decides a transaction on the key".to_owned()),
+            false => PeerTimeout(self.node_name(owner)),
         })
     }
 
@@ -151,7 +152,7 @@ impl Context for Worker {
         }
     }
 
-    async fn sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
+    async fn sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesReport> {
         self.network.sites(self.address.site, change).await
     }
 
@@ -184,11 +185,11 @@ impl Context for Worker {
     }
 
     fn refuses(&self) -> Option<String> {
-        Worker::refuses(self)
+        self.why_no_writes()
     }
 
     fn takes_no_writes(&self) -> Option<String> {
-        if let Some(reason) = self.refuses() {
+        if let Some(reason) = self.why_no_writes() {
             return Some(format!("MISCONF this node takes no writes: {reason}"));
         }
         let reason = self.refused_by_others()?;
@@ -226,7 +227,7 @@ impl Context for Worker {
         let user = verify(&self.users.borrow(), name, password);
         if user.is_none() {
             self.count(|counters| counters.failed_logins += 1);
-            self.attempts.failed(name, from);
+            self.attempts.log_failed_login(name, from);
         }
         user.map(|user| identity.become_user(user)).is_some()
     }
@@ -253,7 +254,7 @@ impl Context for Worker {
 
     fn run_modules(&self, caller: Lent, request: Vec<Vec<u8>>) -> Option<oneshot::Receiver<Value>> {
         let modules = self.network.modules()?;
-        // Weak, as it is held by what the network holds.
+        // A weak reference, because the network itself holds the modules.
         let network = Arc::downgrade(&self.network);
         let sessions: Weak<dyn Sessions> = network;
         let (spec, log) = (self.spec.clone(), self.log.clone());

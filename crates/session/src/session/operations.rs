@@ -8,7 +8,7 @@ use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
 use super::Session;
 use super::mode::Transaction;
-use crate::context::{Context, Silent, Unreachable};
+use crate::context::{Context, PeerTimeout, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
 
 /// What each operation of a command comes to, in order.
@@ -168,7 +168,7 @@ impl<W: Context> Session<W> {
             Ok(Some(Response::Operated(result))) => Ok(result),
             Ok(Some(Response::Failed(error))) => Err(Failure::Command(error)),
             Ok(_) => Err(Failure::Unanswered),
-            Err(Silent(node)) => Err(Failure::Unreachable(Unreachable(node))),
+            Err(PeerTimeout(node)) => Err(Failure::Unreachable(Unreachable(node))),
         }
     }
 
@@ -197,10 +197,10 @@ impl<W: Context> Session<W> {
             }
             Ok(Some(Response::Failed(error))) => Err(self.told(&error)),
             Ok(_) => Err(self.unanswered()),
-            Err(Silent(node)) if op.op.is_update() => {
+            Err(PeerTimeout(node)) if op.op.is_update() => {
                 Err(format!("UNKNOWN {node} does not answer; the command may have been done"))
             }
-            Err(Silent(node)) => Err(Unreachable(node).to_string()),
+            Err(PeerTimeout(node)) => Err(Unreachable(node).to_string()),
         }
     }
 

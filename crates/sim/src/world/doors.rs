@@ -98,7 +98,7 @@ impl Doors {
     /// Records that another worker has not answered for long.
     pub(super) fn silent(&mut self, worker: Address, other: Address) {
         if let Some(door) = self.doors.get_mut(&worker) {
-            door.admission.silent(node(other));
+            door.admission.note_timeout(node(other));
         }
     }
 

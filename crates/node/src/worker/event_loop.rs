@@ -1,4 +1,4 @@
-//! What reaches a worker: messages of other workers and orders of the host, and time.
+//! Event loop of a worker: messages of other workers, control messages of the host, and deadlines.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -14,41 +14,40 @@ use super::Worker;
 use super::callers::serve_caller;
 use super::connection::serve;
 use super::listening::listen;
-use crate::control::{Control, Parcel};
+use crate::control::{Control, Envelope};
 use crate::joining::Joining;
 
-/// After how long what inputs lead to leaves, and clients have their turn. Where a protocol has
-/// more to do than the worker can, other clients wait for about half of it
-/// (`solera papers calibrate --turns`).
+/// Time after which outputs are sent and clients run. When a protocol has more work than the worker
+/// can do, other clients wait for about half of it (`solera papers calibrate --turns`).
 const TURN: Duration = Duration::from_micros(25);
-/// What inputs may cost before the clock is read again.
+/// Cost of inputs after which the clock is read again.
 const QUANTUM: u64 = 16;
 
-/// Empties the worker's mailbox, delivers what is due, and keeps the machine's deadlines.
-pub(super) struct Postman {
+/// Receives from the worker's mailbox, delivers due messages, and serves the machine's deadlines.
+pub(super) struct EventLoop {
     worker: Rc<Worker>,
-    mailbox: UnboundedReceiver<Parcel>,
+    mailbox: UnboundedReceiver<Envelope>,
     /// Messages under way, per sender, in order.
     under_way: BTreeMap<Address, VecDeque<(Instant, u32, Vec<Message>)>>,
     stopping: bool,
-    /// What the log says of it if its site joins.
+    /// Log lines about the progress of a joining site.
     joining: Joining,
 }
 
-impl Postman {
-    pub(super) fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Parcel>) -> Self {
+impl EventLoop {
+    pub(super) fn new(worker: Rc<Worker>, mailbox: UnboundedReceiver<Envelope>) -> Self {
         let joining = Joining::new(worker.with(|replica| replica.status().progress()));
-        Postman { worker, mailbox, under_way: BTreeMap::new(), stopping: false, joining }
+        EventLoop { worker, mailbox, under_way: BTreeMap::new(), stopping: false, joining }
     }
 
     pub(super) async fn run(mut self) {
         let mut more = false;
         while !self.stopping {
             if more {
-                // Timers are too coarse to wait for what is due now.
+                // Timers are too coarse for work that is due now.
                 tokio::task::yield_now().await;
-                while let Ok(parcel) = self.mailbox.try_recv() {
-                    self.take(parcel);
+                while let Ok(envelope) = self.mailbox.try_recv() {
+                    self.take(envelope);
                 }
                 more = self.deliver();
                 continue;
@@ -56,15 +55,15 @@ impl Postman {
             let next = self.arm();
             tokio::select! {
                 biased;
-                parcel = self.mailbox.recv() => match parcel {
-                    Some(parcel) => self.take(parcel),
+                envelope = self.mailbox.recv() => match envelope {
+                    Some(envelope) => self.take(envelope),
                     None => return,
                 },
                 () = self.worker.wake.notified() => {}
                 () = self.worker.network.clock().sleep_until(next) => {}
             }
-            while let Ok(parcel) = self.mailbox.try_recv() {
-                self.take(parcel);
+            while let Ok(envelope) = self.mailbox.try_recv() {
+                self.take(envelope);
             }
             more = self.deliver();
         }
@@ -75,7 +74,7 @@ impl Postman {
         *self.worker.alive.borrow()
     }
 
-    /// When the next message or deadline is due.
+    /// Returns when the next message or deadline is due, and records the machine's deadline.
     fn arm(&self) -> Instant {
         let far = self.worker.network.clock().instant() + Duration::from_secs(1);
         if !self.is_alive() {
@@ -89,18 +88,18 @@ impl Postman {
         messages.fold(deadline.min(far), Instant::min)
     }
 
-    fn take(&mut self, parcel: Parcel) {
-        match parcel {
-            Parcel::Messages { from, due, life, messages } => {
+    fn take(&mut self, envelope: Envelope) {
+        match envelope {
+            Envelope::Messages { from, due, life, messages } => {
                 self.under_way.entry(from).or_default().push_back((due, life, messages));
             }
-            Parcel::Control(control) => self.obey(control),
+            Envelope::Control(control) => self.handle_control(control),
         }
     }
 
-    fn obey(&mut self, control: Control) {
-        // What is in memory and in no journal nobody may see; who asks is told that none answers.
-        if control.asks_about_data() && !self.worker.answers() {
+    fn handle_control(&mut self, control: Control) {
+        // Nobody may see data that is in memory and in no journal. The caller gets no answer.
+        if control.reads_data() && !self.worker.answers() {
             return;
         }
         match control {
@@ -116,7 +115,7 @@ impl Postman {
             Control::Held(reply) => {
                 let _ = reply.send(self.worker.take_held());
             }
-            // What is there in part is not counted: whoever asked is told that there is no answer.
+            // The keys of a partly filled partition are not counted. The caller gets no answer.
             Control::CountKeys(_) if !self.worker.serves() => {}
             Control::CountKeys(reply) => {
                 let now = self.worker.now();
@@ -132,8 +131,8 @@ impl Postman {
             Control::Sites(change, reply) => {
                 let worker = self.worker.clone();
                 spawn_local(async move {
-                    if let Some(told) = worker.change_sites(change).await {
-                        let _ = reply.send(told);
+                    if let Some(info) = worker.change_sites(change).await {
+                        let _ = reply.send(info);
                     }
                 });
             }
@@ -147,7 +146,7 @@ impl Postman {
             Control::Run(task) => task(),
             Control::Configure(spec) => self.worker.configure(&spec),
             Control::Kill(done) => {
-                // What has arrived was received before.
+                // Messages that have arrived count as received before the site died.
                 let now = self.worker.now();
                 self.worker.state.borrow_mut().engine.work(now, u64::MAX);
                 self.worker.alive.send_replace(false);
@@ -169,7 +168,7 @@ impl Postman {
         }
     }
 
-    /// Delivers what is due, for one turn. Returns whether more waits.
+    /// Delivers due messages, for one turn. Returns whether more work waits.
     fn deliver(&mut self) -> bool {
         if !self.is_alive() {
             self.under_way.retain(|from, _| from.site == self.worker.address.site);
@@ -185,7 +184,7 @@ impl Postman {
             while link.front().is_some_and(|(due, ..)| *due <= instant) {
                 let Some((_, life, messages)) = link.pop_front() else { break };
                 let there = from.site.index();
-                // What was under way when the link was cut is lost.
+                // Messages that were under way when the link was cut are lost.
                 if there != here && network.is_cut(there, here) {
                     continue;
                 }
@@ -213,7 +212,7 @@ impl Postman {
             }
             let news = self.joining.news(instant, site.unistore().status().progress(), serving);
             if let Some(news) = news {
-                self.worker.tell_of_joining(&news);
+                self.worker.log_joining(&news);
             }
         }
         state.scans.forget_idle(now.monotonic);
