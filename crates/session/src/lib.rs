@@ -1,9 +1,8 @@
-//! Sessions of clients: what they may do, what they have seen, their transactions, and what each
-//! command means.
+//! Sessions of clients: rights, pasts, transactions, and the implementation of each command.
 //!
-//! A session is open at a worker, of which it needs what [`Context`] names. Commands of clients
-//! come as byte strings and replies leave as RESP; connections are the server's. Server-side code
-//! sends [`Command`]s and gets [`Answer`]s.
+//! A session is open at a worker, which it uses through [`Context`]. It receives commands of
+//! clients as byte strings and writes replies as RESP; the server owns the connections. Server-side
+//! code sends [`Command`]s and receives [`Answer`]s.
 
 mod batch;
 mod client;

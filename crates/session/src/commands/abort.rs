@@ -1,4 +1,4 @@
-//! SOLERA.ABORT: drops the open transaction.
+//! SOLERA.ABORT: aborts the open transaction.
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;
@@ -12,7 +12,7 @@ use crate::typed::Typed;
 /// `SOLERA.ABORT [CERTIFY]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abort {
-    /// Whether what the strong transaction has read is certified before it is dropped.
+    /// Whether the reads of the strong transaction are certified before it is aborted.
     pub certify: bool,
 }
 

@@ -1,4 +1,4 @@
-//! ACL: what users may do.
+//! ACL: reports users and their rights.
 
 use data_encoding::HEXLOWER;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -13,10 +13,10 @@ use crate::session::Session;
 
 const BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
                     positive number up to 4096";
-/// The subcommands that are served.
+/// Supported subcommands.
 pub(super) const SUBCOMMANDS: [&str; 7] =
     ["cat", "genpass", "getuser", "help", "list", "users", "whoami"];
-/// What Redis has, and the configuration here.
+/// Subcommands of Redis that Solera replaces by its configuration file.
 const CHANGES: [&str; 7] = ["setuser", "deluser", "load", "save", "log", "dryrun", "reset"];
 const HELP: [&str; 16] = [
     "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -37,14 +37,14 @@ const HELP: [&str; 16] = [
     "HELP (no arguments)",
 ];
 
-/// A subcommand of ACL that is served.
+/// A supported subcommand of ACL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Acl {
-    /// `CAT`: the categories.
+    /// `CAT`: the list of categories.
     Categories,
-    /// `CAT category`, which exists, in lower case.
+    /// `CAT category`: the name of an existing category, in lower case.
     Category(String),
-    /// `GENPASS [bits]`, from 1 to 4096.
+    /// `GENPASS [bits]`: the number of bits, from 1 to 4096.
     GenPass {
         bits: usize,
     },
@@ -126,7 +126,7 @@ impl Request for Acl {
     }
 }
 
-/// A category that exists.
+/// Returns the name of an existing category in lower case.
 fn category(name: &[u8]) -> Result<String, String> {
     let name = String::from_utf8_lossy(name).to_lowercase();
     match CATEGORIES.contains(&name.as_str()) {

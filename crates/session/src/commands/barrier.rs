@@ -1,4 +1,4 @@
-//! SOLERA.BARRIER: waiting until what the session has seen survives the loss of f sites.
+//! SOLERA.BARRIER: waits until what the session has seen survives the loss of f sites.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::session::{Session, Wait};
 /// 49).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Barrier {
-    /// `None` waits for as long as it takes.
+    /// Maximal time to wait; `None` for no limit.
     timeout: Option<Duration>,
 }
 

@@ -12,7 +12,7 @@ use crate::typed::Typed;
 /// SOLERA.BEGIN [CAUSAL | STRONG].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Whether the transaction is certified.
+    /// Whether the transaction will be certified.
     pub strong: bool,
 }
 

@@ -1,4 +1,4 @@
-//! SOLERA.LEADERS: from which sites strong transactions are led, and moving that.
+//! SOLERA.LEADERS: reports which sites lead strong transactions, and moves leaders.
 
 use std::collections::BTreeSet;
 
@@ -31,11 +31,11 @@ const HELP: &[&str] = &[
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leaders {
     Help,
-    /// How many partitions each site leads, as this site knows.
+    /// Counts the partitions that each site leads, as far as this site knows.
     Counts,
-    /// Who leads each partition.
+    /// Lists the leader of each partition.
     Partitions,
-    /// Asks a site to lead some partitions, or all.
+    /// Requests that a site lead some partitions, or all.
     Move {
         site: SiteId,
         partitions: BTreeSet<PartitionId>,
@@ -72,10 +72,10 @@ impl Request for Leaders {
     }
 }
 
-/// Asks a site to lead partitions.
+/// Requests that a site lead partitions.
 ///
 /// # Errors
-/// The error reply: it takes no part.
+/// The error reply, if the site is not a member.
 fn lead_from(
     worker: &impl Context,
     site: SiteId,
@@ -92,9 +92,9 @@ fn lead_from(
     Ok(())
 }
 
-/// A site by its name, or by its number from 1.
+/// Returns a site by its name, or by its number from 1.
 fn site_of(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
-    // No site's name is a number.
+    // No site's name is a number, so the two cannot be confused.
     site_named(spec, wanted).or_else(|error| {
         let number = || usize::try_from(parse_integer(wanted)?).ok()?.checked_sub(1);
         let site = number().filter(|site| *site < spec.sites.len());
@@ -149,8 +149,8 @@ async fn tell_partitions<W: Context>(session: &mut Session<W>) {
     }
 }
 
-/// Who leads each partition, as the worker of this site knows that holds it. Without an answer,
-/// appends the error.
+/// Returns the leader of each partition, according to the worker of this site that holds the
+/// partition. Appends an error and returns `None` if a worker does not answer.
 async fn by_partition<W: Context>(session: &mut Session<W>) -> Option<Vec<Option<SiteId>>> {
     let worker = session.worker.clone();
     let topology = worker.spec().topology();
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(parse("SOLERA.LEADERS Partitions"), Ok(Leaders::Partitions));
         assert_eq!(parse("SOLERA.LEADERS HELP"), Ok(Leaders::Help));
         assert_eq!(parse("SOLERA.LEADERS MOVE us 3 1 3"), moved(1, [1, 3]));
-        // Sites also go by their numbers, from 1.
+        // Sites can also be given by number, from 1.
         assert_eq!(parse("SOLERA.LEADERS MOVE 1 2"), moved(0, [2]));
         let all: Leaders = parse("SOLERA.LEADERS MOVE us").unwrap();
         assert_eq!(parse("SOLERA.LEADERS MOVE us 1 All"), Ok(all.clone()));

@@ -1,4 +1,4 @@
-//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, which are carried out above this crate.
+//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE. A crate above this one runs them.
 
 use solera_commands::{CommandId, lookup};
 use solera_config::ClusterSpec;
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::lent::Lent;
 use crate::session::Session;
 
-/// The subcommands of SOLERA.MODULE, as access is given to them.
+/// Subcommands of SOLERA.MODULE that users can be given access to.
 #[cfg(test)]
 pub(crate) const SUBCOMMANDS: [&str; 6] = ["load", "drop", "list", "source", "check", "help"];
 
@@ -59,12 +59,12 @@ const PHASE: &[&str] = &[
     "    Print this help.",
 ];
 
-/// One of these commands. What carries it out parses its arguments, which name modules and
-/// transactions that are known there.
+/// One of these commands. The module runtime parses its arguments, because only it knows the
+/// modules and transactions that they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Modules {
     Help(&'static [&'static str]),
-    /// The command with its arguments.
+    /// The command with its arguments, for the module runtime.
     Other(Vec<Vec<u8>>),
 }
 
@@ -88,7 +88,8 @@ impl Request for Modules {
     }
 }
 
-/// Hands a command over and waits for its answer. The session has seen then what was done.
+/// Passes a command to the module runtime and waits for its answer. The session then depends on the
+/// writes of the command.
 async fn hand_over<W: Context>(session: &mut Session<W>, request: Vec<Vec<u8>>) {
     if session.in_transaction() {
         return session.fail("ERR modules cannot be used inside a transaction");
@@ -105,7 +106,7 @@ async fn hand_over<W: Context>(session: &mut Session<W>, request: Vec<Vec<u8>>) 
     session.pasts.join(&lent.pasts());
 }
 
-/// Appends a value. Kinds that modules do not answer with are told as texts.
+/// Appends a value. Kinds that modules never answer with are written as text.
 fn write(out: &mut Writer, value: &Value) {
     match value {
         Value::Null => out.null(),

@@ -1,4 +1,4 @@
-//! PING: answers PONG, or its argument.
+//! PING: replies with PONG, or with its argument.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;

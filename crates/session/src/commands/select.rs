@@ -1,4 +1,4 @@
-//! SELECT: there is database 0 alone.
+//! SELECT: accepts database 0, the only one.
 
 use solera_config::ClusterSpec;
 use solera_resp::{Arguments, parse_integer};

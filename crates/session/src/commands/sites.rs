@@ -1,4 +1,4 @@
-//! SOLERA.SITES: how the sites stand, and removing and adding one.
+//! SOLERA.SITES: reports the status of the sites, and removes or adds one.
 
 use solera_config::ClusterSpec;
 use solera_membership::Change;
@@ -23,7 +23,8 @@ const HELP: &[&str] = &[
     "`solera site remove` and `solera site add` do the same, and wait until it is done.",
 ];
 
-/// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: how each site stands, after the change.
+/// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: replies with the status of each site, after the
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sites {
     Help,
@@ -31,12 +32,12 @@ pub(crate) enum Sites {
     Change(Wanted),
 }
 
-/// A change of a site's standing.
+/// A requested change of a site's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     site: SiteId,
     change: Change,
-    /// Whether a site is removed that still answers.
+    /// Whether to remove the site even if it still answers.
     force: bool,
 }
 
@@ -73,7 +74,7 @@ impl Request for Sites {
 }
 
 impl Wanted {
-    /// Checks that the change may be asked for now.
+    /// Checks that the change is allowed now.
     ///
     /// # Errors
     /// The error reply.
@@ -105,7 +106,7 @@ impl Wanted {
     }
 }
 
-/// Makes the change, if there is one, and appends how the sites stand then.
+/// Makes the change, if there is one, and appends the status of the sites after it.
 async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId, Change)>) {
     let worker = session.worker.clone();
     let Some(told) = worker.sites(change).await else {
@@ -120,7 +121,7 @@ async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId
         return session.fail(format!("ERR {}", refused.explain(name)));
     }
     let out = &mut session.out;
-    // The root may list more sites than this node, or fewer.
+    // The root worker may list more sites than this node, or fewer.
     let sites = told.members.sites().min(worker.spec().sites.len());
     out.array(sites);
     for site in SiteId::all(sites) {
@@ -132,14 +133,14 @@ async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId
         }
         out.bulk(b"life");
         out.integer(i64::from(told.members.life(site)));
-        // Whether every other site has confirmed the same.
+        // A site that has not confirmed the same members; empty if all have.
         out.bulk(b"waits-for");
         let waits = told.not_agreed.map(name).unwrap_or_default();
         out.bulk(waits.as_bytes());
     }
 }
 
-/// A site by its name.
+/// Returns a site by its name.
 pub(crate) fn site_named(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
     let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
     let site = spec.sites.iter().position(|site| named(&site.name));

@@ -1,4 +1,4 @@
-//! Errors of the machine, as clients are told.
+//! Error replies for errors of UniStore's machine.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl<W: Context> Session<W> {
         self.fail(text);
     }
 
-    /// An error of the machine, as clients are told.
+    /// Returns the error reply for an error of the machine.
     pub(crate) fn told(&self, error: &CommandError) -> String {
         match error {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
@@ -53,8 +53,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// A barrier or attach that did not succeed in time, because this site misses so much of
-    /// another one's writes, or others of its own.
+    /// Returns the error reply to a barrier or attach that timed out. Either this site has not
+    /// received some writes of `origin` yet, or other sites have not received this site's.
     fn told_late(&self, origin: Origin, behind: Option<Duration>) -> String {
         let worker = &self.worker;
         let far = match behind {
@@ -81,7 +81,7 @@ impl<W: Context> Session<W> {
                 (format!("{far} site {}", worker.site_name(site)), "it may be cut off, try again")
             }
         };
-        // How far a site is, its nodes know only together.
+        // Only all nodes of this site together can report how far the site is.
         match worker.unreachable_neighbour() {
             Some(node) => {
                 format!("TIMEOUT {missing}; {node} cannot be reached, try again when it is back")
