@@ -7,7 +7,7 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, Batch, Lent, Page, SitesTold, ToPrimary};
+use solera_session::{Ask, Batch, Delegation, Page, SitesReport, ToPrimary};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
@@ -30,7 +30,7 @@ pub(crate) enum Control {
     /// Serve an in-memory connection.
     Connect(DuplexStream),
     /// Serve server-side code in the name of another session.
-    Open(Lent, UnboundedReceiver<Batch>),
+    Open(Delegation, UnboundedReceiver<Batch>),
     /// Tell about yourself; whether in detail.
     Sample(bool, oneshot::Sender<WorkerSample>),
     /// Tell how many bytes your data takes, and took at most since you were asked last.
@@ -44,7 +44,7 @@ pub(crate) enum Control {
     /// your partitions.
     Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
     /// Change how a site stands, if asked to, and tell how all do.
-    Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesTold>),
+    Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesReport>),
     /// Tell the next page of a partition; nothing while that cannot be told yet.
     Scan(Ask, oneshot::Sender<Option<Page>>),
     /// Have `primary` run a command of another worker's session.

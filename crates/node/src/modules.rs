@@ -13,7 +13,7 @@ use solera_commands::lookup;
 use solera_config::{ClusterSpec, DEFAULT_USER, Runs, Space, User, Users};
 use solera_machine::Address;
 use solera_resp::Value;
-use solera_session::{Answers, Batch, Command, Lent, Sendable};
+use solera_session::{Answers, Batch, Command, Delegation, Sendable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -25,7 +25,7 @@ pub(crate) trait Sessions: Send + Sync {
     fn settings(&self) -> Arc<ClusterSpec>;
 
     /// Has a worker serve server-side code for another session.
-    fn open(&self, worker: Address, lent: Lent, batches: UnboundedReceiver<Batch>);
+    fn open(&self, worker: Address, delegation: Delegation, batches: UnboundedReceiver<Batch>);
 }
 
 /// A session at a worker, for code on any thread. Its commands are values, and are run one after
@@ -116,19 +116,19 @@ pub struct Local {
     worker: Address,
     spec: Arc<ClusterSpec>,
     log: Log,
-    lent: Lent,
+    delegation: Delegation,
 }
 
 impl Local {
-    /// At a worker, for the session that `lent` is taken from.
+    /// At a worker, for the session that `delegation` is taken from.
     pub(crate) fn new(
         sessions: Weak<dyn Sessions>,
         worker: Address,
         spec: Arc<ClusterSpec>,
         log: Log,
-        lent: Lent,
+        delegation: Delegation,
     ) -> Local {
-        Local { sessions, worker, spec, log, lent }
+        Local { sessions, worker, spec, log, delegation }
     }
 
     /// Where to write what people should know of.
@@ -149,12 +149,12 @@ impl Local {
     /// Whether the client may see and change what transactions of others keep: it has the right
     /// `solera.phase`, or nobody needs rights here.
     pub fn may_coordinate(&self) -> bool {
-        self.lent.user().is_none_or(|user| user.may_run("solera.phase"))
+        self.delegation.user().is_none_or(|user| user.may_run("solera.phase"))
     }
 
     /// The name of the client's user, if it has one.
     pub fn user(&self) -> Option<&str> {
-        self.lent.user().map(|user| user.name.as_str())
+        self.delegation.user().map(|user| user.name.as_str())
     }
 
     /// Whether users need rights here.
@@ -258,7 +258,7 @@ impl Local {
     pub fn call(&self) -> Result<Caller, String> {
         match self.user() {
             Some(name) => self.call_as(name),
-            None => Ok(self.caller(self.lent.clone())),
+            None => Ok(self.caller(self.delegation.clone())),
         }
     }
 
@@ -268,19 +268,19 @@ impl Local {
     /// The text of an error reply, if there is no such user.
     pub fn call_as(&self, name: &str) -> Result<Caller, String> {
         let user = self.current(name)?;
-        Ok(self.caller(self.lent.with_user(user)))
+        Ok(self.caller(self.delegation.with_user(user)))
     }
 
     /// The same as the server itself, which may do everything.
     pub fn call_as_server(&self) -> Caller {
-        self.caller(self.lent.for_server())
+        self.caller(self.delegation.for_server())
     }
 
-    fn caller(&self, lent: Lent) -> Caller {
+    fn caller(&self, delegation: Delegation) -> Caller {
         let (batches, received) = unbounded_channel();
         // Where the process ends, nobody receives.
         if let Some(sessions) = self.sessions.upgrade() {
-            sessions.open(self.worker, lent, received);
+            sessions.open(self.worker, delegation, received);
         }
         Caller { batches }
     }

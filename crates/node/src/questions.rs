@@ -5,7 +5,7 @@ use std::time::Duration;
 use postcard::ser_flavors::Size;
 use serde::{Deserialize, Serialize};
 use solera_membership::Change;
-use solera_session::{Ask, Page, SitesTold, ToPrimary};
+use solera_session::{Ask, Page, SitesReport, ToPrimary};
 use solera_time::SiteId;
 use solera_unistore::AtRisk;
 
@@ -50,7 +50,7 @@ pub(crate) enum Answer {
     AtRisk(AtRisk),
     /// Nothing where the worker cannot tell yet.
     Scan(Option<Page>),
-    Sites(Box<SitesTold>),
+    Sites(Box<SitesReport>),
     /// There is no such worker, or it is stopping.
     Nothing,
     Primary(Box<solera_primary::Response>),

@@ -31,7 +31,7 @@ use solera_config::{ClusterSpec, Users};
 use solera_journal::Event;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
 use solera_membership::{Change, Members};
-use solera_session::{Ask, Context, Page, Scans, SitesTold};
+use solera_session::{Ask, Context, Page, Scans, SitesReport};
 use solera_site::{Job, Message, Output};
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::{Replica, Response, Status};
@@ -338,7 +338,7 @@ impl Worker {
 
     /// Changes how a site stands, if asked to, and tells how all do once that is durable here;
     /// nothing if it may never be. Only at the root.
-    async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
+    async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesReport> {
         // Without a journal nothing can change any more; how all stand can be told.
         let had_stopped = change.is_none() && self.has_stopped();
         let now = self.now();
@@ -349,7 +349,7 @@ impl Worker {
                 change.and_then(|(site, change)| machine.change_members(now, site, change).err());
             let status = machine.unistore().status();
             let (members, not_agreed) = (status.members().clone(), status.not_agreed());
-            SitesTold { members, not_agreed, refused }
+            SitesReport { members, not_agreed, refused }
         };
         self.note_members(&told.members);
         self.flush();

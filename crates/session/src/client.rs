@@ -28,7 +28,7 @@ impl Ends {
 
 /// What a session publishes about its client after each batch of commands.
 #[derive(Clone)]
-pub struct Told {
+pub struct ClientInfo {
     /// Name that the client gave itself with CLIENT SETNAME.
     pub name: String,
     /// Name of the client's user; empty until the client has authenticated.
@@ -55,7 +55,7 @@ pub struct Client {
     pub id: u64,
     ends: Ends,
     since: Instant,
-    told: Mutex<Told>,
+    info: Mutex<ClientInfo>,
     killed: Notify,
 }
 
@@ -63,7 +63,7 @@ impl Client {
     /// Creates a client that has sent nothing yet.
     pub fn new(id: u64, ends: Ends) -> Client {
         let now = Instant::now();
-        let told = Told {
+        let info = ClientInfo {
             name: String::new(),
             user: String::new(),
             library: String::new(),
@@ -74,17 +74,17 @@ impl Client {
             protocol: 2,
             active: now,
         };
-        Client { id, ends, since: now, told: Mutex::new(told), killed: Notify::new() }
+        Client { id, ends, since: now, info: Mutex::new(info), killed: Notify::new() }
     }
 
     /// Whether the client has a transaction open.
     pub fn is_in_transaction(&self) -> bool {
-        lock(&self.told).in_transaction
+        lock(&self.info).in_transaction
     }
 
     /// Changes the published information about the client.
-    pub fn tell(&self, change: impl FnOnce(&mut Told)) {
-        change(&mut lock(&self.told));
+    pub fn update_info(&self, change: impl FnOnce(&mut ClientInfo)) {
+        change(&mut lock(&self.info));
     }
 
     /// Completes when [`Client::kill`] is called.
@@ -109,13 +109,13 @@ impl Client {
 
     /// Whether the client's user has this name.
     pub fn is_user(&self, name: &[u8]) -> bool {
-        lock(&self.told).user.as_bytes() == name
+        lock(&self.info).user.as_bytes() == name
     }
 
     /// Returns a line of `CLIENT LIST` with Redis' fields. Fields that Solera does not have or
     /// count have the value that an idle Redis reports.
     pub fn line(&self) -> String {
-        let told = lock(&self.told).clone();
+        let info = lock(&self.info).clone();
         let now = Instant::now();
         let seconds = |since| now.saturating_duration_since(since).as_secs();
         let mut line = String::new();
@@ -129,16 +129,16 @@ impl Client {
             self.ends.address,
             self.ends.local_address,
             self.ends.descriptor,
-            told.name,
+            info.name,
             seconds(self.since),
-            seconds(told.active),
-            if told.queued.is_some() { "x" } else { "N" },
-            told.queued.map_or(-1, |queued| queued as i64),
-            told.command,
-            told.user,
-            told.protocol,
-            told.library,
-            told.library_version,
+            seconds(info.active),
+            if info.queued.is_some() { "x" } else { "N" },
+            info.queued.map_or(-1, |queued| queued as i64),
+            info.command,
+            info.user,
+            info.protocol,
+            info.library,
+            info.library_version,
         );
         line
     }

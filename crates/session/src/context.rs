@@ -17,8 +17,8 @@ use solera_unistore::{AtRisk, Command, Pasts, Replica, Response};
 use tokio::sync::oneshot;
 
 use crate::client::Client;
+use crate::delegation::Delegation;
 use crate::identity::Identity;
-use crate::lent::Lent;
 use crate::scan::{Ask, Page};
 
 /// A worker, as its sessions use it. Methods refer to the worker's own site unless a parameter
@@ -63,14 +63,14 @@ pub trait Context: 'static {
         &self,
         request: RequestId,
         owner: Address,
-    ) -> impl Future<Output = Result<Option<Response>, Silent>>;
+    ) -> impl Future<Output = Result<Option<Response>, PeerTimeout>>;
 
     /// Sends the machine a command and waits for its reply. Returns `None` if there will be no
     /// reply, because the worker is stopping or a journal has failed.
     fn call(&self, command: Command) -> impl Future<Output = Option<Response>>;
 
     /// Sends the machine a command that needs no reply.
-    fn tell(&self, command: Command);
+    fn send(&self, command: Command);
 
     /// Runs a command of `primary` at a worker of the site. Returns the last reply, or an earlier
     /// one if that is sufficient for the command. Dropping the future cancels the request. Returns
@@ -114,7 +114,7 @@ pub trait Context: 'static {
 
     /// Makes a change of the sites, if there is one, at the root of the site's workers. Returns the
     /// state after it, or `None` if the root cannot be reached.
-    fn sites(&self, change: Option<(SiteId, Change)>) -> impl Future<Output = Option<SitesTold>>;
+    fn sites(&self, change: Option<(SiteId, Change)>) -> impl Future<Output = Option<SitesReport>>;
 
     /// Returns a node of a member site that answers this process, if any.
     fn answering_node(&self, site: SiteId) -> Option<String>;
@@ -176,7 +176,11 @@ pub trait Context: 'static {
 
     /// Passes a request to the module runtime, on behalf of a session. Returns `None` if the server
     /// has no runtime. A dropped sender means that the server is stopping.
-    fn run_modules(&self, caller: Lent, request: Vec<Vec<u8>>) -> Option<oneshot::Receiver<Value>>;
+    fn run_modules(
+        &self,
+        caller: Delegation,
+        request: Vec<Vec<u8>>,
+    ) -> Option<oneshot::Receiver<Value>>;
 
     /// Returns the name of a site.
     fn site_name(&self, site: SiteId) -> &str {
@@ -215,7 +219,7 @@ pub struct ToPrimary {
 
 /// State of the sites, as the root of a site's workers reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SitesTold {
+pub struct SitesReport {
     /// Members, as far as this site knows.
     pub members: Members,
     /// A site that has not confirmed the same members, if any.
@@ -236,4 +240,4 @@ impl fmt::Display for Unreachable {
 
 /// A node that did not answer in time.
 #[derive(Debug)]
-pub struct Silent(pub String);
+pub struct PeerTimeout(pub String);

@@ -8,8 +8,8 @@ mod batch;
 mod client;
 mod commands;
 mod context;
+mod delegation;
 mod identity;
-mod lent;
 mod plan;
 mod run;
 mod scan;
@@ -18,14 +18,14 @@ mod token;
 mod typed;
 
 pub use batch::{Answer, Answers, Batch, Command, Sendable};
-pub use client::{Client, Ends, Told};
+pub use client::{Client, ClientInfo, Ends};
 pub use commands::{
     Abort, Attach, AttachHorizon, AttachUntil, Begin, Commit, Horizon, OnKey, Outcome, TakeToken,
     Txid, Watch, describe,
 };
-pub use context::{Context, Silent, Single, SitesTold, ToPrimary, Unreachable};
+pub use context::{Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable};
+pub use delegation::{Delegation, is_reserved};
 pub use identity::{Identity, Refused, hash_password, verify};
-pub use lent::{Lent, is_reserved};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{Next, Session};
 pub use token::{Token, TokenError};

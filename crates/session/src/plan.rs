@@ -17,7 +17,7 @@ use solera_commands::{Command as Described, CommandId};
 use solera_data::{Op, Value};
 use solera_resp::Arguments;
 
-pub(crate) use self::reply::{told, write_results, write_single};
+pub(crate) use self::reply::{error_reply, write_results, write_single};
 
 /// An operation on one key.
 #[derive(Clone, Debug, PartialEq)]

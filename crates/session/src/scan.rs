@@ -139,7 +139,7 @@ impl Scans {
         if let Some(Cursor { key, element: Some(element) }) = &ask.from
             && let Some(whole) = whole.or_else(|| read(replica, key))
         {
-            page.next = kept.tell(&mut page.entries, &mut room, whole, Some(element));
+            page.next = kept.append(&mut page.entries, &mut room, whole, Some(element));
         }
         let mut looked = 0;
         while page.next.is_none() {
@@ -148,7 +148,7 @@ impl Scans {
             kept.after = Some(key.clone());
             looked += 1;
             if let Some(content) = content {
-                page.next = kept.tell(&mut page.entries, &mut room, content, None);
+                page.next = kept.append(&mut page.entries, &mut room, content, None);
             }
             if page.next.is_none() && (room == 0 || looked == PAGE_KEYS) {
                 page.next = Some(Cursor { key, element: None });
@@ -199,7 +199,7 @@ impl Kept {
     /// Appends the content of the current key after an element, as far as it fits into the page;
     /// the rest follows in later pages. Returns the cursor within the same key if something is
     /// left.
-    fn tell(
+    fn append(
         &mut self,
         entries: &mut Vec<(Key, Outcome)>,
         room: &mut usize,
@@ -223,17 +223,17 @@ fn part(
     after: Option<&Value>,
     room: &mut usize,
 ) -> (Option<Outcome>, Option<Value>) {
-    let is_told =
+    let is_sent =
         |element: &Value| after.is_some_and(|after| element.cmp(after) != Ordering::Greater);
     match content {
         Outcome::Members(members) => {
-            let rest = &members[members.partition_point(is_told)..];
+            let rest = &members[members.partition_point(is_sent)..];
             let (part, cut) = fitting(rest, room, |member| member.len());
             let last = part.last().filter(|_| cut).cloned();
             ((!part.is_empty()).then(|| Outcome::Members(part.to_vec())), last)
         }
         Outcome::Pairs(pairs) => {
-            let rest = &pairs[pairs.partition_point(|(field, _)| is_told(field))..];
+            let rest = &pairs[pairs.partition_point(|(field, _)| is_sent(field))..];
             let (part, cut) = fitting(rest, room, |(field, value)| field.len() + value.len());
             let last = part.last().filter(|_| cut).map(|(field, _)| field.clone());
             ((!part.is_empty()).then(|| Outcome::Pairs(part.to_vec())), last)

@@ -1,6 +1,7 @@
 //! A client's session: its pasts, its transaction, and the execution of its commands.
 
 mod conflict;
+mod errors;
 mod exec;
 mod mode;
 mod operations;
@@ -8,7 +9,6 @@ mod primary;
 mod queue;
 mod rights;
 mod strong;
-mod told;
 mod transaction;
 
 use std::net::SocketAddr;
@@ -31,8 +31,8 @@ pub(crate) use self::queue::{Later, Work};
 use self::strong::Watched;
 use crate::client::Client;
 use crate::context::Context;
+use crate::delegation::Delegation;
 use crate::identity::Identity;
-use crate::lent::Lent;
 
 /// What happens to the connection after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct Session<W> {
     /// User of the client.
     pub identity: Rc<Identity>,
     /// Delegation from the session for which this one acts, if any.
-    lent: Option<Lent>,
+    delegation: Option<Delegation>,
     /// Address of the client, if it is not in this process.
     pub(crate) from: Option<SocketAddr>,
     /// The queue or transaction that commands belong to.
@@ -102,7 +102,7 @@ impl<W: Context> Session<W> {
             last_command: "NULL",
             replies: Replies::On,
             identity: Rc::new(Identity::new(&worker.users())),
-            lent: None,
+            delegation: None,
             from,
             mode: Mode::Idle,
             watched: Vec::new(),
@@ -114,7 +114,7 @@ impl<W: Context> Session<W> {
     /// Aborts the open transaction, because the client has disconnected.
     pub fn close(&mut self) {
         if let Some(tx) = self.mode.reset() {
-            self.worker.tell(Command::Abort { tx });
+            self.worker.send(Command::Abort { tx });
         }
     }
 
@@ -132,20 +132,20 @@ impl<W: Context> Session<W> {
     }
 
     /// Publishes the session's state for other clients and for the session that it acts for.
-    pub fn tell(&self) {
-        if let Some(lent) = &self.lent {
-            lent.note(&self.pasts);
+    pub fn publish(&self) {
+        if let Some(delegation) = &self.delegation {
+            delegation.note(&self.pasts);
         }
-        self.client.tell(|told| {
-            told.name.clone_from(&self.name);
-            told.user = self.identity.name();
-            told.library.clone_from(&self.library.0);
-            told.library_version.clone_from(&self.library.1);
-            told.command = self.last_command;
-            told.queued = self.mode.queue().map(|queue| queue.commands.len());
-            told.in_transaction = self.in_transaction();
-            told.protocol = if self.out.protocol == Protocol::Resp3 { 3 } else { 2 };
-            told.active = Instant::now();
+        self.client.update_info(|info| {
+            info.name.clone_from(&self.name);
+            info.user = self.identity.name();
+            info.library.clone_from(&self.library.0);
+            info.library_version.clone_from(&self.library.1);
+            info.command = self.last_command;
+            info.queued = self.mode.queue().map(|queue| queue.commands.len());
+            info.in_transaction = self.in_transaction();
+            info.protocol = if self.out.protocol == Protocol::Resp3 { 3 } else { 2 };
+            info.active = Instant::now();
         });
     }
 
@@ -178,7 +178,7 @@ impl<W: Context> Session<W> {
     /// Gives the open transaction up because of an error. Its worker aborts it.
     pub(crate) fn give_up(&mut self, error: String) {
         if let Some(tx) = self.mode.give_up(error) {
-            self.worker.tell(Command::Abort { tx });
+            self.worker.send(Command::Abort { tx });
         }
     }
 
@@ -202,7 +202,7 @@ impl<W: Context> Session<W> {
         if let Some(snapshot) = self.worker.with(|replica| replica.snapshot_of(now, id)) {
             return Ok(snapshot);
         }
-        let error = self.told(&CommandError::NoSuchTransaction);
+        let error = self.error_reply(&CommandError::NoSuchTransaction);
         // The worker no longer knows the transaction, so there is nothing to abort.
         self.mode.give_up(error.clone());
         Err(error)

@@ -11,8 +11,8 @@ use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, Standing};
 use solera_resp::Value;
 use solera_session::{
-    Ask, Client, Context, Identity, Lent, Page, Silent, Single, SitesTold, ToPrimary, Unreachable,
-    verify,
+    Ask, Client, Context, Delegation, Identity, Page, PeerTimeout, Single, SitesReport, ToPrimary,
+    Unreachable, verify,
 };
 use solera_site::Input;
 use solera_time::SiteId;
@@ -75,11 +75,11 @@ impl Context for Worker {
         &self,
         request: RequestId,
         owner: Address,
-    ) -> Result<Option<Response>, Silent> {
+    ) -> Result<Option<Response>, PeerTimeout> {
         let reply = tokio::time::timeout(PEER_TIMEOUT, self.reply_to(request)).await;
         reply.map_err(|_| match self.network.is_here(owner) && !self.refuses_writes() {
-            true => Silent("the worker that decides a transaction on the key".to_owned()),
-            false => Silent(self.node_name(owner)),
+            true => PeerTimeout("the worker that decides a transaction on the key".to_owned()),
+            false => PeerTimeout(self.node_name(owner)),
         })
     }
 
@@ -91,7 +91,7 @@ impl Context for Worker {
         self.reply_to(request).await
     }
 
-    fn tell(&self, command: Command) {
+    fn send(&self, command: Command) {
         let (request, now) = (self.new_request(), self.now());
         let command = command.into();
         self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
@@ -151,7 +151,7 @@ impl Context for Worker {
         }
     }
 
-    async fn sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesTold> {
+    async fn sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesReport> {
         self.network.sites(self.address.site, change).await
     }
 
@@ -250,7 +250,11 @@ impl Context for Worker {
         self.state.borrow().counters.commands.iter().sum()
     }
 
-    fn run_modules(&self, caller: Lent, request: Vec<Vec<u8>>) -> Option<oneshot::Receiver<Value>> {
+    fn run_modules(
+        &self,
+        caller: Delegation,
+        request: Vec<Vec<u8>>,
+    ) -> Option<oneshot::Receiver<Value>> {
         let modules = self.network.modules()?;
         // Weak, as it is held by what the network holds.
         let network = Arc::downgrade(&self.network);

@@ -183,7 +183,7 @@ async fn wait_for<W: Context>(
             session.pasts.join(&pasts);
             Ok(())
         }
-        Some(Response::Failed(error)) => Err(session.told(&error)),
+        Some(Response::Failed(error)) => Err(session.error_reply(&error)),
         _ => Err(session.unanswered()),
     }
 }
@@ -227,7 +227,7 @@ impl Request for AttachRequest {
 
     async fn reply<W: Context>(self, session: &mut Session<W>) {
         let attached = match self {
-            AttachRequest::Horizon => return tell_horizon(session).await,
+            AttachRequest::Horizon => return write_horizon(session).await,
             AttachRequest::Token(text) => match token(&*session.worker, &text) {
                 Ok(token) => Attach { token }.run(session).await,
                 Err(error) => Err(error),
@@ -279,7 +279,7 @@ fn until<W: Context>(
     AttachUntil::new(worker.spec(), until_ms, timeout, sites.iter().map(Vec::as_slice))
 }
 
-async fn tell_horizon<W: Context>(session: &mut Session<W>) {
+async fn write_horizon<W: Context>(session: &mut Session<W>) {
     match AttachHorizon.run(session).await {
         Ok(horizon) => {
             session.out.array(2);

@@ -59,7 +59,7 @@ pub(super) fn authenticate<W: Context>(
     }
     // The commands that follow in the batch may take long, and CLIENT KILL USER must find the
     // client.
-    session.tell();
+    session.publish();
     Ok(())
 }
 

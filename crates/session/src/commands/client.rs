@@ -178,7 +178,7 @@ impl Request {
             Request::Help => help::answer(session, &HELP),
             Request::Id => session.out.integer(session.client.id as i64),
             Request::Info => {
-                session.tell();
+                session.publish();
                 let line = session.client.line() + "\n";
                 session.out.verbatim(*b"txt", &line);
             }
@@ -296,7 +296,7 @@ impl Reply {
 }
 
 fn list<W: Context>(session: &mut Session<W>, ids: Option<&[i64]>) {
-    session.tell();
+    session.publish();
     let mut lines = String::new();
     for client in session.worker.clients() {
         if ids.is_none_or(|ids| ids.contains(&(client.id as i64))) {
@@ -323,7 +323,7 @@ impl Kill {
             Kill::Matching { filters, skip_me } => {
                 let me = session.client.id;
                 found.retain(|client| {
-                    filters.iter().all(|filter| filter.fits(client))
+                    filters.iter().all(|filter| filter.matches(client))
                         && !(skip_me && client.id == me)
                 });
                 session.out.integer(found.len() as i64);
@@ -334,7 +334,7 @@ impl Kill {
 }
 
 impl Filter {
-    fn fits(&self, client: &Client) -> bool {
+    fn matches(&self, client: &Client) -> bool {
         match self {
             Filter::Id(id) => client.id as i64 == *id,
             Filter::Address(address) => client.address().as_bytes() == address,

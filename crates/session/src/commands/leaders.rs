@@ -62,8 +62,8 @@ impl Request for Leaders {
     async fn reply<W: Context>(self, session: &mut Session<W>) {
         match self {
             Leaders::Help => help::answer(session, HELP),
-            Leaders::Counts => tell_counts(session).await,
-            Leaders::Partitions => tell_partitions(session).await,
+            Leaders::Counts => write_counts(session).await,
+            Leaders::Partitions => write_partitions(session).await,
             Leaders::Move { site, partitions } => {
                 let asked = lead_from(&*session.worker, site, partitions);
                 session.answer_ok(asked);
@@ -125,7 +125,7 @@ fn partitions_of(
     Ok(if partitions.is_empty() { all().collect() } else { partitions })
 }
 
-async fn tell_counts<W: Context>(session: &mut Session<W>) {
+async fn write_counts<W: Context>(session: &mut Session<W>) {
     let Some(leaders) = by_partition(session).await else { return };
     let worker = session.worker.clone();
     let sites = worker.spec().sites.len();
@@ -137,7 +137,7 @@ async fn tell_counts<W: Context>(session: &mut Session<W>) {
     }
 }
 
-async fn tell_partitions<W: Context>(session: &mut Session<W>) {
+async fn write_partitions<W: Context>(session: &mut Session<W>) {
     let Some(leaders) = by_partition(session).await else { return };
     let worker = session.worker.clone();
     session.out.array(leaders.len());

@@ -7,7 +7,7 @@ use solera_resp::{Arguments, Value, Writer};
 use super::help;
 use super::request::Request;
 use crate::context::Context;
-use crate::lent::Lent;
+use crate::delegation::Delegation;
 use crate::session::Session;
 
 /// Subcommands of SOLERA.MODULE that users can be given access to.
@@ -94,8 +94,8 @@ async fn hand_over<W: Context>(session: &mut Session<W>, request: Vec<Vec<u8>>) 
     if session.in_transaction() {
         return session.fail("ERR modules cannot be used inside a transaction");
     }
-    let lent = Lent::new(session.identity.user(), session.pasts);
-    let Some(answer) = session.worker.run_modules(lent.clone(), request) else {
+    let delegation = Delegation::new(session.identity.user(), session.pasts);
+    let Some(answer) = session.worker.run_modules(delegation.clone(), request) else {
         return session.fail("ERR this server runs no modules");
     };
     match answer.await {
@@ -103,7 +103,7 @@ async fn hand_over<W: Context>(session: &mut Session<W>, request: Vec<Vec<u8>>) 
         Ok(value) => write(&mut session.out, &value),
         Err(_) => session.fail_unanswered(),
     }
-    session.pasts.join(&lent.pasts());
+    session.pasts.join(&delegation.pasts());
 }
 
 /// Appends a value. Kinds that modules never answer with are written as text.

@@ -65,6 +65,6 @@ impl Typed for OnKey {
         let plan = Plan::single(self.command, &self.key, self.op.clone());
         let mut results = session.run_plan(&plan).await.map_err(Stopped::into_error)?;
         let result = results.pop().expect("one operation has one result");
-        result.map_err(|error| plan::told(&error))
+        result.map_err(|error| plan::error_reply(&error))
     }
 }

@@ -88,7 +88,7 @@ impl Wanted {
                 if let Some(alive) = worker.answering_node(self.site) {
                     return Err(format!(
                         "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
-                         told nobody, and ends its processes. Stop its nodes first, or say FORCE"
+                         report nobody, and ends its processes. Stop its nodes first, or say FORCE"
                     ));
                 }
             }
@@ -109,7 +109,7 @@ impl Wanted {
 /// Makes the change, if there is one, and appends the status of the sites after it.
 async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId, Change)>) {
     let worker = session.worker.clone();
-    let Some(told) = worker.sites(change).await else {
+    let Some(report) = worker.sites(change).await else {
         let root = worker.workers().next().expect("a site has a worker");
         let node = worker.node_name(root);
         return session.fail(format!(
@@ -117,25 +117,25 @@ async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId
         ));
     };
     let name = |site: SiteId| worker.site_name(site).to_owned();
-    if let Some(refused) = told.refused {
+    if let Some(refused) = report.refused {
         return session.fail(format!("ERR {}", refused.explain(name)));
     }
     let out = &mut session.out;
     // The root worker may list more sites than this node, or fewer.
-    let sites = told.members.sites().min(worker.spec().sites.len());
+    let sites = report.members.sites().min(worker.spec().sites.len());
     out.array(sites);
     for site in SiteId::all(sites) {
         out.map(4);
-        let standing = told.members.standing(site).to_string();
+        let standing = report.members.standing(site).to_string();
         for (key, value) in [("name", name(site)), ("standing", standing)] {
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());
         }
         out.bulk(b"life");
-        out.integer(i64::from(told.members.life(site)));
+        out.integer(i64::from(report.members.life(site)));
         // A site that has not confirmed the same members; empty if all have.
         out.bulk(b"waits-for");
-        let waits = told.not_agreed.map(name).unwrap_or_default();
+        let waits = report.not_agreed.map(name).unwrap_or_default();
         out.bulk(waits.as_bytes());
     }
 }

@@ -56,12 +56,12 @@ pub(crate) fn write_single(out: &mut Writer, result: &Result<Outcome, OpError>) 
 }
 
 fn write_error(out: &mut Writer, error: &OpError) -> bool {
-    out.error(&told(error));
+    out.error(&error_reply(error));
     false
 }
 
 /// Returns the error reply for an error of an operation.
-pub(crate) fn told(error: &OpError) -> String {
+pub(crate) fn error_reply(error: &OpError) -> String {
     let code = if *error == OpError::WrongType { "WRONGTYPE" } else { "ERR" };
     format!("{code} {error}")
 }

@@ -133,7 +133,7 @@ impl<W: Context> Session<W> {
                 Executed::Done
             }
             Err(NotCommitted::Failed(CommandError::Aborted { .. })) => Executed::Conflict,
-            Err(error) => Executed::Failed(self.told_commit(error)),
+            Err(error) => Executed::Failed(self.commit_error(error)),
         }
     }
 

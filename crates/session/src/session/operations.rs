@@ -8,7 +8,7 @@ use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
 use super::Session;
 use super::mode::Transaction;
-use crate::context::{Context, Silent, Unreachable};
+use crate::context::{Context, PeerTimeout, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
 
 /// Result of each operation of a command, in order.
@@ -139,9 +139,9 @@ impl<W: Context> Session<W> {
                 Ok(result) => results.push(result),
                 Err(failure) => {
                     // Nothing of a transaction takes effect before it commits.
-                    self.worker.tell(Command::Abort { tx });
+                    self.worker.send(Command::Abort { tx });
                     let is_answered = !matches!(failure, Failure::Unanswered);
-                    return Err(Dropped { error: self.told_failure(&failure), is_answered });
+                    return Err(Dropped { error: self.failure_reply(&failure), is_answered });
                 }
             }
         }
@@ -169,7 +169,7 @@ impl<W: Context> Session<W> {
             Ok(Some(Response::Operated(result))) => Ok(result),
             Ok(Some(Response::Failed(error))) => Err(Failure::Command(error)),
             Ok(_) => Err(Failure::Unanswered),
-            Err(Silent(node)) => Err(Failure::Unreachable(Unreachable(node))),
+            Err(PeerTimeout(node)) => Err(Failure::Unreachable(Unreachable(node))),
         }
     }
 
@@ -197,12 +197,12 @@ impl<W: Context> Session<W> {
                 self.pasts.join(&pasts);
                 Ok(outcome)
             }
-            Ok(Some(Response::Failed(error))) => Err(self.told(&error)),
+            Ok(Some(Response::Failed(error))) => Err(self.error_reply(&error)),
             Ok(_) => Err(self.unanswered()),
-            Err(Silent(node)) if op.op.is_update() => {
+            Err(PeerTimeout(node)) if op.op.is_update() => {
                 Err(format!("UNKNOWN {node} does not answer; the command may have been done"))
             }
-            Err(Silent(node)) => Err(Unreachable(node).to_string()),
+            Err(PeerTimeout(node)) => Err(Unreachable(node).to_string()),
         }
     }
 

@@ -69,7 +69,7 @@ impl<W: Context> Session<W> {
         };
         let owner = self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let response = self.worker.ask_primary(owner, ToPrimary { command, takes_accepted }).await;
-        let response = response.ok_or_else(|| self.told_silence(owner, op))?;
+        let response = response.ok_or_else(|| self.no_answer_reply(owner, op))?;
         Ok(smallvec![Ok(self.outcome_of(op, response)?)])
     }
 
@@ -97,7 +97,7 @@ impl<W: Context> Session<W> {
                     )),
                 }
             }
-            Response::Failed(failure) => Err(self.told_failed(&op.key, failure)),
+            Response::Failed(failure) => Err(self.primary_error(&op.key, failure)),
             Response::Attached | Response::Stored => Err(self.unanswered()),
         }
     }
@@ -117,7 +117,7 @@ impl<W: Context> Session<W> {
         format!("'{}' (space '{}')", String::from_utf8_lossy(key), space.name)
     }
 
-    fn told_failed(&self, key: &[u8], failure: Failure) -> String {
+    fn primary_error(&self, key: &[u8], failure: Failure) -> String {
         let named = self.named(key);
         match failure {
             Failure::TimedOut => format!(
@@ -134,7 +134,7 @@ impl<W: Context> Session<W> {
     }
 
     /// Returns the error reply for a worker that gave no answer at all.
-    fn told_silence(&self, owner: Address, op: &KeyOp<'_>) -> String {
+    fn no_answer_reply(&self, owner: Address, op: &KeyOp<'_>) -> String {
         let node = self.worker.node_name(owner);
         match self.worker.process_of(owner) {
             Some(0) => self.unanswered(),
@@ -177,7 +177,7 @@ impl<W: Context> Session<W> {
                     // The protocol times out by itself; ask again while time is left.
                     Some(Response::Failed(Failure::TimedOut))
                         if left().is_none_or(|left| !left.is_zero()) => {}
-                    Some(Response::Failed(failure)) => return Err(told_late(wait, failure)),
+                    Some(Response::Failed(failure)) => return Err(timeout_reply(wait, failure)),
                     Some(_) => return Err(self.unanswered()),
                 }
             }
@@ -233,7 +233,7 @@ fn not_taken(key: &[u8], space: &Space) -> String {
     )
 }
 
-fn told_late(wait: Wait, failure: Failure) -> String {
+fn timeout_reply(wait: Wait, failure: Failure) -> String {
     match (failure, wait) {
         (Failure::Lost, _) => {
             "LOST the session or its token has seen updates of a space that 'primary' runs that were lost with a \

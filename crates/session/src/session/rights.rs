@@ -6,17 +6,17 @@ use solera_resp::Arguments;
 
 use super::Session;
 use crate::context::Context;
+use crate::delegation::{Delegation, is_reserved};
 use crate::identity::Refused;
-use crate::lent::{Lent, is_reserved};
 
 impl<W: Context> Session<W> {
     /// Makes the session act for another one. Must be called before the first command.
-    pub fn act_for(&mut self, lent: Lent) {
-        self.pasts.join(&lent.pasts());
-        if let Some(user) = &lent.user {
+    pub fn act_for(&mut self, delegation: Delegation) {
+        self.pasts.join(&delegation.pasts());
+        if let Some(user) = &delegation.user {
             self.identity.become_user(user.clone());
         }
-        self.lent = Some(lent);
+        self.delegation = Some(delegation);
     }
 
     /// Checks that the client may send a request. The number of arguments has been checked before.
@@ -43,7 +43,11 @@ impl<W: Context> Session<W> {
         }
         let spaces = &self.worker.spec().spaces;
         let command = unit.command().id;
-        if self.lent.as_ref().is_some_and(|lent| lent.may(command, keys.clone(), spaces)) {
+        if self
+            .delegation
+            .as_ref()
+            .is_some_and(|delegation| delegation.may(command, keys.clone(), spaces))
+        {
             return Ok(());
         }
         self.identity.may(unit, keys.clone())?;

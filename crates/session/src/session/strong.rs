@@ -104,7 +104,7 @@ impl<W: Context> Session<W> {
                 self.pasts.join(&pasts);
                 Ok(outcome)
             }
-            Some(Response::Failed(error)) => Err(self.told(&error)),
+            Some(Response::Failed(error)) => Err(self.error_reply(&error)),
             _ => Err(self.unanswered()),
         }
     }
@@ -143,7 +143,7 @@ impl<W: Context> Session<W> {
             }
             if let Some(Transaction { id, .. }) = transaction {
                 if let Err(failure) = self.look(id, key).await {
-                    let error = self.told_failure(&failure);
+                    let error = self.failure_reply(&failure);
                     self.give_up(error.clone());
                     return Err(error);
                 }
@@ -201,7 +201,7 @@ impl<W: Context> Session<W> {
         };
         match self.worker.call(Command::Name { tx }).await {
             Some(Response::Named(tid)) => Ok(tid),
-            Some(Response::Failed(error)) => Err(self.told(&error)),
+            Some(Response::Failed(error)) => Err(self.error_reply(&error)),
             _ => Err(self.unanswered()),
         }
     }
@@ -230,10 +230,10 @@ impl<W: Context> Session<W> {
             let reason = match self.look(transaction.id, key.as_bytes()).await {
                 Ok(now) if now == *digest => continue,
                 Ok(_) => NotBegun::Changed(key.clone()),
-                Err(failure) => NotBegun::Failed(self.told_failure(&failure)),
+                Err(failure) => NotBegun::Failed(self.failure_reply(&failure)),
             };
             self.mode.finish();
-            self.worker.tell(Command::Abort { tx: transaction.id });
+            self.worker.send(Command::Abort { tx: transaction.id });
             return Err(reason);
         }
         Ok(transaction)
@@ -262,7 +262,7 @@ impl<W: Context> Session<W> {
                 {
                     self.pause_after_conflict().await;
                 }
-                Err(error) => return Err(self.told_commit(error)),
+                Err(error) => return Err(self.commit_error(error)),
             }
         }
     }
@@ -288,9 +288,9 @@ impl<W: Context> Session<W> {
     }
 
     /// Returns the error reply for an operation that could not be done.
-    pub(crate) fn told_failure(&self, failure: &Failure) -> String {
+    pub(crate) fn failure_reply(&self, failure: &Failure) -> String {
         match failure {
-            Failure::Command(error) => self.told(error),
+            Failure::Command(error) => self.error_reply(error),
             Failure::Unreachable(error) => error.to_string(),
             Failure::Unanswered => self.unanswered(),
         }

@@ -62,7 +62,7 @@ impl<W: Context> Session<W> {
             Ended::Nothing => return Err("ERR SOLERA.COMMIT without SOLERA.BEGIN".to_owned()),
         };
         if let Err(reason) = self.may_commit(began_as) {
-            self.worker.tell(Command::Abort { tx: transaction.id });
+            self.worker.send(Command::Abort { tx: transaction.id });
             return Err(format!("NOPERM {reason}; nothing of the transaction was done"));
         }
         self.commit(transaction, writes).await
@@ -75,7 +75,7 @@ impl<W: Context> Session<W> {
     pub(crate) fn abort_open(&mut self) -> Result<(), String> {
         match self.mode.end() {
             Ended::Open(Open { transaction, .. }) => {
-                self.worker.tell(Command::Abort { tx: transaction.id });
+                self.worker.send(Command::Abort { tx: transaction.id });
                 Ok(())
             }
             Ended::GivenUp(_) => Ok(()),
@@ -97,14 +97,14 @@ impl<W: Context> Session<W> {
         // A protocol for comparisons may certify no transactions. Their commits are certain
         // without.
         if !transaction.strong && self.worker.spec().protocol == Baseline::UniStore {
-            self.worker.tell(Command::Abort { tx });
+            self.worker.send(Command::Abort { tx });
             return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it is \
                         over, and nothing of it was done"
                 .to_owned());
         }
         let claim = self.claim(transaction);
         let certified = self.end(transaction, Command::Certify { tx, claim }).await;
-        certified.map_err(|error| self.told_commit(error))
+        certified.map_err(|error| self.commit_error(error))
     }
 
     /// Handles a command that failed with an error, after which an open transaction has no effect.
@@ -114,7 +114,7 @@ impl<W: Context> Session<W> {
         match command {
             Some(CommandId::SoleraCommit | CommandId::SoleraAbort) => {
                 if let Ended::Open(Open { transaction, .. }) = self.mode.end() {
-                    self.worker.tell(Command::Abort { tx: transaction.id });
+                    self.worker.send(Command::Abort { tx: transaction.id });
                 }
             }
             _ => self.give_up(error),
@@ -130,14 +130,14 @@ impl<W: Context> Session<W> {
         transaction: Transaction,
         writes: bool,
     ) -> Result<(), String> {
-        self.try_commit(transaction, writes).await.map_err(|error| self.told_commit(error))
+        self.try_commit(transaction, writes).await.map_err(|error| self.commit_error(error))
     }
 
     /// Returns the error reply for a transaction that was not committed.
-    pub(crate) fn told_commit(&self, error: NotCommitted) -> String {
+    pub(crate) fn commit_error(&self, error: NotCommitted) -> String {
         match error {
             NotCommitted::Refused(reason) => reason,
-            NotCommitted::Failed(error) => self.told(&error),
+            NotCommitted::Failed(error) => self.error_reply(&error),
             NotCommitted::Unanswered => self.unanswered(),
         }
     }
@@ -154,7 +154,7 @@ impl<W: Context> Session<W> {
         let tx = transaction.id;
         // The commands before the commit may have taken long, so check again.
         if writes && let Some(reason) = self.worker.takes_no_writes() {
-            self.worker.tell(Command::Abort { tx });
+            self.worker.send(Command::Abort { tx });
             return Err(NotCommitted::Refused(reason));
         }
         let claim = self.claim(transaction);

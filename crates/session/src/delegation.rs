@@ -10,7 +10,7 @@ use solera_unistore::Pasts;
 
 /// User and pasts that a session in this process takes over from the session for which it acts.
 #[derive(Clone)]
-pub struct Lent {
+pub struct Delegation {
     /// The user. `None` means an unauthenticated session, or the server itself, which may do
     /// everything.
     pub(crate) user: Option<Arc<User>>,
@@ -19,10 +19,10 @@ pub struct Lent {
     pasts: Arc<Mutex<Pasts>>,
 }
 
-impl Lent {
+impl Delegation {
     /// Creates a delegation for a user whose session has seen `pasts`.
-    pub fn new(user: Option<Arc<User>>, pasts: Pasts) -> Lent {
-        Lent { user, own: false, pasts: Arc::new(Mutex::new(pasts)) }
+    pub fn new(user: Option<Arc<User>>, pasts: Pasts) -> Delegation {
+        Delegation { user, own: false, pasts: Arc::new(Mutex::new(pasts)) }
     }
 
     /// Returns the user; `None` for an unauthenticated session and for the server itself.
@@ -31,13 +31,13 @@ impl Lent {
     }
 
     /// Returns a delegation with the same pasts for another user.
-    pub fn with_user(&self, user: Option<Arc<User>>) -> Lent {
-        Lent { user, own: false, pasts: self.pasts.clone() }
+    pub fn with_user(&self, user: Option<Arc<User>>) -> Delegation {
+        Delegation { user, own: false, pasts: self.pasts.clone() }
     }
 
     /// Returns a delegation with the same pasts for the server itself.
-    pub fn for_server(&self) -> Lent {
-        Lent { user: None, own: true, pasts: self.pasts.clone() }
+    pub fn for_server(&self) -> Delegation {
+        Delegation { user: None, own: true, pasts: self.pasts.clone() }
     }
 
     /// Returns what the sessions have seen and written.
@@ -91,9 +91,10 @@ mod tests {
     fn a_delegate_has_more_rights_only_on_reserved_keys() {
         let spaces = vec![Space::new("mail", "mail:", Level::Causal)];
         let spaces = Spaces::new(spaces).unwrap();
-        let lent = Lent::new(None, Pasts::none(1));
-        let may =
-            |command, keys: &[&'static [u8]]| lent.may(command, keys.iter().copied(), &spaces);
+        let delegation = Delegation::new(None, Pasts::none(1));
+        let may = |command, keys: &[&'static [u8]]| {
+            delegation.may(command, keys.iter().copied(), &spaces)
+        };
         assert!(may(CommandId::SoleraBegin, &[]));
         assert!(may(CommandId::Hset, &[b"mail:solera:mixt:w:a"]));
         assert!(may(CommandId::Hget, &[b"solera:modules"]));
@@ -101,6 +102,6 @@ mod tests {
         assert!(!may(CommandId::Hget, &[b"a:solera:b"]));
         assert!(!may(CommandId::Mget, &[b"solera:modules", b"a"]));
         assert!(!may(CommandId::SoleraExport, &[]));
-        assert!(lent.for_server().may(CommandId::Get, [&b"a"[..]], &spaces));
+        assert!(delegation.for_server().may(CommandId::Get, [&b"a"[..]], &spaces));
     }
 }
