@@ -196,7 +196,9 @@ impl<W: Context> Session<W> {
     /// The error reply, if no transaction is open or it has expired.
     pub(crate) fn snapshot(&mut self) -> Result<Vector, String> {
         let Some(Transaction { id, .. }) = self.mode.transaction() else {
-            return Err("ERR this is for an open transaction; SOLERA.BEGIN it first".to_owned());
+            return Err(
+                "ERR this command needs an open transaction; send SOLERA.BEGIN first".to_owned()
+            );
         };
         let now = self.worker.now();
         if let Some(snapshot) = self.worker.with(|replica| replica.snapshot_of(now, id)) {

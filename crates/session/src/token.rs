@@ -64,7 +64,7 @@ impl fmt::Display for TokenError {
                  is gone"
             }
             TokenError::MoreSites => {
-                "the token tells of sites that this node's configuration does not list"
+                "the token refers to sites that this node's configuration does not list"
             }
         })
     }

@@ -62,7 +62,7 @@ impl Request for Acl {
         if !SUBCOMMANDS.iter().any(|name| name.as_bytes() == subcommand) {
             return Err(match CHANGES.iter().find(|name| name.as_bytes() == subcommand) {
                 Some(name) => format!(
-                    "ERR ACL {} is not served; users are in solera.toml, and are read again on SIGHUP",
+                    "ERR ACL {} is not supported; users are in solera.toml, and are read again on SIGHUP",
                     name.to_uppercase()
                 ),
                 None => unknown_subcommand("ACL", arguments.get(1)),
@@ -160,7 +160,7 @@ fn get_user<W: Context>(session: &mut Session<W>, name: &[u8]) {
 fn generate<W: Context>(session: &mut Session<W>, bits: usize) {
     let mut bytes = vec![0; bits.div_ceil(8)];
     if SystemRandom::new().fill(&mut bytes).is_err() {
-        return session.fail("ERR the system gives no random numbers");
+        return session.fail("ERR the operating system provides no random numbers");
     }
     let mut text = HEXLOWER.encode(&bytes);
     text.truncate(bits.div_ceil(4));
@@ -188,7 +188,7 @@ mod tests {
             ("ACL FOO", "ERR unknown subcommand 'FOO'. Try ACL HELP."),
             (
                 "ACL SETUSER bob",
-                "ERR ACL SETUSER is not served; users are in solera.toml, and are read again on SIGHUP",
+                "ERR ACL SETUSER is not supported; users are in solera.toml, and are read again on SIGHUP",
             ),
             ("ACL WHOAMI x", "ERR wrong number of arguments for 'acl|whoami' command"),
             ("ACL GETUSER", "ERR wrong number of arguments for 'acl|getuser' command"),

@@ -23,7 +23,7 @@ const HELP: [&str; 21] = [
     "LIST [TYPE NORMAL] [ID <id> [<id> ...]]",
     "    Return information about the client connections of this node.",
     "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF)",
-    "    Taken and without effect: nothing is evicted here.",
+    "    Accepted without effect: Solera evicts nothing.",
     "REPLY (ON|OFF|SKIP)",
     "    Control the replies sent to the current connection.",
     "SETINFO (LIB-NAME|LIB-VER) <value>",

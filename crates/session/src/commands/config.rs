@@ -47,7 +47,7 @@ impl Request for Config {
         if !SUBCOMMANDS.iter().any(is) {
             return Err(match ["set", "resetstat", "rewrite"].iter().find(|name| is(name)) {
                 Some(name) => format!(
-                    "ERR CONFIG {} is not served; settings are in solera.toml, CONFIG GET reads some",
+                    "ERR CONFIG {} is not supported; settings are in solera.toml, CONFIG GET reads some",
                     name.to_uppercase()
                 ),
                 None => unknown_subcommand("CONFIG", subcommand),
@@ -125,7 +125,7 @@ mod tests {
             ("CONFIG FOO", "ERR unknown subcommand 'FOO'. Try CONFIG HELP."),
             (
                 "CONFIG SET save x",
-                "ERR CONFIG SET is not served; settings are in solera.toml, CONFIG GET reads some",
+                "ERR CONFIG SET is not supported; settings are in solera.toml, CONFIG GET reads some",
             ),
             ("CONFIG GET", "ERR wrong number of arguments for 'config|get' command"),
             ("CONFIG HELP x", "ERR wrong number of arguments for 'config|help' command"),

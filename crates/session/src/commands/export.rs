@@ -130,7 +130,7 @@ async fn find<W: Context>(session: &mut Session<W>, ask: Ask) -> Result<Page, St
     let before = open.and_then(|open| open.scanned.get(usize::from(owner.worker)).copied()?);
     if before.is_none() || before != worker.process_of(owner) {
         return Err(format!(
-            "TRYAGAIN {} restarted meanwhile, and may have forgotten the snapshot; begin anew",
+            "TRYAGAIN {} restarted during the export and may have forgotten the snapshot; start again",
             worker.node_name(owner)
         ));
     }

@@ -17,9 +17,9 @@ const SYNTAX: &str =
     "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";
 
 const HELP: &[&str] = &[
-    "SOLERA.LEADERS [<subcommand> [<arg> ...]]. Without one, how many partitions each site leads. Subcommands are:",
+    "SOLERA.LEADERS [<subcommand> [<arg> ...]]. Without one, return how many partitions each site leads. Subcommands are:",
     "PARTITIONS",
-    "    Return who leads each partition.",
+    "    Return the leader of each partition.",
     "MOVE <site> [ALL | <partition> ...]",
     "    Ask a site to lead these partitions, or all. Does not wait for it.",
     "HELP",
@@ -83,7 +83,7 @@ fn lead_from(
 ) -> Result<(), String> {
     if !worker.with(|replica| replica.status().members().is_member(site)) {
         let name = worker.site_name(site);
-        return Err(format!("ERR site {name} takes no part, so it cannot lead"));
+        return Err(format!("ERR site {name} is not a member, so it cannot lead"));
     }
     let now = worker.now();
     for partition in partitions {

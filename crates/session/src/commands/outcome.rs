@@ -54,7 +54,7 @@ fn has_coordinator(spec: &ClusterSpec, tid: TransactionId, name: &str) -> Result
         && coordinator.worker < spec.workers_of(coordinator.site.index());
     match exists {
         true => Ok(()),
-        false => Err(format!("ERR '{name}' names a site or worker that there is not")),
+        false => Err(format!("ERR '{name}' refers to an unknown site or worker")),
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(parse("SOLERA.OUTCOME 1.0.7.42"), Ok(outcome));
         refuses::<Outcome>(&[
             ("SOLERA.OUTCOME x", "ERR 'x': a transaction is named by four numbers, as in 0.1.3.42"),
-            ("SOLERA.OUTCOME 2.0.7.42", "ERR '2.0.7.42' names a site or worker that there is not"),
+            ("SOLERA.OUTCOME 2.0.7.42", "ERR '2.0.7.42' refers to an unknown site or worker"),
         ]);
     }
 }

@@ -13,11 +13,11 @@ use crate::session::Session;
 const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD site]";
 
 const HELP: &[&str] = &[
-    "SOLERA.SITES [<subcommand> [<arg> [opt]]]. Without one, how each site stands. Subcommands are:",
+    "SOLERA.SITES [<subcommand> [<arg> [opt]]]. Without one, return the status of each site. Subcommands are:",
     "REMOVE <site> [FORCE]",
     "    Remove a site that is dead for good; with FORCE also one that answers.",
     "ADD <site>",
-    "    Have a site take part that was removed, or is new in solera.toml.",
+    "    Add a site that was removed, or is new in solera.toml.",
     "HELP",
     "    Print this help.",
     "`solera site remove` and `solera site add` do the same, and wait until it is done.",
@@ -80,15 +80,16 @@ impl Wanted {
     /// The error reply.
     fn may_be_made(&self, worker: &impl Context) -> Result<(), String> {
         if worker.spec().nodes().next().is_none() {
-            return Err("ERR the sites of one process come and go together".to_owned());
+            return Err("ERR the sites of a single process cannot be removed or added one by one"
+                .to_owned());
         }
         match self.change {
             Change::Remove if self.force => {}
             Change::Remove => {
                 if let Some(alive) = worker.answering_node(self.site) {
                     return Err(format!(
-                        "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
-                         report nobody, and ends its processes. Stop its nodes first, or say FORCE"
+                        "ALIVE {alive} answers. Removing its site ends its processes and loses the writes that it \
+                         has acknowledged but not sent to another site. Stop its nodes first, or use FORCE"
                     ));
                 }
             }
@@ -97,7 +98,7 @@ impl Wanted {
                     let name = worker.site_name(self.site);
                     return Err(format!(
                         "ERR site {name} must be in the list of every node first; {unready} does not list it \
-                         yet, or was not heard since this node started"
+                         yet, or has not been heard from since this node started"
                     ));
                 }
             }

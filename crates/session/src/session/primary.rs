@@ -92,7 +92,7 @@ impl<W: Context> Session<W> {
                     (Op::Set(_), _) => Ok(Outcome::Ok),
                     (_, Some(number)) => Ok(Outcome::Int(number)),
                     (_, None) => Err(format!(
-                        "UNKNOWN {} was changed as asked for, but the result is not known; read the key",
+                        "UNKNOWN {} was changed, but the result is unknown; read the key",
                         self.named(&op.key)
                     )),
                 }

@@ -68,14 +68,14 @@ impl<W: Context> Session<W> {
             if class.strong && !strong {
                 return Err(format!(
                     "ERR this needs agreement on '{key}' (space '{name}' is {}), which a causal transaction \
-                     has not: use SOLERA.BEGIN STRONG",
+                     does not have: use SOLERA.BEGIN STRONG",
                     space.level
                 ));
             }
             if matches!(op.op, Op::SetNew(_)) && !strong {
                 return Err(format!(
-                    "ERR whether '{key}' exists takes agreement, which space '{name}' ({}) has not for this \
-                     command: use a key of a linearizable space, or SOLERA.BEGIN STRONG",
+                    "ERR whether '{key}' exists needs agreement, which space '{name}' ({}) does not provide for \
+                     this command: use a key of a linearizable space, or SOLERA.BEGIN STRONG",
                     space.level
                 ));
             }
@@ -130,7 +130,7 @@ impl<W: Context> Session<W> {
             && self.worker.spec().protocol == Baseline::UniStore
         {
             return Err(
-                "ERR WATCH needs agreement, which a causal transaction has not: use SOLERA.BEGIN STRONG, or \
+                "ERR WATCH needs agreement, which a causal transaction does not have: use SOLERA.BEGIN STRONG, or \
                  WATCH before MULTI"
                     .to_owned(),
             );

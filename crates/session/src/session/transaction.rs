@@ -98,8 +98,8 @@ impl<W: Context> Session<W> {
         // without.
         if !transaction.strong && self.worker.spec().protocol == Baseline::UniStore {
             self.worker.send(Command::Abort { tx });
-            return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it is \
-                        over, and nothing of it was done"
+            return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it was \
+                        aborted"
                 .to_owned());
         }
         let claim = self.claim(transaction);
