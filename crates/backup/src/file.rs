@@ -182,17 +182,16 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Io(error) => write!(f, "it cannot be read: {error}"),
-            ReadError::NotABackup => write!(f, "this is no backup of Solera"),
+            ReadError::NotABackup => write!(f, "this is not a backup of Solera"),
             ReadError::Version(version) => write!(
                 f,
-                "it is of version {version} of the format, and this program reads version 2 only; take a \
+                "it is of version {version} of the format, and this program reads version 3 only; take a \
                  new backup of the cluster"
             ),
             ReadError::Header(what) => write!(f, "its header cannot be used: {what}"),
-            ReadError::Incomplete { at } => write!(
-                f,
-                "it is incomplete, and ends in what begins at byte {at}: it was cut, or never finished"
-            ),
+            ReadError::Incomplete { at } => {
+                write!(f, "it is incomplete from byte {at} on: it was cut, or never finished")
+            }
             ReadError::Damaged { at, what } => write!(f, "it is damaged at byte {at}: {what}"),
         }
     }
@@ -308,17 +307,17 @@ impl<R: Read> BackupReader<R> {
                 expected.extend_from_slice(&digest.to_le_bytes());
                 expected.extend_from_slice(hash.as_ref());
                 if body != expected {
-                    return damaged("its content is not what its end says");
+                    return damaged("its content does not match its end");
                 }
                 let mut beyond = [0];
                 if self.source.inner.read(&mut beyond)? != 0 {
                     let at = self.source.at;
-                    return Err(ReadError::Damaged { at, what: "something follows its end" });
+                    return Err(ReadError::Damaged { at, what: "bytes follow its end" });
                 }
                 self.done = true;
                 Ok(false)
             }
-            _ => damaged("a part of a kind that does not exist here"),
+            _ => damaged("a part is of unknown kind"),
         }
     }
 }
@@ -330,11 +329,11 @@ fn read_frame<R: Read>(source: &mut Hashed<R>) -> Result<(u8, Vec<u8>), ReadErro
     let (expected, kind) = rest.split_first_chunk::<4>().expect("it has 5 bytes");
     let bytes = u32::from_le_bytes(*length) as usize;
     if bytes > MAX_FRAME {
-        return Err(ReadError::Damaged { at, what: "a part longer than any" });
+        return Err(ReadError::Damaged { at, what: "a part is longer than the maximum" });
     }
     let body = read_exactly(source, bytes, at)?;
     if checksum(at, *length, kind[0], &body) != u32::from_le_bytes(*expected) {
-        return Err(ReadError::Damaged { at, what: "the checksum is of other bytes" });
+        return Err(ReadError::Damaged { at, what: "a checksum does not match" });
     }
     Ok((kind[0], body))
 }
@@ -367,7 +366,7 @@ fn take_entry(rest: &mut &[u8], last: Option<&(Vec<u8>, u8)>) -> Result<Entry, &
     }
     let count = take_length(rest)?;
     if count == 0 || (kind == 1 && (count > 1 || continued)) {
-        return Err("a key that holds nothing, or too much");
+        return Err("a key has too few or too many values");
     }
     let content = match kind {
         1 => Content::String(take(rest)?),
@@ -376,7 +375,7 @@ fn take_entry(rest: &mut &[u8], last: Option<&(Vec<u8>, u8)>) -> Result<Entry, &
             let mut pair = || Ok::<_, &'static str>((take(rest)?, take(rest)?));
             Content::Hash((0..count).map(|_| pair()).collect::<Result<_, _>>()?)
         }
-        _ => return Err("a key of a type that does not exist"),
+        _ => return Err("a key is of unknown type"),
     };
     Ok(Entry { key, continued, content })
 }

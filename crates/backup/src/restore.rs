@@ -50,8 +50,8 @@ impl fmt::Display for RestoreError {
             RestoreError::Cluster(error) => error.fmt(f),
             RestoreError::Differs { expected, found } => write!(
                 f,
-                "the cluster holds something else than was restored ({} keys, {} elements and fields \
-                 and {} bytes instead of {}, {} and {}); did somebody else write?",
+                "the cluster's content differs from what was restored ({} keys, {} elements and fields \
+                 and {} bytes instead of {}, {} and {}); did another client write?",
                 found.keys(),
                 found.elements + found.fields,
                 found.bytes,

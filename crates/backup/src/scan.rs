@@ -24,7 +24,7 @@ impl fmt::Display for ScanError {
                  transaction_max_age_ms there"
             ),
             ScanError::Client(error) => error.fmt(f),
-            ScanError::Answer(what) => write!(f, "the site answered strangely: {what}"),
+            ScanError::Answer(what) => write!(f, "the site sent an unexpected answer: {what}"),
         }
     }
 }

@@ -302,6 +302,6 @@ async fn greet(mut connection: Connection, login: Option<&Login>) -> Result<Conn
             Ok(connection)
         }
         Value::Error(text) => Err(Error::server(&text)),
-        other => Err(Error::Protocol(format!("HELLO was answered {other:?}"))),
+        other => Err(Error::Protocol(format!("unexpected answer to HELLO: {other:?}"))),
     }
 }

@@ -44,7 +44,7 @@ pub struct NotAnEndpoint(String);
 
 impl fmt::Display for NotAnEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not as HOST:PORT", self.0)
+        write!(f, "'{}' does not have the form HOST:PORT", self.0)
     }
 }
 

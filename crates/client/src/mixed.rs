@@ -157,7 +157,7 @@ impl Database for Spaces {
         let why = match user {
             Some(user) if *self.user == *user => return self.connect(),
             Some(user) => format!(
-                "NOPERM the transaction is one of user '{user}', and user '{}' may not act for it",
+                "NOPERM the transaction belongs to user '{user}', and user '{}' may not act for it",
                 self.user
             ),
             None => "NOPERM the transaction names no user of this cluster".to_owned(),

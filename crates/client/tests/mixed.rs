@@ -376,7 +376,7 @@ async fn another_cluster_conforms_as_a_database() {
     let error = other.connect().await.err().unwrap().to_string();
     assert_eq!(
         error,
-        "the cluster there is called `far`, and must be called as the store is, `near`"
+        "the cluster there is named `far`, but must have the name of the store, `near`"
     );
 }
 
@@ -420,7 +420,7 @@ async fn another_cluster_is_checked_against_its_declaration_each_time() {
     assert_eq!(refused.to_string(), "its space `log` is eventual, not causal");
     // Another cluster takes its place.
     *there.lock().unwrap() = Some(start("further", "causal"));
-    let why = "the cluster there is called `further`, and must be called as the store is, `far`";
+    let why = "the cluster there is named `further`, but must have the name of the store, `far`";
     assert_eq!(check("mail").await, denied(why));
     assert_eq!(far.connect().await.err().unwrap(), StoreError::Denied(why.to_owned()));
     *there.lock().unwrap() = Some(start("far", "eventual"));

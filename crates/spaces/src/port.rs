@@ -112,7 +112,7 @@ pub trait Port: Send {
         &mut self,
         _shipment: &Shipment,
     ) -> impl Future<Output = Result<Result<Vec<u8>, String>, Broken>> + Send {
-        std::future::ready(Ok(Err("ERR phases are not run here".to_owned())))
+        std::future::ready(Ok(Err("ERR this connection does not run phases".to_owned())))
     }
 
     /// Returns whether a shipment that was sent before is over, or the text of an error reply. The

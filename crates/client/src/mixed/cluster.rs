@@ -87,7 +87,7 @@ impl Shared {
         let client = (self.connect)().await.map_err(Wrong::Error)?;
         if *client.cluster() != *self.name {
             return Err(Wrong::Name(format!(
-                "the cluster there is called `{}`, and must be called as the store is, `{}`",
+                "the cluster there is named `{}`, but must have the name of the store, `{}`",
                 client.cluster(),
                 self.name
             )));

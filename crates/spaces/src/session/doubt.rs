@@ -165,7 +165,7 @@ impl<P: Port> Session<P> {
             None => Ok(()),
             Some(text) => Err(match failure::of_command(&text) {
                 denied @ StoreError::Denied(_) => denied,
-                _ => unavailable(&format!("what it committed before is not seen yet: {text}")),
+                _ => unavailable(&format!("its earlier commits are not visible yet: {text}")),
             }),
         }
     }
