@@ -19,7 +19,7 @@ use crate::own::Own;
 use crate::{Answered, Shared, binding, connections, databases, places, registry};
 
 /// Result of a search for incomplete transactions.
-struct Looked {
+struct Search {
     /// The records that were found, by place and transaction id.
     found: Vec<(Place, String, Found)>,
     /// Places that cannot be searched, and the reason.
@@ -27,7 +27,7 @@ struct Looked {
     connections: Connections,
 }
 
-async fn look(shared: &Shared, local: &Local, caller: Caller) -> Looked {
+async fn search(shared: &Shared, local: &Local, caller: Caller) -> Search {
     let own = Own::of_caller(local, Some(caller));
     let places = places(&own, &shared.stores);
     let mut connections = connections(own, &shared.stores);
@@ -55,7 +55,7 @@ async fn look(shared: &Shared, local: &Local, caller: Caller) -> Looked {
         Found::Record(record) => !shared.upkeep.has_completed(record.id()),
         _ => true,
     });
-    Looked { found: all, away, connections }
+    Search { found: all, away, connections }
 }
 
 /// A loaded module.
@@ -102,7 +102,7 @@ pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answ
     let now_ms = System.now_ms();
     let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
     let mut listed = Vec::new();
-    let Looked { found, away, mut connections } = look(shared, local, caller).await;
+    let Search { found, away, mut connections } = search(shared, local, caller).await;
     for (place, id, found) in found {
         let (mut called, mut user, mut age_ms) = (None, None, None);
         let mut progress = Progress::default();
@@ -112,7 +112,7 @@ pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answ
                 called = Some(call(&modules, &record));
                 user = record.user(local.cluster()).cloned();
                 age_ms = Some(now_ms.saturating_sub(record.began_ms()));
-                progress = how_far(shared, local, &record, &mut connections).await;
+                progress = progress_of(shared, local, &record, &mut connections).await;
                 match record.failed() {
                     Some(why) => format!("failed: {why}"),
                     None => match denied(shared, *record, &mut connections).await {
@@ -162,7 +162,7 @@ struct Progress {
     left: Vec<String>,
 }
 
-async fn how_far(
+async fn progress_of(
     shared: &Shared,
     local: &Local,
     record: &Record,
@@ -206,7 +206,7 @@ async fn denied(shared: &Shared, record: Record, connections: &mut Connections) 
 /// # Errors
 /// What the caller can do instead. A transaction that another cluster completes must not be given
 /// up here.
-async fn elsewhere(
+async fn check_known_here(
     shared: &Shared,
     local: &Local,
     transaction: &str,
@@ -244,7 +244,7 @@ async fn find(
     caller: Caller,
     transaction: &str,
 ) -> Result<(Record, Connections), String> {
-    let Looked { found, away, connections } = look(shared, local, caller).await;
+    let Search { found, away, connections } = search(shared, local, caller).await;
     let mut found = found.into_iter().filter(|(_, id, _)| id == transaction);
     match found.next() {
         Some((_, _, Found::Record(record))) if record.is_complete() => {
@@ -305,7 +305,7 @@ pub(crate) async fn complete(
             "ERR transaction {transaction} can never be completed: {why}; SOLERA.CALL FORGET gives it up"
         ));
     }
-    elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
+    check_known_here(shared, local, transaction, (record.module(), record.bindings())).await?;
     let caller = local.call()?;
     let (record, users) = taken_over(local, &caller, transaction, record).await;
     let answer = crate::call::go_on(shared, local, caller, record, Some(users)).await;
@@ -333,7 +333,8 @@ pub(crate) async fn forget(
     let given_up = match recovery::forget(record.clone()) {
         Some(given_up) => given_up,
         None => {
-            elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
+            check_known_here(shared, local, transaction, (record.module(), record.bindings()))
+                .await?;
             let Some(why) = denied(shared, record.clone(), &mut connections).await else {
                 return Err(format!(
                     "ERR transaction {transaction} can be completed: SOLERA.CALL RESUME does it, or \

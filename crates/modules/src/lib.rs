@@ -173,7 +173,7 @@ impl Shared {
                  ended for {ms} ms; nothing was changed"
             )
         })?;
-        Ok(permit.expect("nobody closes it"))
+        Ok(permit.expect("it is never closed"))
     }
 
     async fn answer(&self, local: &Local, request: Request) -> Answered {

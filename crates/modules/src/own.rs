@@ -8,14 +8,14 @@ use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreErro
 use solera_node::{Caller, Local, Wanted};
 use solera_spaces::{Layout, Session, Space, commands};
 
-use crate::port::{Sessions, Whom};
+use crate::port::{Principal, Sessions};
 
 /// The spaces of the cluster, used at the site of a call. The sessions are in this process and act
 /// as one user. Further sessions can be opened in the name of any existing user.
 #[derive(Clone)]
 pub(crate) struct Own {
     local: Local,
-    whom: Whom,
+    principal: Principal,
     layout: Layout,
     /// An open session that is used before others are opened.
     first: Arc<Mutex<Option<Caller>>>,
@@ -27,22 +27,22 @@ const NO_USER: &str = "NOPERM the transaction names no user of this cluster";
 impl Own {
     /// Creates the database with sessions that act as the caller.
     pub(crate) fn of_caller(local: &Local, first: Option<Caller>) -> Own {
-        Own::new(local, Whom::Caller, first)
+        Own::new(local, Principal::Caller, first)
     }
 
     /// Creates the database with sessions that act as the server itself.
     pub(crate) fn of_server(local: &Local) -> Own {
-        Own::new(local, Whom::Server, None)
+        Own::new(local, Principal::Server, None)
     }
 
-    fn new(local: &Local, whom: Whom, first: Option<Caller>) -> Own {
+    fn new(local: &Local, principal: Principal, first: Option<Caller>) -> Own {
         let spaces = local.spaces().map(|space| Space {
             name: space.name.as_str().into(),
             prefix: space.prefix.clone(),
             level: space.level,
         });
         let layout = Layout::new(spaces.collect());
-        Own { local: local.clone(), whom, layout, first: Arc::new(Mutex::new(first)) }
+        Own { local: local.clone(), principal, layout, first: Arc::new(Mutex::new(first)) }
     }
 
     /// Returns the names of the spaces.
@@ -57,7 +57,7 @@ impl Own {
 
     fn session(&self) -> Session<Sessions> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let port = Sessions::new(&self.local, self.whom.clone(), first);
+        let port = Sessions::new(&self.local, self.principal.clone(), first);
         Session::new(port, self.user(), self.layout.clone())
     }
 
@@ -99,10 +99,10 @@ impl Database for Own {
     }
 
     fn user(&self) -> Option<Arc<str>> {
-        match &self.whom {
-            Whom::Caller => self.local.user().map(Arc::from),
-            Whom::User(name) => Some(name.clone()),
-            Whom::Server => None,
+        match &self.principal {
+            Principal::Caller => self.local.user().map(Arc::from),
+            Principal::User(name) => Some(name.clone()),
+            Principal::Server => None,
         }
     }
 
@@ -146,8 +146,11 @@ impl Database for Own {
             return self.connect();
         }
         Box::pin(async move {
-            let named =
-                Own { whom: Whom::User(user.into()), first: Arc::default(), ..self.clone() };
+            let named = Own {
+                principal: Principal::User(user.into()),
+                first: Arc::default(),
+                ..self.clone()
+            };
             named.connect().await
         })
     }
@@ -162,7 +165,7 @@ mod tests {
     use crate::scene;
 
     #[tokio::test]
-    async fn own_spaces_do_what_databases_must() {
+    async fn own_spaces_conform_as_a_database() {
         let space = |level: &str| {
             format!("[[space]]\nname = '{level}'\nprefix = '{level}:'\nlevel = '{level}'\n")
         };
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sessions_are_opened_in_the_name_of_users_that_there_are() {
+    async fn sessions_act_only_for_existing_users() {
         let config = "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+@all']\n\
                       keys = ['*']\n[[user]]\nname = 'clerk'\nnopass = true\n\
                       commands = ['+get']\nkeys = ['a:*']\n";

@@ -13,7 +13,7 @@ use solera_spaces::{Answer, Broken, Command, Port, Reply};
 
 /// Identity that sessions act as.
 #[derive(Clone, Debug)]
-pub(crate) enum Whom {
+pub(crate) enum Principal {
     /// The client that sent the request.
     Caller,
     /// A user.
@@ -27,15 +27,15 @@ pub(crate) enum Whom {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     local: Local,
-    whom: Whom,
+    principal: Principal,
     /// `None` while commands run. If their answers are no longer awaited, the session ends.
     caller: Option<Caller>,
 }
 
 impl Sessions {
     /// Creates the port. `first` may be a session that is open already.
-    pub(crate) fn new(local: &Local, whom: Whom, first: Option<Caller>) -> Sessions {
-        Sessions { local: local.clone(), whom, caller: first }
+    pub(crate) fn new(local: &Local, principal: Principal, first: Option<Caller>) -> Sessions {
+        Sessions { local: local.clone(), principal, caller: first }
     }
 }
 
@@ -46,10 +46,10 @@ impl Port for Sessions {
 
     async fn open(&mut self) -> Result<(), StoreError> {
         if self.caller.is_none() {
-            let opened = match &self.whom {
-                Whom::Caller => self.local.call(),
-                Whom::User(name) => self.local.call_as(name),
-                Whom::Server => Ok(self.local.call_as_server()),
+            let opened = match &self.principal {
+                Principal::Caller => self.local.call(),
+                Principal::User(name) => self.local.call_as(name),
+                Principal::Server => Ok(self.local.call_as_server()),
             };
             self.caller = Some(opened.map_err(|refused| of_connect(&refused))?);
         }
@@ -143,7 +143,7 @@ mod tests {
     #[tokio::test]
     async fn a_session_whose_answer_was_not_awaited_is_not_used_again() {
         let (_cluster, local) = scene::start("").await;
-        let mut port = Sessions::new(&local, Whom::Caller, None);
+        let mut port = Sessions::new(&local, Principal::Caller, None);
         assert_eq!(port.run(Vec::new()).await, Err(Broken("no session is open".to_owned())));
         port.open().await.unwrap();
         let set = Command::OnKey { key: b"k".to_vec(), op: Op::Set("v".into()) };
@@ -169,7 +169,7 @@ mod tests {
     #[tokio::test]
     async fn invalid_commands_are_rejected_and_the_session_stays_open() {
         let (_cluster, local) = scene::start("").await;
-        let mut port = Sessions::new(&local, Whom::Server, None);
+        let mut port = Sessions::new(&local, Principal::Server, None);
         port.open().await.unwrap();
         let nowhere = Command::AttachUntil { until_ms: 1, timeout_ms: 1, sites: vec!["x".into()] };
         let nothing = Command::Outcome { transaction: "x".to_owned() };

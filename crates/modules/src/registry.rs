@@ -140,7 +140,7 @@ pub(crate) async fn ticket(caller: &Caller, ticket: &str) -> Result<Vec<u8>, Str
     match on(caller, &key_of_ticket(ticket), Op::Get).await? {
         Outcome::Bulk(record) => Ok(record.as_bytes().to_vec()),
         Outcome::Nil => Err(format!(
-            "ERR there is no ticket '{}': what it stood for is complete, or it is not known here yet",
+            "ERR there is no ticket '{}': its transaction is complete, or the ticket is not known here yet",
             ticket.escape_debug()
         )),
         other => Err(unexpected(&other)),

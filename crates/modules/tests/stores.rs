@@ -204,7 +204,7 @@ async fn an_incomplete_transaction_is_completed_when_the_store_is_back() {
     off.store(false, Ordering::Relaxed);
     let began = Instant::now();
     while log(&mut client).await != ["hello"] {
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody completes it");
+        assert!(began.elapsed() < Duration::from_secs(60), "it is never completed");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     counted(Incomplete { recovered: 1, ..none }).await;
@@ -414,7 +414,7 @@ async fn transactions_are_completed_and_garbage_removed_with_access_control() {
     off.store(false, Ordering::Relaxed);
     let began = Instant::now();
     while log(&mut client).await != ["hello"] || records(&mut client).await != 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody completes it");
+        assert!(began.elapsed() < Duration::from_secs(60), "it is never completed");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let name = fail_for_good(&mut client).await;

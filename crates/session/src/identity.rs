@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_who_stays_nobody_is_given_up() {
+    async fn only_unauthenticated_connections_time_out() {
         let users = users(&[("alice", with_password)]);
         let identity = Identity::new(&users);
         let given_up = async |identity: &Identity| {
@@ -267,9 +267,9 @@ mod tests {
         assert!(ends(&alice, "alice", users(&[("bob", with_password)])));
         assert!(ends(&alice, "alice", open.clone()));
         assert!(ends(&alice, "alice", users(&[("alice", |user| user.enabled = false)])));
-        assert!(ends(&open, "default", alice.clone()), "nobody was asked, and now somebody is");
+        assert!(ends(&open, "default", alice.clone()), "the default user now needs a password");
         assert!(ends(&open, "default", users(&[("default", with_password)])));
         assert!(!ends(&open, "default", users(&[("default", |user| user.nopass = true)])));
-        assert!(!ends(&alice, "", open), "who is nobody yet stays so");
+        assert!(!ends(&alice, "", open), "an unauthenticated connection stays so");
     }
 }

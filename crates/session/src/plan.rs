@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
+    fn bad_arguments_are_rejected() {
         let number = "ERR value is not an integer or out of range";
         for (line, error) in [
             ("SET a 1 EX 5", "ERR SET EX is not supported by this version of Solera"),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_on_keys_does_what_its_name_stands_for_in_spaces() {
+    fn every_command_on_keys_matches_its_name_in_spaces() {
         // These take keys but do not read or change their content.
         let others = [CommandId::SoleraLevel, CommandId::Watch];
         for command in COMMANDS.iter().filter(|command| !others.contains(&command.id)) {

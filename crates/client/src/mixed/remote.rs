@@ -75,14 +75,14 @@ impl Database for Remote {
         Box::pin(async {
             let session = self.beside.session_over(self.beside.link());
             let (database, direct) = (Arc::clone(&self.database), None);
-            let both = Both { database, direct, session, doubt: false };
-            Ok(Box::new(both) as Box<dyn Connection>)
+            let remote = RemoteSession { database, direct, session, doubt: false };
+            Ok(Box::new(remote) as Box<dyn Connection>)
         })
     }
 }
 
 /// A session with the database, opened when needed, and one with the cluster.
-struct Both {
+struct RemoteSession {
     database: Arc<dyn Database>,
     direct: Option<Box<dyn Connection>>,
     session: Session<Link>,
@@ -90,7 +90,7 @@ struct Both {
     doubt: bool,
 }
 
-impl Both {
+impl RemoteSession {
     async fn direct(&mut self) -> Result<&mut Box<dyn Connection>, StoreError> {
         match &mut self.direct {
             Some(direct) => Ok(direct),
@@ -99,7 +99,7 @@ impl Both {
     }
 }
 
-impl Connection for Both {
+impl Connection for RemoteSession {
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
         Box::pin(async {
             // Phases whose answer was lost may still run.

@@ -48,7 +48,7 @@ impl Request for Abort {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -56,6 +56,6 @@ mod tests {
         assert_eq!(parse("SOLERA.ABORT"), Ok(Abort { certify: false }));
         assert_eq!(parse("solera.abort Certify"), Ok(Abort { certify: true }));
         let error = "ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY";
-        refuses::<Abort>(&[("SOLERA.ABORT x", error), ("SOLERA.ABORT CERTIFY x", error)]);
+        rejects::<Abort>(&[("SOLERA.ABORT x", error), ("SOLERA.ABORT CERTIFY x", error)]);
     }
 }

@@ -169,7 +169,7 @@ fn generate<W: Context>(session: &mut Session<W>, bits: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -183,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Acl>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Acl>(&[
             ("ACL FOO", "ERR unknown subcommand 'FOO'. Try ACL HELP."),
             (
                 "ACL SETUSER bob",

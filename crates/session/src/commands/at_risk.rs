@@ -61,7 +61,7 @@ impl Request for AtRisk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(parse("SOLERA.AT-RISK"), Ok(AtRisk { keys: 10 }));
         assert_eq!(parse("SOLERA.AT-RISK count 10000"), Ok(AtRisk { keys: 10_000 }));
         let out_of_range = "ERR COUNT is 0 to 10000";
-        refuses::<AtRisk>(&[
+        rejects::<AtRisk>(&[
             ("SOLERA.AT-RISK COUNT", "ERR syntax error"),
             ("SOLERA.AT-RISK KEYS 3", "ERR syntax error"),
             ("SOLERA.AT-RISK COUNT 10001", out_of_range),

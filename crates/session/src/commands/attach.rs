@@ -292,7 +292,7 @@ async fn write_horizon<W: Context>(session: &mut Session<W>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -310,9 +310,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
+    fn bad_arguments_are_rejected() {
         let number = "ERR a time is not an integer or out of range";
-        refuses::<AttachRequest>(&[
+        rejects::<AttachRequest>(&[
             ("SOLERA.ATTACH UNTIL", "ERR SOLERA.ATTACH UNTIL takes unix-ms [timeout-ms [site …]]"),
             ("SOLERA.ATTACH UNTIL 0", number),
             ("SOLERA.ATTACH UNTIL x", number),

@@ -65,7 +65,7 @@ pub(super) fn authenticate<W: Context>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -76,6 +76,6 @@ mod tests {
         };
         assert!(parse("AUTH pw") == Ok(auth(None, "pw")));
         assert!(parse("AUTH bob pw") == Ok(auth(Some("bob"), "pw")));
-        refuses::<Auth>(&[("AUTH bob pw x", "ERR syntax error")]);
+        rejects::<Auth>(&[("AUTH bob pw x", "ERR syntax error")]);
     }
 }

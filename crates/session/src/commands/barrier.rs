@@ -54,7 +54,7 @@ impl Request for Barrier {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(parse("SOLERA.BARRIER 0"), barrier(None));
         assert_eq!(parse("SOLERA.BARRIER 20"), barrier(Some(Duration::from_millis(20))));
         let number = "ERR timeout is not an integer or out of range";
-        refuses::<Barrier>(&[
+        rejects::<Barrier>(&[
             ("SOLERA.BARRIER x", number),
             ("SOLERA.BARRIER -1", number),
             ("SOLERA.BARRIER 1 2", "ERR wrong number of arguments for 'solera.barrier' command"),

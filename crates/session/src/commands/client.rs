@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
+    fn bad_arguments_are_rejected() {
         for (line, error) in [
             ("CLIENT FOO", "ERR unknown subcommand 'FOO'. Try CLIENT HELP."),
             ("CLIENT ID 1", "ERR wrong number of arguments for 'client|id' command"),

@@ -106,7 +106,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         let patterns = vec!["max*".to_owned(), "save".to_owned()];
         assert_eq!(parse("CONFIG GET MAX* save"), Ok(Config::Get(patterns)));
         assert_eq!(parse("CONFIG Help"), Ok(Config::Help));
-        refuses::<Config>(&[
+        rejects::<Config>(&[
             ("CONFIG FOO", "ERR unknown subcommand 'FOO'. Try CONFIG HELP."),
             (
                 "CONFIG SET save x",

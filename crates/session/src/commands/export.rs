@@ -176,7 +176,7 @@ fn write_entry(out: &mut Writer, key: &Key, content: &Outcome) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -189,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Export>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Export>(&[
             ("SOLERA.EXPORT 1", "ERR wrong number of arguments for 'solera.export' command"),
             ("SOLERA.EXPORT 1 x", "ERR invalid cursor"),
         ]);

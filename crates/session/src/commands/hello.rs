@@ -108,7 +108,7 @@ fn introduce<W: Context>(session: &mut Session<W>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -123,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Hello>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Hello>(&[
             ("HELLO 4", "NOPROTO unsupported protocol version"),
             ("HELLO x", "ERR Protocol version is not an integer or out of range"),
             ("HELLO 3 FOO", "ERR Syntax error in HELLO option 'FOO'"),

@@ -170,7 +170,7 @@ async fn by_partition<W: Context>(session: &mut Session<W>) -> Option<Vec<Option
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     fn moved(site: u8, partitions: impl IntoIterator<Item = u16>) -> Result<Leaders, String> {
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Leaders>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Leaders>(&[
             ("SOLERA.LEADERS MOVE", SYNTAX),
             ("SOLERA.LEADERS foo", SYNTAX),
             ("SOLERA.LEADERS PARTITIONS x", SYNTAX),

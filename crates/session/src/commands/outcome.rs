@@ -80,14 +80,14 @@ impl Request for Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
     fn a_transaction_of_a_worker_of_the_cluster_is_named() {
         let outcome = Outcome::of("1.0.7.42").unwrap();
         assert_eq!(parse("SOLERA.OUTCOME 1.0.7.42"), Ok(outcome));
-        refuses::<Outcome>(&[
+        rejects::<Outcome>(&[
             ("SOLERA.OUTCOME x", "ERR 'x': a transaction is named by four numbers, as in 0.1.3.42"),
             ("SOLERA.OUTCOME 2.0.7.42", "ERR '2.0.7.42' refers to an unknown site or worker"),
         ]);

@@ -85,7 +85,7 @@ pub(super) mod testing {
     }
 
     /// Asserts that each line is rejected with the error beside it.
-    pub(in crate::commands) fn refuses<R: Request>(cases: &[(&str, &str)]) {
+    pub(in crate::commands) fn rejects<R: Request>(cases: &[(&str, &str)]) {
         for (line, error) in cases {
             assert_eq!(parse::<R>(line).err().as_deref(), Some(*error), "{line}");
         }

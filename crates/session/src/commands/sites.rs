@@ -154,7 +154,7 @@ pub(crate) fn site_named(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, St
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -169,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Sites>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Sites>(&[
             ("SOLERA.SITES REMOVE", SYNTAX),
             ("SOLERA.SITES MOVE eu", SYNTAX),
             ("SOLERA.SITES ADD eu FORCE", SYNTAX),

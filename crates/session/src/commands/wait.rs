@@ -61,7 +61,7 @@ impl Request for Wait {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
         };
         assert_eq!(parse("WAIT 0 0"), wait(false, None));
         assert_eq!(parse("WAIT 2 50"), wait(true, Some(50)));
-        refuses::<Wait>(&[
+        rejects::<Wait>(&[
             ("WAIT x 0", "ERR value is not an integer or out of range"),
             ("WAIT -1 0", "ERR value is out of range, must be positive"),
             ("WAIT 1 -1", "ERR timeout is negative"),
