@@ -1,4 +1,4 @@
-//! Backups: one causal snapshot of a running cluster in one file, and new clusters restored from it.
+//! Backups: one causal snapshot of a running cluster in one file, and clusters restored from it.
 //!
 //! | module | subject |
 //! |---|---|
