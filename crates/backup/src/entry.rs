@@ -1,9 +1,9 @@
-//! Keys and what they hold.
+//! Keys and their contents.
 
 use ring::digest::{Context, SHA256};
 use serde::Serialize;
 
-/// What a key holds, as clients see it.
+/// Content of a key, as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A string, or a number.
@@ -15,7 +15,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// How many strings, elements or fields.
+    /// Returns the number of strings, elements or fields.
     pub fn len(&self) -> usize {
         match self {
             Content::String(_) => 1,
@@ -24,12 +24,12 @@ impl Content {
         }
     }
 
-    /// Whether it holds nothing, as no key does.
+    /// Whether the content is empty, which no key's content is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A number for the type, for files and digests.
+    /// Returns a number for the type, for files and digests.
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Content::String(_) => 1,
@@ -39,39 +39,39 @@ impl Content {
     }
 }
 
-/// A key, or a further part of the last one: large sets and hashes come in parts.
+/// A key with its content, or a further part of the last key. Large sets and hashes come in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: Vec<u8>,
-    /// Whether the last entry was of the same key.
+    /// Whether the last entry has the same key.
     pub continued: bool,
-    /// What it holds, or a part of that.
+    /// The content, or a part of it.
     pub content: Content,
 }
 
-/// How much there is, and what, whatever its order and its parts.
+/// Counts and a digest of entries, independent of their order and their division into parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// Keys that hold strings.
+    /// Number of keys that hold strings.
     pub strings: u64,
-    /// Keys that hold sets.
+    /// Number of keys that hold sets.
     pub sets: u64,
-    /// Keys that hold hashes.
+    /// Number of keys that hold hashes.
     pub hashes: u64,
-    /// Elements of all sets.
+    /// Number of elements of all sets.
     pub elements: u64,
-    /// Fields of all hashes.
+    /// Number of fields of all hashes.
     pub fields: u64,
-    /// Bytes of keys, values, elements and fields.
+    /// Number of bytes of keys, values, elements and fields.
     pub bytes: u64,
-    /// The sum, modulo 2^128, of the digests of all strings, elements and fields with their keys.
+    /// Sum, modulo 2^128, of the digests of all strings, elements and fields with their keys.
     #[serde(skip)]
     pub(crate) digest: u128,
 }
 
 impl Tally {
-    /// All keys.
+    /// Returns the number of keys.
     pub fn keys(&self) -> u64 {
         self.strings + self.sets + self.hashes
     }

@@ -1,4 +1,4 @@
-//! The bytes of a backup. `docs/formats/backup.md` draws them.
+//! The format of a backup. `docs/formats/backup.md` shows the bytes.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -8,23 +8,23 @@ use ring::digest::{Context, SHA256};
 use crate::entry::{Content, Entry, Tally};
 use crate::header::Header;
 
-/// Every version begins with these bytes; the rest of the line is its number.
+/// First bytes of every version. The rest of the line is the version's number.
 const NAME: &[u8] = b"solera backup ";
 const MAGIC: &[u8; 16] = b"solera backup 3\n";
-/// Length, checksum and kind.
+/// Length of a frame's head: length, checksum and kind.
 const FRAME_HEAD: usize = 4 + 4 + 1;
-/// Entries are gathered into frames of about this size.
+/// Approximate size of the frames that entries are gathered into.
 const FRAME_BYTES: usize = 256 * 1024;
-/// The longest frame that is read: the longest value and key fit.
+/// Maximal size of a frame; the longest value fits with its key.
 const MAX_FRAME: usize = (1 << 30) + FRAME_BYTES;
-/// Added to the type of an entry that continues the one before.
+/// Bit in the type of an entry that continues the one before.
 const CONTINUED: u8 = 0x80;
 
 const HEADER: u8 = b'H';
 const KEYS: u8 = b'K';
 const END: u8 = b'E';
 
-/// Writes a backup. It counts only when [`BackupWriter::finish`] was called.
+/// Writes a backup. The backup is valid only after [`BackupWriter::finish`].
 pub struct BackupWriter<W> {
     sink: Hashed<W>,
     body: Vec<u8>,
@@ -32,7 +32,7 @@ pub struct BackupWriter<W> {
     tally: Tally,
 }
 
-/// Hashes and counts all that is written or read.
+/// Hashes and counts all bytes that are written or read.
 struct Hashed<S> {
     inner: S,
     context: Context,
@@ -68,7 +68,7 @@ impl<W: Write> Hashed<W> {
     }
 }
 
-/// The place counts, too: a frame in another's place is damage.
+/// Returns a frame's checksum. It covers the position, so that a misplaced frame counts as damage.
 fn checksum(at: u64, length: [u8; 4], kind: u8, body: &[u8]) -> u32 {
     let head = [&at.to_le_bytes()[..], &length, &[kind]].concat();
     crc32c::crc32c_append(crc32c::crc32c(&head), body)
@@ -78,7 +78,7 @@ impl<W: Write> BackupWriter<W> {
     /// Begins a backup.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The sink cannot be written.
     pub fn new(sink: W, header: &Header) -> io::Result<Self> {
         let mut sink = Hashed::new(sink);
         sink.write(MAGIC)?;
@@ -86,10 +86,10 @@ impl<W: Write> BackupWriter<W> {
         Ok(BackupWriter { sink, body: Vec::new(), last: None, tally: Tally::default() })
     }
 
-    /// Adds a key, or a further part of the one before.
+    /// Writes a key, or a further part of the one before.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The sink cannot be written.
     pub fn write(&mut self, entry: &Entry) -> io::Result<()> {
         let kind = entry.content.kind();
         let again =
@@ -115,10 +115,10 @@ impl<W: Write> BackupWriter<W> {
         if self.body.len() >= FRAME_BYTES { self.end_frame() } else { Ok(()) }
     }
 
-    /// Completes the backup. Making it durable is left to the caller.
+    /// Completes the backup. The caller must make it durable.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The sink cannot be written.
     pub fn finish(mut self) -> io::Result<(W, Tally)> {
         if !self.body.is_empty() {
             self.end_frame()?;
@@ -153,27 +153,27 @@ fn put(body: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a backup cannot be used.
+/// Reason why a backup cannot be used.
 #[derive(Debug)]
 pub enum ReadError {
     /// The file cannot be read.
     Io(io::Error),
-    /// It does not begin as backups do.
+    /// It does not begin as a backup.
     NotABackup,
-    /// It is of another version of the format.
+    /// It has another version of the format.
     Version(String),
-    /// Its header is whole, and lacks something or holds something that no header does.
+    /// Its header is intact but invalid, for this reason.
     Header(String),
-    /// It ends too early: the backup was not completed, or the file was cut.
+    /// It ends too early: it was never completed, or the file was cut.
     Incomplete {
-        /// Where the part begins that is not all there, in bytes.
+        /// Position of the incomplete part, in bytes.
         at: u64,
     },
-    /// It is not what was written.
+    /// It was altered.
     Damaged {
-        /// Where the damaged part begins, in bytes.
+        /// Position of the damaged part, in bytes.
         at: u64,
-        /// What is wrong there.
+        /// The damage.
         what: &'static str,
     },
 }
@@ -182,17 +182,16 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Io(error) => write!(f, "it cannot be read: {error}"),
-            ReadError::NotABackup => write!(f, "this is no backup of Solera"),
+            ReadError::NotABackup => write!(f, "this is not a backup of Solera"),
             ReadError::Version(version) => write!(
                 f,
-                "it is of version {version} of the format, and this program reads version 2 only; take a \
+                "it is of version {version} of the format, and this program reads version 3 only; take a \
                  new backup of the cluster"
             ),
             ReadError::Header(what) => write!(f, "its header cannot be used: {what}"),
-            ReadError::Incomplete { at } => write!(
-                f,
-                "it is incomplete, and ends in what begins at byte {at}: it was cut, or never finished"
-            ),
+            ReadError::Incomplete { at } => {
+                write!(f, "it is incomplete from byte {at} on: it was cut, or never finished")
+            }
             ReadError::Damaged { at, what } => write!(f, "it is damaged at byte {at}: {what}"),
         }
     }
@@ -206,14 +205,14 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// Reads a backup, part by part. Only who has read up to its end knows that all of it is well.
+/// Reads a backup, part by part. Only reading up to the end proves that the backup is intact.
 pub struct BackupReader<R> {
     source: Hashed<R>,
     header: Header,
-    /// The current frame, and how much of it is read.
+    /// The current frame, and the number of its bytes that were read.
     body: Vec<u8>,
     used: usize,
-    /// Where the frame begins.
+    /// Position of the frame.
     at: u64,
     last: Option<(Vec<u8>, u8)>,
     tally: Tally,
@@ -221,10 +220,10 @@ pub struct BackupReader<R> {
 }
 
 impl<R: Read> BackupReader<R> {
-    /// Reads the beginning.
+    /// Reads the header.
     ///
     /// # Errors
-    /// It is no backup, or not one that can be read.
+    /// The source is not a backup, or not a readable one.
     pub fn open(source: R) -> Result<Self, ReadError> {
         let mut source = Hashed::new(source);
         let mut magic = Vec::new();
@@ -258,20 +257,20 @@ impl<R: Read> BackupReader<R> {
         })
     }
 
-    /// Where the backup is from.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What was read so far: all of it once there are no more entries.
+    /// Returns the tally of the entries read so far; of all entries once there are no more.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The next key, or part of one; `None` at the end, and then the backup is complete and whole.
+    /// Reads the next entry. Returns `None` at the end; the backup is then complete and intact.
     ///
     /// # Errors
-    /// It is not.
+    /// The backup is damaged, incomplete or unreadable.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         while self.used == self.body.len() {
             if self.done || !self.next_frame()? {
@@ -287,7 +286,7 @@ impl<R: Read> BackupReader<R> {
         Ok(Some(entry))
     }
 
-    /// Whether there is another frame of entries.
+    /// Reads the next frame. Returns whether it holds entries.
     fn next_frame(&mut self) -> Result<bool, ReadError> {
         let hash = self.source.context.clone().finish();
         self.at = self.source.at;
@@ -308,17 +307,17 @@ impl<R: Read> BackupReader<R> {
                 expected.extend_from_slice(&digest.to_le_bytes());
                 expected.extend_from_slice(hash.as_ref());
                 if body != expected {
-                    return damaged("its content is not what its end says");
+                    return damaged("its content does not match its end");
                 }
                 let mut beyond = [0];
                 if self.source.inner.read(&mut beyond)? != 0 {
                     let at = self.source.at;
-                    return Err(ReadError::Damaged { at, what: "something follows its end" });
+                    return Err(ReadError::Damaged { at, what: "bytes follow its end" });
                 }
                 self.done = true;
                 Ok(false)
             }
-            _ => damaged("a part of a kind that does not exist here"),
+            _ => damaged("a part is of unknown kind"),
         }
     }
 }
@@ -330,16 +329,16 @@ fn read_frame<R: Read>(source: &mut Hashed<R>) -> Result<(u8, Vec<u8>), ReadErro
     let (expected, kind) = rest.split_first_chunk::<4>().expect("it has 5 bytes");
     let bytes = u32::from_le_bytes(*length) as usize;
     if bytes > MAX_FRAME {
-        return Err(ReadError::Damaged { at, what: "a part longer than any" });
+        return Err(ReadError::Damaged { at, what: "a part is longer than the maximum" });
     }
     let body = read_exactly(source, bytes, at)?;
     if checksum(at, *length, kind[0], &body) != u32::from_le_bytes(*expected) {
-        return Err(ReadError::Damaged { at, what: "the checksum is of other bytes" });
+        return Err(ReadError::Damaged { at, what: "a checksum does not match" });
     }
     Ok((kind[0], body))
 }
 
-/// Sets no memory aside for what may not be there.
+/// Reads `length` bytes without allocating memory for bytes that are missing.
 fn read_exactly<R: Read>(
     source: &mut Hashed<R>,
     length: usize,
@@ -367,7 +366,7 @@ fn take_entry(rest: &mut &[u8], last: Option<&(Vec<u8>, u8)>) -> Result<Entry, &
     }
     let count = take_length(rest)?;
     if count == 0 || (kind == 1 && (count > 1 || continued)) {
-        return Err("a key that holds nothing, or too much");
+        return Err("a key has too few or too many values");
     }
     let content = match kind {
         1 => Content::String(take(rest)?),
@@ -376,7 +375,7 @@ fn take_entry(rest: &mut &[u8], last: Option<&(Vec<u8>, u8)>) -> Result<Entry, &
             let mut pair = || Ok::<_, &'static str>((take(rest)?, take(rest)?));
             Content::Hash((0..count).map(|_| pair()).collect::<Result<_, _>>()?)
         }
-        _ => return Err("a key of a type that does not exist"),
+        _ => return Err("a key is of unknown type"),
     };
     Ok(Entry { key, continued, content })
 }

@@ -1,27 +1,27 @@
-//! Where a backup is from.
+//! Origin of a backup.
 
 use serde::{Deserialize, Serialize};
 
 use crate::spaces::SpaceInfo;
 
-/// What a backup says of its origin.
+/// Origin of a backup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The site that was asked.
+    /// Site that the backup was taken at.
     pub site: String,
     /// All sites of the cluster, in order.
     pub sites: Vec<String>,
-    /// How many partitions it has.
+    /// Number of partitions.
     pub partitions: u16,
-    /// Its spaces.
+    /// Spaces of the cluster.
     pub spaces: Vec<SpaceInfo>,
-    /// The snapshot: per site, the time up to which its transactions are in it. A hybrid timestamp,
-    /// as in tokens.
+    /// The snapshot: for each site, the time up to which it contains the site's transactions, as a
+    /// hybrid timestamp like those in tokens.
     pub snapshot: Vec<u64>,
-    /// When it was begun, by the clock of whoever asked, in milliseconds since 1970.
+    /// Time when the backup was begun, by the clock of the caller, in milliseconds since 1970.
     pub taken_ms: u64,
-    /// The version that wrote the file.
+    /// Version of Solera that wrote the file.
     pub solera: String,
 }

@@ -1,12 +1,12 @@
-//! Backups: one causal snapshot of a running cluster, in one file, and new clusters made from it.
+//! Backups: one causal snapshot of a running cluster in one file, and clusters restored from it.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `entry` | keys and what they hold; counting them |
-//! | `header` | where a backup is from |
-//! | `file` | the bytes: `docs/formats/backup.md` draws them |
+//! | `entry` | keys, their contents, and tallies of them |
+//! | `header` | the origin of a backup |
+//! | `file` | the format; `docs/formats/backup.md` shows the bytes |
 //! | `scan` | reading a snapshot from a running cluster |
-//! | `spaces` | what spaces promise of keys, and where a backup and a cluster differ |
+//! | `spaces` | levels and conflicts of spaces, and differences between a backup's and a cluster's |
 //! | `take`, `restore` | from a cluster to a file, and back |
 
 mod entry;
@@ -25,13 +25,13 @@ pub use scan::ScanError;
 pub use spaces::{Difference, SpaceInfo, differences};
 pub use take::{TakeError, take};
 
-/// How far it has got.
+/// Progress of a backup or restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many keys were read or written, of about so many.
+    /// Number of keys read or written, and their approximate total.
     Keys(u64, u64),
-    /// So many keys were read back and compared, of so many.
+    /// Number of keys read back and compared, and their total.
     Compared(u64, u64),
-    /// All is written; it is not durable at other sites yet.
+    /// Everything is written, but not yet durable at other sites.
     Waiting,
 }

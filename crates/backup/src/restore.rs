@@ -1,4 +1,4 @@
-//! From a file to a new cluster.
+//! Restoring a file to a new cluster.
 
 use std::fmt;
 use std::io::Read;
@@ -12,28 +12,29 @@ use crate::file::{BackupReader, ReadError};
 use crate::scan::{Scan, ScanError};
 use crate::spaces::{Difference, SpaceInfo, differences, space_of, spaces};
 
-/// So many commands are sent at once, and about so many bytes.
+/// Approximate number of commands, and of bytes, that are sent at once.
 const BATCH_COMMANDS: usize = 256;
 const BATCH_BYTES: usize = 256 * 1024;
-/// A command adds so many elements or fields.
+/// Maximal number of elements or fields that one command adds.
 const COMMAND_ITEMS: usize = 512;
 
-/// Why a backup was not restored, or not surely.
+/// Reason why a backup was not restored, or not verified.
 #[derive(Debug)]
 pub enum RestoreError {
-    /// The backup cannot be read. If that is found on the way, the cluster holds a part of it.
+    /// The backup cannot be read. If the error is in the middle, the cluster holds a part of the
+    /// backup.
     Read(ReadError),
-    /// The cluster holds so many keys already; nothing was written.
+    /// The cluster already holds this number of keys; nothing was written.
     NotEmpty(u64),
-    /// The cluster's spaces promise other things than the backup's; nothing was written.
+    /// The cluster's spaces differ from the backup's; nothing was written.
     Spaces(Vec<Difference>),
-    /// The cluster refused or was lost on the way: it holds a part of the backup.
+    /// The cluster returned an error or was lost in the middle; it holds a part of the backup.
     Cluster(ScanError),
-    /// What was read back is something else.
+    /// The content that was read back differs.
     Differs {
-        /// What was restored.
+        /// Tally of what was restored.
         expected: Box<Tally>,
-        /// What the cluster holds.
+        /// Tally of what the cluster holds.
         found: Box<Tally>,
     },
 }
@@ -49,8 +50,8 @@ impl fmt::Display for RestoreError {
             RestoreError::Cluster(error) => error.fmt(f),
             RestoreError::Differs { expected, found } => write!(
                 f,
-                "the cluster holds something else than was restored ({} keys, {} elements and fields \
-                 and {} bytes instead of {}, {} and {}); did somebody else write?",
+                "the cluster's content differs from what was restored ({} keys, {} elements and fields \
+                 and {} bytes instead of {}, {} and {}); did another client write?",
                 found.keys(),
                 found.elements + found.fields,
                 found.bytes,
@@ -82,36 +83,36 @@ impl From<Error> for RestoreError {
     }
 }
 
-/// What a restore accepts of a cluster, which it refuses otherwise.
+/// Exceptions that a restore allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
-    /// That it holds keys. Nothing is read back then.
+    /// Whether the cluster may hold keys. Nothing is read back then.
     pub keys: bool,
-    /// That its spaces differ from the backup's.
+    /// Whether the cluster's spaces may differ from the backup's.
     pub other_spaces: bool,
 }
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
-    /// Where the cluster's spaces differ from the backup's; nowhere unless that is allowed.
+    /// Differences between the cluster's spaces and the backup's; empty unless allowed.
     pub differences: Vec<Difference>,
-    /// How much.
+    /// Tally of the restored entries.
     pub tally: Tally,
-    /// Whether all of it was read back and found to be the same.
+    /// Whether everything was read back and compared.
     pub compared: bool,
-    /// How many keys lie in spaces of the cluster whose keys no snapshot contains, and so were not
-    /// read back.
+    /// Number of keys that were not read back, because they are in spaces of the cluster whose keys
+    /// no snapshot contains.
     pub unread: u64,
-    /// Whether the loss of f sites can no longer undo it.
+    /// Whether the restored keys survive the loss of f sites.
     pub durable: bool,
 }
 
 /// Writes a backup into an empty cluster with the same spaces, reads it back, and waits up to
-/// `patience` until it is durable at other sites. `allow` accepts a cluster that is not so.
+/// `patience` until it is durable at other sites. `allow` lists exceptions.
 ///
-/// Nobody else should use the cluster meanwhile: keys appear one by one. The whole file should have
-/// been read before, so that damage is found while nothing is written.
+/// The cluster should have no other clients meanwhile, because keys appear one by one. The caller
+/// should have read the whole file before, so that damage is found before anything is written.
 ///
 /// # Errors
 /// See [`RestoreError`].
@@ -171,7 +172,7 @@ async fn require_empty(client: &mut Client) -> Result<(), RestoreError> {
     }
 }
 
-/// The commands that make an entry.
+/// Returns the commands that restore an entry.
 fn commands(entry: Entry) -> Vec<Vec<Vec<u8>>> {
     let Entry { key, content, .. } = entry;
     let command = |name: &str, items: Vec<Vec<u8>>| {
@@ -205,7 +206,7 @@ async fn send(client: &mut Client, batch: &[Vec<Vec<u8>>]) -> Result<(), Restore
     Ok(())
 }
 
-/// Reads the cluster and compares it with what was restored.
+/// Reads the cluster and compares it with the restored entries.
 async fn compare(
     client: &mut Client,
     expected: &Tally,

@@ -1,4 +1,4 @@
-//! Reading everything in one snapshot of a running cluster.
+//! Reading all keys in one snapshot of a running cluster.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use solera::{Client, Error, Value};
 
 use crate::entry::{Content, Entry};
 
-/// Why a snapshot cannot be read to its end.
+/// Reason why a snapshot cannot be read completely.
 #[derive(Debug)]
 pub enum ScanError {
-    /// The site cannot be reached, or refused.
+    /// The site cannot be reached, or returned an error.
     Client(Error),
-    /// The site answered what SOLERA.EXPORT does not promise.
+    /// The site's answer does not have the form of SOLERA.EXPORT.
     Answer(&'static str),
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for ScanError {
                  transaction_max_age_ms there"
             ),
             ScanError::Client(error) => error.fmt(f),
-            ScanError::Answer(what) => write!(f, "the site answered strangely: {what}"),
+            ScanError::Answer(what) => write!(f, "the site sent an unexpected answer: {what}"),
         }
     }
 }
@@ -37,26 +37,26 @@ impl From<Error> for ScanError {
     }
 }
 
-/// What a site says of itself and of the snapshot.
+/// Description of a site and its snapshot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Introduction {
     pub(crate) cluster: String,
     pub(crate) site: String,
     pub(crate) sites: Vec<String>,
     pub(crate) partitions: u16,
-    /// How many keys there are, about.
+    /// Approximate number of keys.
     pub(crate) keys: u64,
     pub(crate) snapshot: Vec<u64>,
 }
 
-/// A snapshot that is held while it is read.
+/// A snapshot that the site holds while it is read.
 pub(crate) struct Scan<'a> {
     client: &'a mut Client,
     pub(crate) introduction: Introduction,
 }
 
 impl<'a> Scan<'a> {
-    /// Takes a snapshot.
+    /// Begins a snapshot.
     pub(crate) async fn begin(client: &'a mut Client) -> Result<Self, ScanError> {
         client.command(&["SOLERA.BEGIN"]).await?;
         let introduction = introduce(client.command(&["SOLERA.EXPORT"]).await?)?;
@@ -91,7 +91,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Lets the snapshot go. Only if that succeeds was it held all the time.
+    /// Releases the snapshot. Fails if the site has not held it all the time.
     pub(crate) async fn end(self) -> Result<(), ScanError> {
         self.client.command(&["SOLERA.COMMIT"]).await?;
         Ok(())

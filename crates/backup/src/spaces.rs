@@ -1,4 +1,4 @@
-//! What spaces promise of their keys: of a backup, of a cluster, and where the two differ.
+//! Spaces of a backup and of a cluster, and their differences.
 
 use std::collections::BTreeSet;
 
@@ -7,35 +7,35 @@ use solera::{Client, Value};
 
 use crate::scan::{ScanError, text};
 
-/// The number of the protocol whose snapshots backups are made of.
+/// Number of the protocol whose snapshots backups contain.
 const UNISTORE: u8 = 1;
 
 /// A space, as a cluster describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceInfo {
-    /// Its name.
+    /// Name of the space.
     pub name: String,
-    /// Keys with this prefix are in it, unless a longer prefix of another space fits.
+    /// Prefix of its keys. A key belongs to the space with the longest matching prefix.
     pub prefix: String,
-    /// Its level.
+    /// Level of the space.
     pub level: String,
-    /// The name of the protocol that runs it.
+    /// Name of the protocol that runs it.
     pub protocol: String,
-    /// The number of that protocol, which no other one ever has.
+    /// Number of that protocol, which is never reused.
     pub protocol_number: u8,
-    /// Its strong commands; none unless the level is `por`.
+    /// Strong commands; empty unless the level is `por`.
     pub strong: Vec<String>,
-    /// The pairs of strong commands that conflict; none unless the level is `por`.
+    /// Pairs of strong commands that conflict; empty unless the level is `por`.
     pub conflicts: Vec<[String; 2]>,
 }
 
 impl SpaceInfo {
-    /// Whether its level leaves it to the configuration which commands are strong.
+    /// Whether the configuration declares which commands are strong.
     pub fn declares(&self) -> bool {
         self.level == "por"
     }
 
-    /// Whether backups hold its keys. Those of a space that another protocol than UniStore runs are
+    /// Whether backups contain its keys. Keys of spaces that other protocols than UniStore run are
     /// in no snapshot.
     pub fn is_held(&self) -> bool {
         self.protocol_number == UNISTORE
@@ -49,32 +49,33 @@ impl SpaceInfo {
         self.strong.iter().map(String::as_str).collect()
     }
 
-    /// The pairs without regard to their order, and to the order of the two commands of each.
+    /// Returns the pairs, independent of their order and of the order within a pair.
     fn conflicts(&self) -> BTreeSet<(&str, &str)> {
         let pairs = self.conflicts.iter().map(|[one, other]| (one.as_str(), other.as_str()));
         pairs.map(|(one, other)| (one.min(other), one.max(other))).collect()
     }
 }
 
-/// A promise that a backup's spaces make and a cluster's do not, or the reverse.
+/// A difference between the spaces of a backup and those of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The prefix of the keys that it concerns.
+    /// Prefix of the affected keys.
     pub prefix: String,
-    /// What differs: `space`, `level`, `protocol`, a command, or two commands with a `+` between
-    /// them.
+    /// The setting that differs: `space`, `level`, `protocol`, a command, or two commands joined by
+    /// `+`.
     pub what: String,
-    /// What the backup has.
+    /// Value in the backup.
     pub backup: String,
-    /// What the cluster has.
+    /// Value in the cluster.
     pub cluster: String,
 }
 
-/// Returns what differs between the spaces of a backup and those of a cluster, ordered by prefix.
+/// Returns the differences between the spaces of a backup and those of a cluster, ordered by
+/// prefix.
 ///
-/// Two spaces are the same if prefix, level, protocol, strong commands and conflicting pairs are;
-/// names and orders do not count. A pair is left out if one of its commands is strong on one side
-/// only, which is a difference itself.
+/// Two spaces are the same if their prefixes, levels, protocols, strong commands and conflicting
+/// pairs are; names and orders do not matter. A pair is left out if one of its commands is strong
+/// on one side only, because that is a difference by itself.
 pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Difference> {
     let prefixes: BTreeSet<&str> =
         backup.iter().chain(cluster).map(|space| space.prefix.as_str()).collect();
@@ -121,13 +122,13 @@ pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Differenc
     found
 }
 
-/// Returns the space that a key is in: that of the longest prefix.
+/// Returns the space of a key: the one with the longest matching prefix.
 pub(crate) fn space_of<'a>(spaces: &'a [SpaceInfo], key: &[u8]) -> Option<&'a SpaceInfo> {
-    let fits = |space: &&SpaceInfo| key.starts_with(space.prefix.as_bytes());
-    spaces.iter().filter(fits).max_by_key(|space| space.prefix.len())
+    let matches = |space: &&SpaceInfo| key.starts_with(space.prefix.as_bytes());
+    spaces.iter().filter(matches).max_by_key(|space| space.prefix.len())
 }
 
-/// Describes where keys with a prefix are that has no space of its own.
+/// Describes the space of keys whose prefix has no space of its own.
 fn instead(spaces: &[SpaceInfo], prefix: &str) -> String {
     match space_of(spaces, prefix.as_bytes()) {
         Some(space) => format!("none; in space '{}', {}", space.name, space.level),
@@ -135,7 +136,7 @@ fn instead(spaces: &[SpaceInfo], prefix: &str) -> String {
     }
 }
 
-/// Asks a cluster for its spaces.
+/// Reads the spaces of a cluster.
 pub(crate) async fn spaces(client: &mut Client) -> Result<Vec<SpaceInfo>, ScanError> {
     items(client.command(&["SOLERA.SPACES"]).await?, space)
 }
@@ -205,7 +206,7 @@ mod tests {
         space("", "causal", &[], &[])
     }
 
-    /// The differences, a line each.
+    /// Returns the differences, one per line.
     fn lines(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<String> {
         let line = |difference: Difference| {
             let Difference { prefix, what, backup, cluster } = difference;
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_space_of_one_side_differs_and_the_other_side_names_where_its_keys_are() {
+    fn a_space_of_one_side_differs_and_the_other_side_names_the_space_of_its_keys() {
         let log = space("log:", "eventual", &[], &[]);
         let audit = space("log:audit:", "eventual", &[], &[]);
         let both = [audit, log.clone(), rest()];
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_orders_do_not_count() {
+    fn names_and_orders_do_not_matter() {
         let pairs = [["DECRBY", "INCRBY"], ["DECRBY", "DECRBY"]];
         let turned = [["DECRBY", "DECRBY"], ["INCRBY", "DECRBY"]];
         let one = space("s:", "por", &["INCRBY", "DECRBY"], &pairs);

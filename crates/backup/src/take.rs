@@ -1,4 +1,4 @@
-//! From a running cluster to a file.
+//! Taking a backup of a running cluster.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::header::Header;
 use crate::scan::{Scan, ScanError};
 use crate::spaces::spaces;
 
-/// Why no backup was taken.
+/// Reason why no backup was taken.
 #[derive(Debug)]
 pub enum TakeError {
     /// The snapshot cannot be read.
@@ -50,14 +50,15 @@ impl From<io::Error> for TakeError {
     }
 }
 
-/// Writes all that a cluster holds, in one causal snapshot of the site that the client is at.
-/// `taken_ms` is the time, in milliseconds since 1970.
+/// Writes the content of a cluster, in one causal snapshot of the client's site. `taken_ms` is the
+/// time, in milliseconds since 1970.
 ///
-/// Everything that the site had acknowledged before is in it, and of other sites what was visible
-/// at this one. Returns the sink; making it durable is left to the caller.
+/// The backup contains all writes that the site had acknowledged before, and the writes of other
+/// sites that were visible at this site. Returns the sink; the caller must make it durable.
 ///
 /// # Errors
-/// The snapshot cannot be read to its end, or not be written. What was written is then no backup.
+/// The snapshot cannot be read completely, or the sink cannot be written. The bytes written so far
+/// are not a backup then.
 pub async fn take<W: Write>(
     client: &mut Client,
     sink: W,

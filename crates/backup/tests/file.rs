@@ -1,4 +1,4 @@
-//! The bytes of backups: what is written is read back, and whatever else they are is refused.
+//! Tests of the backup format: written entries are read back, and all other bytes are rejected.
 
 use proptest::prelude::*;
 use solera_backup::{
@@ -46,7 +46,7 @@ fn entries() -> Vec<Entry> {
         entry("s", true, set(&["y"])),
         entry("h", false, Content::Hash(vec![(b"f".to_vec(), b"1".to_vec())])),
         entry("h", true, Content::Hash(vec![(b"g".to_vec(), Vec::new())])),
-        // More than a frame.
+        // Longer than a frame.
         entry("long", false, Content::String(vec![b'l'; 300_000])),
         entry("z", false, Content::String(b"last".to_vec())),
     ]
@@ -58,7 +58,7 @@ fn write(entries: &[Entry]) -> (Vec<u8>, Tally) {
     writer.finish().unwrap()
 }
 
-/// Everything, or why not.
+/// Reads a whole backup, or returns the error.
 fn read(bytes: &[u8]) -> Result<(Header, Vec<Entry>, Tally), ReadError> {
     let mut reader = BackupReader::open(bytes)?;
     let mut entries = Vec::new();
@@ -70,7 +70,7 @@ fn read(bytes: &[u8]) -> Result<(Header, Vec<Entry>, Tally), ReadError> {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_entries_are_read_back() {
     for entries in [entries(), Vec::new()] {
         let (bytes, tally) = write(&entries);
         assert_eq!(read(&bytes).unwrap(), (header(), entries, tally));
@@ -82,7 +82,7 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn a_tally_tells_contents_apart_and_not_their_order() {
+fn a_tally_depends_on_contents_and_not_on_their_order() {
     let tally = |entries: &[Entry]| write(entries).1;
     let string = |key: &str, value: &str| entry(key, false, Content::String(value.into()));
     let set = |continued: bool, elements: &[&str]| {
@@ -100,7 +100,7 @@ fn a_tally_tells_contents_apart_and_not_their_order() {
 }
 
 #[test]
-fn a_backup_that_was_cut_is_refused_with_its_place() {
+fn a_truncated_backup_is_rejected_with_the_position() {
     let bytes = write(&entries()).0;
     for length in (0..2000).chain(bytes.len() - 2000..bytes.len()) {
         match read(&bytes[..length]).unwrap_err() {
@@ -112,7 +112,7 @@ fn a_backup_that_was_cut_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_changed_byte_is_found_with_its_place() {
+fn a_changed_byte_is_found_with_its_position() {
     let good = write(&entries()).0;
     for at in (0..1500).chain(good.len() - 1500..good.len()) {
         for bit in [1, 0x80] {
@@ -129,7 +129,7 @@ fn a_changed_byte_is_found_with_its_place() {
     }
 }
 
-/// Where frames begin, and the end.
+/// Returns the positions of the frames, and the end.
 fn frames(bytes: &[u8]) -> Vec<usize> {
     let mut places = vec![16];
     while let Some(head) = bytes[*places.last().unwrap()..].first_chunk::<4>() {
@@ -139,7 +139,7 @@ fn frames(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn parts_that_are_left_out_doubled_or_moved_are_noticed() {
+fn missing_repeated_and_moved_frames_are_detected() {
     let long = |key: &str| entry(key, false, Content::String(vec![b'x'; 300_000]));
     let bytes = write(&[long("a"), long("b"), long("c")]).0;
     let frames = frames(&bytes);
@@ -162,14 +162,14 @@ fn parts_that_are_left_out_doubled_or_moved_are_noticed() {
     assert!(
         matches!(read(&followed), Err(ReadError::Damaged { at, .. }) if at as usize == bytes.len())
     );
-    // The end of another backup, whose place is right.
+    // The end of another backup, at the right position.
     let other = write(&[long("a"), long("b"), long("d")]).0;
     let swapped = [&bytes[..frames[4]], &other[frames[4]..]].concat();
     assert!(matches!(read(&swapped), Err(ReadError::Damaged { .. })));
 }
 
 #[test]
-fn what_is_no_backup_or_of_another_version_is_said_to_be() {
+fn other_files_and_versions_are_reported_as_such() {
     for text in ["", "x", "solera backuq 1\n", "[[site]]\nname = 'eu'\n", "solera-1-00"] {
         assert!(matches!(read(text.as_bytes()), Err(ReadError::NotABackup)), "{text}");
     }
@@ -183,7 +183,7 @@ fn what_is_no_backup_or_of_another_version_is_said_to_be() {
 }
 
 #[test]
-fn a_header_that_lacks_a_field_is_refused_with_the_fields_name() {
+fn a_header_without_a_field_is_rejected_with_the_fields_name() {
     for (field, text) in [
         ("strong", r#""strong":["DECRBY"],"#),
         ("conflicts", r#","conflicts":[["DECRBY","DECRBY"]]"#),
@@ -200,7 +200,7 @@ fn a_header_that_lacks_a_field_is_refused_with_the_fields_name() {
     }
 }
 
-/// The beginning of a backup with this header.
+/// Returns the beginning of a backup with this header.
 fn with_header(body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_le_bytes();
     let head = [&16u64.to_le_bytes()[..], &length, b"H"].concat();
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn random_damage_is_never_taken_for_a_backup(
+    fn random_damage_is_always_detected(
         entries in any_entries(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..4u8, any::<u8>()), 1..6),
     ) {
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_bytes_are_rejected_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(read(&bytes).is_err());
         prop_assert!(read(&[b"solera backup 3\n", bytes.as_slice()].concat()).is_err());
     }

@@ -396,8 +396,8 @@ async fn a_damaged_or_cut_backup_is_refused_before_anything_is_written() {
         (changed, "damaged at byte "),
         (good[..place].to_vec(), "incomplete"),
         (good[..good.len() - 1].to_vec(), "incomplete"),
-        (b"something else".to_vec(), "no backup of Solera"),
-        (older, "version 1 of the format, and this program reads version 2 only"),
+        (b"something else".to_vec(), "not a backup of Solera"),
+        (older, "version 1 of the format, and this program reads version 3 only"),
     ] {
         std::fs::write(&file, bytes).unwrap();
         for arguments in [

@@ -83,7 +83,7 @@ fn what_is_wrong_is_told() {
             2,
             "--contended is of the workload rubis, and this is micro",
         ),
-        (vec!["--at", "localhost"], 2, "'localhost' is not as HOST:PORT"),
+        (vec!["--at", "localhost"], 2, "'localhost' does not have the form HOST:PORT"),
         (vec!["--at", "127.0.0.1:1"], 1, "127.0.0.1:1: the connection failed"),
         (vec!["--wan", "aws"], 2, "--up"),
         (vec!["--up", "1", "--scale", "huge"], 2, "the scales are tiny, small, medium, full"),

@@ -131,7 +131,7 @@ async fn what_the_other_cluster_is_not_is_told_when_a_module_is_loaded() {
     let up = Up::start(&["--config", file.to_str().unwrap()]);
     let mut client = up.client(1).await;
     let told = load(&mut client, "names=far/directory").await.unwrap_err().to_string();
-    assert!(told.contains("the cluster there is called `solera`"), "{told}");
+    assert!(told.contains("the cluster there is named `solera`"), "{told}");
     drop(third);
     let told = load(&mut client, "names=far/directory").await.unwrap_err().to_string();
     assert!(told.starts_with("UNAVAILABLE") && told.contains("nothing was loaded"), "{told}");

@@ -12,7 +12,7 @@ use crate::connection::{self, Connection};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
-/// A session's causal past, to be attached at any site of the same cluster. Opaque.
+/// A session's causal and durability past, which any site of the same cluster can attach. Opaque.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token(pub(crate) Vec<u8>);
 
@@ -30,18 +30,18 @@ impl From<&str> for Token {
 
 type Open = dyn Fn() -> std::io::Result<Connection> + Send + Sync;
 
-/// Where a client connects to.
+/// Target of a client's connections.
 #[derive(Clone)]
 pub(crate) enum Target {
     Remote(SocketAddr),
     Named(Endpoint),
-    /// Streams that somebody else opens.
+    /// Streams that a callback opens.
     Opened(Arc<Open>),
-    /// A stream that somebody else has opened.
+    /// A stream that the caller has opened.
     Given,
 }
 
-/// Who a client says it is.
+/// Credentials of a client.
 pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: String,
@@ -49,13 +49,13 @@ pub(crate) struct Login {
 
 /// One session with one site.
 ///
-/// When the connection breaks, the failing call reports it; [`Client::reconnect`] goes on with the
-/// causal past that was last known, at the same site or another.
+/// When the connection breaks, the failing call reports it. [`Client::reconnect`] continues with
+/// the last known causal past, at the same site.
 pub struct Client {
     target: Target,
     connection: Connection,
     login: Option<Login>,
-    /// The last token taken, for reconnecting.
+    /// The last token that was taken or attached, for reconnecting.
     last_token: Option<Token>,
 }
 
@@ -63,7 +63,7 @@ impl Client {
     /// Connects to a site by its address.
     ///
     /// # Errors
-    /// Nobody listens there, or it is no Solera.
+    /// Nobody listens at the address, or the server is not Solera.
     pub async fn connect(address: SocketAddr) -> Result<Client, Error> {
         Client::open(Target::Remote(address)).await
     }
@@ -71,7 +71,7 @@ impl Client {
     /// Connects to a site by its address, as one of its users.
     ///
     /// # Errors
-    /// As [`Client::connect`], and `WRONGPASS`.
+    /// See [`Client::connect`]; also `WRONGPASS`.
     pub async fn connect_as(
         address: SocketAddr,
         user: &str,
@@ -81,10 +81,10 @@ impl Client {
         Client::open_as(Target::Remote(address), Some(login)).await
     }
 
-    /// Connects to a site as an [`Endpoint`] says: by a name, over TLS, as a user.
+    /// Connects to an [`Endpoint`], which may have a host name, TLS and a user.
     ///
     /// # Errors
-    /// As [`Client::connect_as`], and whatever TLS objects to.
+    /// See [`Client::connect_as`]; also errors of TLS.
     pub async fn connect_to(endpoint: &Endpoint) -> Result<Client, Error> {
         let login = endpoint
             .login
@@ -102,11 +102,11 @@ impl Client {
         Ok(Client { target, connection, login, last_token: None })
     }
 
-    /// A session over a stream that leads to a site. It cannot be [opened
-    /// again](Client::reconnect).
+    /// Creates a session over a stream to a site. The session cannot
+    /// [reconnect](Client::reconnect).
     ///
     /// # Errors
-    /// As [`Client::connect`].
+    /// See [`Client::connect`].
     pub async fn over(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Client, Error> {
@@ -114,11 +114,11 @@ impl Client {
         Ok(Client { target: Target::Given, connection, login: None, last_token: None })
     }
 
-    /// A session over streams that `open` yields: one now, and another for each
+    /// Creates a session over streams that `open` returns: one now, and another for each
     /// [`Client::reconnect`].
     ///
     /// # Errors
-    /// As [`Client::connect_as`]; what `open` fails with is [`Error::Connection`].
+    /// See [`Client::connect_as`]; an error of `open` is [`Error::Connection`].
     pub async fn through<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         open: impl Fn() -> std::io::Result<S> + Send + Sync + 'static,
         login: Option<(&str, &str)>,
@@ -132,7 +132,7 @@ impl Client {
     /// Sends any command and returns its reply.
     ///
     /// # Errors
-    /// The connection broke, or the server refused.
+    /// The connection broke, or the server returned an error.
     pub async fn command<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Value, Error> {
         let arguments: Vec<&[u8]> = command.iter().map(AsRef::as_ref).collect();
         self.call(&arguments).await
@@ -145,20 +145,19 @@ impl Client {
         }
     }
 
-    /// Sends commands without waiting for the reply of each before the next, and returns the
-    /// replies in their order; what the server refused is a [`Value::Error`]. Meant for many
-    /// commands with short replies.
+    /// Sends commands without waiting for each reply, and returns the replies in order. Errors of
+    /// the server are [`Value::Error`]s. Meant for many commands with short replies.
     ///
     /// # Errors
-    /// The connection broke: any of the commands may have been carried out.
+    /// The connection broke. Any of the commands may have been executed.
     pub async fn pipeline(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, Error> {
         self.connection.call_all(commands).await
     }
 
-    /// Takes the session's causal and durability past, to attach them at another site.
+    /// Returns a token of the session's causal and durability past, to attach it at another site.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// See [`Client::command`].
     pub async fn token(&mut self) -> Result<Token, Error> {
         match self.call(&[b"SOLERA.TOKEN"]).await? {
             Value::Bulk(bytes) => {
@@ -169,58 +168,59 @@ impl Client {
         }
     }
 
-    /// Waits until this site holds all of a token's causal past, and goes on from there. Writes to
-    /// eventual spaces are not waited for; [`Client::barrier`] covers them from then on.
+    /// Waits until this site holds all of a token's causal past, which becomes part of the
+    /// session's. The call does not wait for writes to eventual spaces; [`Client::barrier`] covers
+    /// them from then on.
     ///
     /// # Errors
-    /// `TIMEOUT` if the past is still under way, `LOST` if part of it died with a site.
+    /// `TIMEOUT` if the past has not arrived, `LOST` if part of it was lost with a site.
     pub async fn attach(&mut self, token: &Token) -> Result<(), Error> {
         self.call(&[b"SOLERA.ATTACH", &token.0]).await?;
         self.last_token = Some(token.clone());
         Ok(())
     }
 
-    /// Waits until all that this session has seen and written survives the loss of `f` sites,
-    /// writes to eventual spaces included.
+    /// Waits until everything that this session has seen and written survives the loss of `f`
+    /// sites, writes to eventual spaces included.
     ///
     /// # Errors
-    /// `TIMEOUT` after `timeout`; the wait may be repeated.
+    /// `TIMEOUT` after `timeout`; the call may be repeated.
     pub async fn barrier(&mut self, timeout: Option<std::time::Duration>) -> Result<(), Error> {
         let ms = timeout.map_or(0, |timeout| timeout.as_millis()).to_string();
         self.call(&[b"SOLERA.BARRIER", ms.as_bytes()]).await?;
         Ok(())
     }
 
-    /// As which user it acts, as far as it knows: where nobody says who they are, all are the
-    /// default user.
+    /// Returns the user that the client acts as, as far as it knows. Without access control every
+    /// client is the default user.
     pub(crate) fn user(&self) -> &str {
         self.login.as_ref().map_or("default", |login| &login.user)
     }
 
-    /// The name of the cluster.
+    /// Returns the name of the cluster.
     pub(crate) fn cluster(&self) -> &str {
         &self.connection.cluster
     }
 
-    /// The name of the site, if the server says it.
+    /// Returns the name of the site, if the server reported it.
     pub(crate) fn connected_site(&self) -> Option<&str> {
         self.connection.site.as_deref()
     }
 
-    /// Whether [`Client::reconnect`] can succeed at all.
+    /// Whether [`Client::reconnect`] can succeed.
     pub(crate) fn can_reconnect(&self) -> bool {
         !matches!(self.target, Target::Given)
     }
 
-    /// Whether nothing has come, not even the end, that nobody has asked for.
+    /// Whether nothing unexpected has arrived, not even the end of the connection.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.connection.is_quiet()
     }
 
-    /// The name of the site.
+    /// Returns the name of the site.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// See [`Client::command`].
     pub async fn site(&mut self) -> Result<String, Error> {
         match self.call(&[b"SOLERA.SITE"]).await? {
             Value::Bulk(name) => Ok(String::from_utf8_lossy(&name).into_owned()),
@@ -228,11 +228,11 @@ impl Client {
         }
     }
 
-    /// Connects again after a failure, and attaches the last token that was taken or attached, so
-    /// that the session goes on. An open transaction is gone.
+    /// Reconnects after a failure and attaches the last token that was taken or attached, so that
+    /// the session continues. An open transaction is lost.
     ///
     /// # Errors
-    /// The site cannot be reached, or the past is not to be had there (see [`Client::attach`]).
+    /// The site cannot be reached, or cannot attach the past (see [`Client::attach`]).
     pub async fn reconnect(&mut self) -> Result<(), Error> {
         self.connection = dial(&self.target, self.login.as_ref()).await?;
         if let Some(token) = self.last_token.clone() {
@@ -282,7 +282,7 @@ async fn open(endpoint: &Endpoint) -> std::io::Result<Connection> {
     })
 }
 
-/// Says which protocol is spoken, and who the client is.
+/// Sends HELLO, with the protocol version and the credentials.
 async fn greet(mut connection: Connection, login: Option<&Login>) -> Result<Connection, Error> {
     let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
     if let Some(Login { user, password }) = login {
@@ -302,6 +302,6 @@ async fn greet(mut connection: Connection, login: Option<&Login>) -> Result<Conn
             Ok(connection)
         }
         Value::Error(text) => Err(Error::server(&text)),
-        other => Err(Error::Protocol(format!("HELLO was answered {other:?}"))),
+        other => Err(Error::Protocol(format!("unexpected answer to HELLO: {other:?}"))),
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: commands out, replies in.
+//! One connection, which sends commands and receives replies.
 
 use std::io::ErrorKind::{NotConnected, TimedOut};
 use std::pin::Pin;
@@ -10,18 +10,18 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::error::Error;
 
-/// Anything that carries bytes both ways.
+/// A bidirectional byte stream.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 pub(crate) struct Connection {
-    /// The name of the cluster that is at the other end.
+    /// Name of the cluster at the other end.
     pub(crate) cluster: String,
-    /// The name of the site, if the server says it.
+    /// Name of the site, if the server reported it.
     pub(crate) site: Option<String>,
-    /// How long a reply may take, if that is bounded.
+    /// Maximal time to wait for a reply, if any.
     pub(crate) timeout: Option<Duration>,
-    /// Whether a reply is still to come, for which nobody may wait any longer.
+    /// Whether a reply is outstanding that is no longer awaited.
     late: bool,
     stream: Box<dyn Stream>,
     parser: ReplyParser,
@@ -43,28 +43,27 @@ impl Connection {
         }
     }
 
-    /// Sends a command and waits for its reply. Errors of the server are values here.
+    /// Sends a command and waits for its reply. Errors of the server are returned as values.
     pub(crate) async fn call(&mut self, command: &[&[u8]]) -> Result<Value, Error> {
         self.output.clear();
         encode_command(&mut self.output, command);
         Ok(self.replies(1).await?.remove(0))
     }
 
-    /// Sends commands at once and waits for all replies, which are read while the commands are
-    /// sent.
+    /// Sends commands at once and waits for all replies. Reads replies while it sends the commands.
     pub(crate) async fn call_all(&mut self, commands: &[Vec<&[u8]>]) -> Result<Vec<Value>, Error> {
         self.output.clear();
         commands.iter().for_each(|command| encode_command(&mut self.output, command));
         self.replies(commands.len()).await
     }
 
-    /// Sends what is to be sent, and waits for so many replies.
+    /// Sends the output and waits for `count` replies.
     async fn replies(&mut self, count: usize) -> Result<Vec<Value>, Error> {
         if self.late {
             return Err(Error::Connection(NotConnected.into()));
         }
-        // Whoever stops waiting drops this future: what comes later would be taken for the next
-        // reply.
+        // If the caller stops waiting, it drops this future. A late reply would then be taken for
+        // the next one.
         self.late = true;
         let Connection { stream, parser, input, output, .. } = self;
         let (mut read, mut write) = tokio::io::split(stream);
@@ -73,7 +72,7 @@ impl Connection {
             write.flush().await?;
             Ok::<_, Error>(())
         };
-        // A server that waits until its replies are read reads no more commands.
+        // A server that waits until its replies are read does not read more commands.
         let receiving = async {
             let mut replies = Vec::with_capacity(count);
             for _ in 0..count {
@@ -87,7 +86,7 @@ impl Connection {
         Ok(replies)
     }
 
-    /// Whether nothing has come, not even the end, that nobody has asked for.
+    /// Whether nothing unexpected has arrived, not even the end of the connection.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
@@ -116,7 +115,7 @@ async fn reply(
     }
 }
 
-/// Waits for something only so long, if that is bounded.
+/// Waits for a future, but at most for `limit`, if there is one.
 pub(crate) async fn bounded<T, E: From<std::io::Error>>(
     limit: Option<Duration>,
     asked: impl Future<Output = Result<T, E>>,
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reply_that_nobody_has_waited_for_is_not_taken_for_the_next() {
+    async fn a_reply_that_was_not_awaited_is_not_taken_for_the_next() {
         let (client, mut server) = tokio::io::duplex(1000);
         let mut connection = Connection::new(client);
         let mut context = Context::from_waker(Waker::noop());
@@ -159,9 +158,9 @@ mod tests {
         assert!(matches!(&next, Err(Error::Connection(_))), "{next:?}");
     }
 
-    /// A server that answers each command before it reads the next.
+    /// The server answers each command before it reads the next.
     #[tokio::test]
-    async fn commands_and_replies_need_not_fit_into_what_is_on_the_way() {
+    async fn commands_and_replies_may_exceed_the_buffers() {
         let (client, mut server) = tokio::io::duplex(64);
         let mut connection = Connection::new(client);
         let serving = async {
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_quiet_until_something_comes_or_it_ends() {
+    async fn a_connection_is_quiet_until_bytes_arrive_or_it_ends() {
         let (client, server) = tokio::io::duplex(1000);
         let mut connection = Connection::new(client);
         assert!(connection.is_quiet());

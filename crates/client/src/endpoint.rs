@@ -1,4 +1,4 @@
-//! Where a site is, and how to come in.
+//! Address of a site and credentials for it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use solera_tls::Tls;
 
-/// A site's address by name, with whatever it takes to be let in. From text: `host:port`, an IPv6
-/// address in brackets.
+/// A site's address by host name, with credentials, TLS settings and a timeout. Parses from
+/// `host:port`; an IPv6 address is written in brackets.
 #[derive(Clone)]
 pub struct Endpoint {
     pub(crate) host: String,
@@ -18,33 +18,33 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The same, as one of the site's users.
+    /// Returns the endpoint with a user.
     pub fn user(mut self, name: &str, password: &str) -> Endpoint {
         self.login = Some((name.to_owned(), password.to_owned()));
         self
     }
 
-    /// The same, over TLS.
+    /// Returns the endpoint with TLS.
     pub fn tls(mut self, tls: Tls) -> Endpoint {
         self.tls = Some(tls);
         self
     }
 
-    /// The same, where connecting and each reply may take no longer than this; the connection is
-    /// given up then.
+    /// Returns the endpoint with a time limit for connecting and for each reply. The connection is
+    /// given up when the limit is exceeded.
     pub fn timeout(mut self, timeout: Duration) -> Endpoint {
         self.timeout = Some(timeout);
         self
     }
 }
 
-/// Text that is no address.
+/// Error for text that is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAnEndpoint(String);
 
 impl fmt::Display for NotAnEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not as HOST:PORT", self.0)
+        write!(f, "'{}' does not have the form HOST:PORT", self.0)
     }
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl fmt::Debug for Endpoint {
-    /// Without the password.
+    /// Formats the endpoint without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Endpoint({self})")
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_back_and_others_refused() {
+    fn addresses_are_parsed_and_other_texts_rejected() {
         for text in ["localhost:7101", "10.0.0.1:1", "[::1]:7101"] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
         }

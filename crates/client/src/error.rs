@@ -3,41 +3,43 @@ use std::fmt;
 use solera_resp::Value;
 use solera_spaces::failure::transaction_to_ask_for;
 
-/// Why a call failed.
+/// Reason why a call failed.
 #[derive(Debug)]
 pub enum Error {
-    /// The connection could not be made, or broke. Whether the last command took effect is unknown.
+    /// The connection could not be opened, or broke. Whether the last command took effect is
+    /// unknown.
     Connection(std::io::Error),
     /// The other side does not speak RESP.
     Protocol(String),
-    /// The server refused; the code is its first word, such as `WRONGTYPE`, `TIMEOUT` or `LOST`.
+    /// The server returned an error. Its code is the first word, such as `WRONGTYPE`, `TIMEOUT` or
+    /// `LOST`.
     Server {
         /// The error's code.
         code: String,
-        /// What the server says.
+        /// Message of the server.
         message: String,
     },
-    /// A strong transaction conflicted with another one. Nothing was changed; it may be run again.
+    /// A strong transaction conflicted with another one. Nothing was changed; it may be retried.
     Aborted {
         /// The key on which they conflicted.
         key: String,
-        /// How often the transaction was run, if it was the client that ran it again.
+        /// Number of attempts, if the client retried the transaction.
         attempts: u32,
     },
-    /// A strong transaction could not be decided in time: too few sites can be reached.
+    /// A strong transaction could not be decided in time because too few sites can be reached.
     Unavailable {
-        /// The transaction to ask [`Client::outcome`](crate::Client::outcome) about; nothing was
-        /// changed if there is none.
+        /// Name of the transaction for [`Client::outcome`](crate::Client::outcome). Nothing was
+        /// changed if it is `None`.
         transaction: Option<String>,
-        /// What the server says.
+        /// Message of the server.
         message: String,
     },
-    /// The reply is of another type than the command promises.
+    /// The reply has a type that the command does not return.
     UnexpectedReply(String),
 }
 
 impl Error {
-    /// The server's error code, if the server refused.
+    /// Returns the server's error code, if the server returned an error.
     pub fn code(&self) -> Option<&str> {
         match self {
             Error::Server { code, .. } => Some(code),
@@ -47,7 +49,7 @@ impl Error {
         }
     }
 
-    /// The error that an error reply stands for.
+    /// Converts the text of an error reply.
     pub fn server(text: &str) -> Self {
         let (code, message) = text.split_once(' ').unwrap_or((text, ""));
         if code == "UNAVAILABLE" {
@@ -60,12 +62,12 @@ impl Error {
         Error::Server { code: code.to_owned(), message: message.to_owned() }
     }
 
-    /// The error that a reply of an unexpected type stands for.
+    /// Creates the error for a reply of an unexpected type.
     pub fn unexpected(reply: &Value) -> Self {
         Error::UnexpectedReply(format!("{reply:?}"))
     }
 
-    /// The same, of a transaction that was run so often.
+    /// Returns the error with the number of attempts.
     pub(crate) fn after(self, runs: u32) -> Self {
         match self {
             Error::Aborted { key, .. } => Error::Aborted { key, attempts: runs },
@@ -74,7 +76,7 @@ impl Error {
     }
 }
 
-/// The key in `conflict on 'KEY'; …`, which may hold quotes itself.
+/// Returns the key in `conflict on 'KEY'; …`. The key may contain quotes.
 fn conflicting_key(message: &str) -> Option<&str> {
     let (key, _) = message.strip_prefix("conflict on '")?.rsplit_once("';")?;
     Some(key)
@@ -125,16 +127,16 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_in_other_words_is_still_one() {
+    fn an_abort_without_a_key_keeps_its_code() {
         let error = Error::server("ABORTED for some reason");
         assert!(matches!(error, Error::Server { .. }), "{error:?}");
         assert_eq!(error.code(), Some("ABORTED"));
-        // Nor is every error that speaks of a conflict.
+        // Not every error that mentions a conflict is an abort.
         assert_eq!(Error::server("ERR conflict on 'a'; no").code(), Some("ERR"));
     }
 
     #[test]
-    fn what_is_unavailable_tells_whether_its_outcome_is_known() {
+    fn unavailable_names_the_transaction_if_its_outcome_is_unknown() {
         for (reply, expected) in [
             ("UNAVAILABLE no quorum within 5000 ms; nothing was changed", None),
             ("UNAVAILABLE the outcome is not known; ask SOLERA.OUTCOME 1-2-77", Some("1-2-77")),

@@ -1,10 +1,10 @@
 //! The Rust client of Solera.
 //!
-//! A [`Client`] is one session: its operations see one another and all that it has seen before,
-//! also after it has moved to another site with a [`Token`]. A site is reached by its address
-//! ([`Client::connect`]) or as an [`Endpoint`] says ([`Client::connect_to`]): by a name, over TLS,
-//! as a user. Crate `solera-embedded` runs a cluster in the caller's process, and yields the same
-//! clients.
+//! A [`Client`] is one session. Its operations see one another and everything that it has seen
+//! before, also after it has moved to another site with a [`Token`]. It connects to a site by
+//! address ([`Client::connect`]) or through an [`Endpoint`] ([`Client::connect_to`]) with a host
+//! name, TLS and a user. Crate `solera-embedded` runs a cluster in the caller's process and returns
+//! the same clients.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

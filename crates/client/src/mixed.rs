@@ -1,18 +1,18 @@
 //! Solera's spaces as stores of mixed transactions.
 //!
-//! A [`Spaces`] is a cluster as one database: its spaces are the spaces of `solera.toml`, and one
+//! A [`Spaces`] is a cluster as one database. Its spaces are those of `solera.toml`, and one
 //! transaction may use several of them, so that strong and causal writes take effect together.
-//! Objects are kept as Redis types that other clients read and write, too; `docs/guide/modules.md`
-//! tells which.
+//! Objects are stored as Redis types that other clients read and write too; `docs/guide/modules.md`
+//! lists them.
 //!
-//! What is read in a space of level `por` is certified only where the configuration declares that
-//! it conflicts with what others write: a transaction there is not serializable by itself. Stores
-//! declared `linearizable` are never bound to such spaces; stores declared `por` should name in
-//! `conflicts` whatever must not happen side by side.
+//! In a space of level `por`, reads are certified only where the configuration declares that they
+//! conflict with writes of others, so a transaction there is not serializable by itself. Stores
+//! declared `linearizable` are never bound to such spaces. Stores declared `por` should name in
+//! `conflicts` whatever must not happen concurrently.
 //!
 //! The elements of a list or log are ordered by the clocks of the processes that appended them.
-//! Witnesses and records of transactions are kept in the space that they belong to, in keys that
-//! begin with [`RESERVED`] after the space's prefix; handles must not lead there.
+//! Witnesses and records of transactions are stored in the space that they belong to, under keys
+//! that begin with [`RESERVED`] after the space's prefix. Handles must not lead to such keys.
 
 mod cluster;
 mod link;
@@ -37,32 +37,31 @@ pub use self::remote::Remote;
 use crate::client::Client;
 use crate::error::Error;
 
-/// Opens sessions.
+/// Callback that opens a session.
 pub type Connect = Arc<dyn Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync>;
 
-/// The spaces of a cluster as a database of mixed transactions, used at one site. The database is
-/// called as the cluster is (`cluster` in `solera.toml`), so that all hosts that use it give it the
-/// same name. Clusters that are used together must have different ones.
+/// The spaces of a cluster as a database of mixed transactions, used at one site. The database has
+/// the name of the cluster (`cluster` in `solera.toml`), so that all hosts give it the same name.
+/// Clusters that are used together must have different names.
 #[derive(Clone)]
 pub struct Spaces {
     name: Arc<str>,
     connect: Connect,
-    /// As whom sessions act.
+    /// User that sessions act as.
     user: Arc<str>,
     layout: Layout,
-    /// The sources of modules by their names, if the cluster is to run their phases.
+    /// Sources of modules by name, if the cluster is to run their phases.
     sources: Option<Sources>,
 }
 
-/// The sources of modules, by their names. More may be learned.
+/// Sources of modules by name. More can be added.
 pub(crate) type Sources = Arc<RwLock<BTreeMap<Arc<str>, Arc<str>>>>;
 
 impl Spaces {
-    /// Asks a cluster for its spaces. Sessions are opened by `connect`; those that break are opened
-    /// again.
+    /// Reads the spaces of a cluster. `connect` opens sessions, also to replace broken ones.
     ///
     /// # Errors
-    /// No session can be opened, or the cluster tells of no spaces.
+    /// No session can be opened, or the cluster does not report its spaces.
     pub async fn of(
         connect: impl Fn() -> BoxFuture<'static, Result<Client, Error>> + Send + Sync + 'static,
     ) -> Result<Spaces, Error> {
@@ -71,25 +70,25 @@ impl Spaces {
         Ok(Spaces::known((client.cluster(), user), Arc::new(connect), Layout::new(spaces)))
     }
 
-    /// The same, of a site by its address.
+    /// Reads the spaces of a cluster from a site with this address.
     ///
     /// # Errors
-    /// As [`Spaces::of`].
+    /// See [`Spaces::of`].
     pub async fn at(address: SocketAddr) -> Result<Spaces, Error> {
         Spaces::of(move || Box::pin(Client::connect(address))).await
     }
 
-    /// The spaces of a cluster that the caller knows, used as a user.
+    /// Creates a database of spaces that the caller knows, used as a user.
     fn known((name, user): (&str, Arc<str>), connect: Connect, layout: Layout) -> Spaces {
         Spaces { name: name.into(), connect, user, layout, sources: None }
     }
 
-    /// Lets the cluster run groups of phases, by SOLERA.PHASE: one round trip for each. A module's
-    /// name must be the [`digest`] of its source; sites that do not know it are sent the source
-    /// once. Where a site runs no modules, everything is asked request by request.
+    /// Makes the cluster run groups of phases by SOLERA.PHASE, in one round trip each. A module's
+    /// name must be the [`digest`] of its source. A site that does not know a module receives its
+    /// source once. If a site runs no modules, requests are sent one by one.
     ///
-    /// The user of the sessions needs the right `solera.phase`, as it does without this: what
-    /// transactions keep is in keys that are not for other users.
+    /// The user of the sessions needs the right `solera.phase`, with or without this setting,
+    /// because transactions keep records under reserved keys.
     pub fn executing<'s>(mut self, sources: impl IntoIterator<Item = &'s str>) -> Spaces {
         let named = sources.into_iter().map(|source| (digest(source).into(), source.into()));
         self.sources = Some(Arc::new(RwLock::new(named.collect())));
@@ -104,7 +103,7 @@ impl Spaces {
         Session::new(link, Some(self.user.clone()), self.layout.clone())
     }
 
-    /// The names of the spaces.
+    /// Returns the names of the spaces.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.layout.spaces().iter().map(|space| &*space.name)
     }
@@ -158,7 +157,7 @@ impl Database for Spaces {
         let why = match user {
             Some(user) if *self.user == *user => return self.connect(),
             Some(user) => format!(
-                "NOPERM the transaction is one of user '{user}', and user '{}' may not act for it",
+                "NOPERM the transaction belongs to user '{user}', and user '{}' may not act for it",
                 self.user
             ),
             None => "NOPERM the transaction names no user of this cluster".to_owned(),
@@ -167,8 +166,8 @@ impl Database for Spaces {
     }
 }
 
-/// Returns as which user a session acts: as the server says, or as the client has logged in if the
-/// user may not ask.
+/// Returns the user that a session acts as: the server's answer, or the user of the login if the
+/// user has no right to ask.
 async fn user_of(client: &mut Client) -> Arc<str> {
     match client.call(&[b"ACL", b"WHOAMI"]).await {
         Ok(Value::Bulk(name)) => String::from_utf8_lossy(&name).into(),
@@ -176,7 +175,7 @@ async fn user_of(client: &mut Client) -> Arc<str> {
     }
 }
 
-/// Asks for the spaces that there are.
+/// Reads the spaces of the cluster.
 async fn ask(mut client: Client) -> Result<(Client, Vec<Space>), Error> {
     let reply = client.call(&[b"SOLERA.SPACES"]).await?;
     let spaces = read(&reply).ok_or_else(|| Error::unexpected(&reply))?;
@@ -188,7 +187,7 @@ fn learn(sources: &Sources, module: &str, source: &str) {
     sources.insert(module.into(), source.into());
 }
 
-/// The answer to SOLERA.SPACES.
+/// Parses the answer to SOLERA.SPACES.
 fn read(reply: &Value) -> Option<Vec<Space>> {
     let Value::Array(spaces) = reply else { return None };
     let one = |space: &Value| {
@@ -201,7 +200,7 @@ fn read(reply: &Value) -> Option<Vec<Space>> {
             }
         };
         let (name, prefix) = (text("name")?.into(), text("prefix")?);
-        // What has no level of the lattice can be no store of a mixed transaction.
+        // A space without a level of the lattice cannot be a store of a mixed transaction.
         let level = text("level")?.parse();
         Some(level.ok().map(|level| Space { name, prefix, level }))
     };

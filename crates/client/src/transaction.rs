@@ -1,4 +1,4 @@
-//! Interactive transactions: as guards and as closures.
+//! Interactive transactions, as guards and as closures.
 
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use solera_resp::Value;
 use crate::client::Client;
 use crate::error::Error;
 
-/// For how long the outcome of a transaction is asked for whose connection broke.
+/// Maximal time to look for the outcome of a transaction whose connection broke.
 const FINDING_OUT: Duration = Duration::from_secs(5);
 
-/// An open transaction: all its reads are from one snapshot, and its writes become visible
+/// An open transaction. All its reads are from one snapshot, and its writes become visible
 /// together.
 ///
-/// Offers every command of [`Client`]. Must be ended by [`Transaction::commit`] or
-/// [`Transaction::abort`]; one that is dropped without stays open on the connection, and the next
-/// call of [`Client::begin`] aborts it first.
+/// Offers every command of [`Client`]. The caller must end it with [`Transaction::commit`] or
+/// [`Transaction::abort`]. If it is dropped, it stays open on the connection, and the next call of
+/// [`Client::begin`] aborts it first.
 #[derive(Debug)]
 pub struct Transaction<'a> {
     client: &'a mut Client,
-    /// By which its outcome can be asked for, if it is strong.
+    /// Name to ask for the outcome, if the transaction is strong.
     name: Option<String>,
 }
 
@@ -28,21 +28,21 @@ impl Client {
     /// Opens a causal transaction.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// See [`Client::command`].
     pub async fn begin(&mut self) -> Result<Transaction<'_>, Error> {
         self.open_transaction(&[vec![b"SOLERA.BEGIN"]]).await?;
         Ok(Transaction { client: self, name: None })
     }
 
-    /// Opens a strong transaction: it commits only if no conflicting one has come between, at any
-    /// site. [`Client::strong`] runs it again if one has.
+    /// Opens a strong transaction. It commits only if no conflicting transaction, at any site, has
+    /// committed since it began. [`Client::strong`] retries after conflicts.
     ///
-    /// What conflicts are the strong commands of the keys' spaces, and what is
-    /// [watched](Client::watch). Everything else is read from the snapshot and merges, as in a
+    /// Conflicts come from the strong commands of the keys' spaces and from
+    /// [watched](Client::watch) keys. Everything else is read from the snapshot and merges, as in a
     /// causal transaction.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// See [`Client::command`].
     pub async fn begin_strong(&mut self) -> Result<Transaction<'_>, Error> {
         let begin = [vec![&b"SOLERA.BEGIN"[..], b"STRONG"], vec![b"SOLERA.TXID"]];
         match self.open_transaction(&begin).await? {
@@ -54,11 +54,11 @@ impl Client {
         }
     }
 
-    /// Sends what begins a transaction; returns the last reply.
+    /// Sends the commands that begin a transaction. Returns the last reply.
     async fn open_transaction(&mut self, begin: &[Vec<&[u8]>]) -> Result<Value, Error> {
         match self.pipeline(begin).await.and_then(last_of) {
-            // One that was dropped may still be open, or given up by the server; if none is, the
-            // first error is the one to report.
+            // A dropped transaction may still be open, or was given up by the server. If none is
+            // open, the first error is the one to report.
             Err(error) if matches!(error.code(), Some("ERR" | "NOTX" | "EXECABORT")) => {
                 if self.call(&[b"SOLERA.ABORT"]).await.is_err() {
                     return Err(error);
@@ -69,10 +69,10 @@ impl Client {
         }
     }
 
-    /// Runs a closure in a transaction: commits if it succeeds, aborts if it fails.
+    /// Runs a closure in a transaction. Commits if the closure succeeds, aborts if it fails.
     ///
     /// # Errors
-    /// Those of the closure, and of the commit.
+    /// Errors of the closure and of the commit.
     pub async fn transaction<R>(
         &mut self,
         body: impl AsyncFnOnce(&mut Client) -> Result<R, Error>,
@@ -80,33 +80,34 @@ impl Client {
         self.begin().await?.run(body).await
     }
 
-    /// WATCH, in a strong transaction: has it commit only if no other strong transaction changes
-    /// the key, whatever its space. To be sent before what the key decides about is read. Outside
-    /// of transactions, the next strong one cannot be opened if the key has changed by then.
+    /// WATCH within a strong transaction: makes it commit only if no other strong transaction
+    /// changes the key, in any space. Must be sent before the reads that depend on the key. Outside
+    /// a transaction, makes the next strong transaction fail to open if the key has changed by
+    /// then.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// See [`Client::command`].
     pub async fn watch(&mut self, key: &str) -> Result<(), Error> {
         self.call(&[b"WATCH", key.as_bytes()]).await.map(drop)
     }
 
-    /// Runs a closure in a strong transaction, of which [`Client::begin_strong`] tells what
-    /// conflicts: commits if it succeeds, aborts if it fails. When the transaction conflicts with
-    /// another one, it is run again, up to [`Client::STRONG_ATTEMPTS`] times in all and after a
-    /// pause that grows from 1 to 64 ms, so what the closure does besides must bear repetition.
+    /// Runs a closure in a strong transaction; see [`Client::begin_strong`] for what conflicts.
+    /// Commits if the closure succeeds, aborts if it fails. Runs the closure again after a
+    /// conflict, up to [`Client::STRONG_ATTEMPTS`] times in all, after a pause that grows from 1 to
+    /// 64 ms. Other effects of the closure must therefore bear repetition.
     ///
     /// # Errors
-    /// Those of the closure, and of the commit: [`Error::Aborted`] if every attempt met a conflict,
-    /// and [`Error::Unavailable`] if too few sites could be reached. If the connection breaks while
-    /// it commits, it is made again and the outcome asked for; what cannot be found out in five
-    /// seconds is [`Error::Unavailable`], too, with the transaction's name.
+    /// Errors of the closure and of the commit: [`Error::Aborted`] if every attempt met a conflict,
+    /// and [`Error::Unavailable`] if too few sites could be reached. If the connection breaks
+    /// during the commit, the client reconnects and asks for the outcome. If it cannot find the
+    /// outcome within five seconds, it returns [`Error::Unavailable`] with the transaction's name.
     pub async fn strong<R>(
         &mut self,
         mut body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut attempts = 0;
-        // What was in the way is visible here after a while; until then each attempt meets it
-        // again.
+        // The conflicting transaction becomes visible here after a while. Until then each attempt
+        // meets it again.
         let mut pause = Duration::from_millis(1);
         loop {
             attempts += 1;
@@ -123,19 +124,19 @@ impl Client {
         }
     }
 
-    /// What became of a strong transaction whose reply was lost, by [its name](Transaction::name),
-    /// which [`Error::Unavailable`] tells, too.
+    /// Returns the outcome of a strong transaction whose reply was lost. `transaction` is [its
+    /// name](Transaction::name), which [`Error::Unavailable`] contains too.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// See [`Client::command`].
     pub async fn outcome(&mut self, transaction: &str) -> Result<Outcome, Error> {
         let reply = self.call(&[b"SOLERA.OUTCOME", transaction.as_bytes()]).await?;
-        Outcome::told(&reply).ok_or_else(|| Error::unexpected(&reply))
+        Outcome::from_reply(&reply).ok_or_else(|| Error::unexpected(&reply))
     }
 }
 
 impl Client {
-    /// The connection broke while a strong transaction committed: finds out what became of it.
+    /// Finds the outcome of a strong transaction after the connection broke during its commit.
     async fn find_outcome(&mut self, name: &str, broken: Error) -> Result<(), Error> {
         let until = Instant::now() + FINDING_OUT;
         let mut connected = false;
@@ -164,11 +165,11 @@ impl Client {
         }
     }
 
-    /// How often [`Client::strong`] runs a transaction that meets conflicts.
+    /// Maximal number of attempts of [`Client::strong`].
     pub const STRONG_ATTEMPTS: u32 = 16;
 }
 
-/// The last of some replies, if none is an error.
+/// Returns the last of some replies, if none is an error.
 fn last_of(replies: Vec<Value>) -> Result<Value, Error> {
     let mut last = Value::Null;
     for reply in replies {
@@ -180,19 +181,19 @@ fn last_of(replies: Vec<Value>) -> Result<Value, Error> {
     Ok(last)
 }
 
-/// What became of a strong transaction.
+/// Outcome of a strong transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its writes are there.
+    /// Its writes took effect.
     Committed,
     /// It changed nothing, and never will.
     Aborted,
-    /// The site does not know, or knows no more.
+    /// The site does not know the outcome, or has forgotten it.
     Unknown,
 }
 
 impl Outcome {
-    pub(crate) fn told(reply: &Value) -> Option<Outcome> {
+    pub(crate) fn from_reply(reply: &Value) -> Option<Outcome> {
         let word = match reply {
             Value::Simple(text) => text.as_bytes(),
             Value::Bulk(bytes) => bytes,
@@ -232,27 +233,27 @@ impl Transaction<'_> {
         }
     }
 
-    /// What to ask [`Client::outcome`] about if a strong transaction's connection breaks while it
-    /// commits; it answers for any client, at any site. From then on it must be committed within a
-    /// minute.
+    /// Returns the transaction's name, with which [`Client::outcome`] finds the outcome if the
+    /// connection breaks during the commit, for any client and at any site. Only strong
+    /// transactions have one. The transaction must be committed within a minute.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Makes the writes visible, all at once.
+    /// Commits the transaction. Its writes become visible all at once.
     ///
     /// # Errors
-    /// `EXECABORT`, `TRYAGAIN` or `NOTX` if the transaction had no effect, the first if a command
-    /// in it was answered with an error; a broken connection leaves it unknown. A strong one may
-    /// fail with [`Error::Aborted`] or [`Error::Unavailable`].
+    /// `EXECABORT`, `TRYAGAIN` or `NOTX` if the transaction had no effect; `EXECABORT` if one of
+    /// its commands failed. If the connection breaks, the outcome is unknown. A strong transaction
+    /// may fail with [`Error::Aborted`] or [`Error::Unavailable`].
     pub async fn commit(self) -> Result<(), Error> {
         self.client.call(&[b"SOLERA.COMMIT"]).await.map(drop)
     }
 
-    /// Drops the writes.
+    /// Aborts the transaction.
     ///
     /// # Errors
-    /// As [`Client::command`].
+    /// See [`Client::command`].
     pub async fn abort(self) -> Result<(), Error> {
         self.client.call(&[b"SOLERA.ABORT"]).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! What a session of mixed transactions says to a server, whose answers a script gives here.
+//! Tests of the commands that a session of mixed transactions sends to a scripted server.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 type Script = &'static [(&'static str, &'static str)];
 
-/// The reply after which the connection breaks.
+/// Reply after which the connection breaks.
 const BREAKS: &str = "breaks";
 
-/// A server that answers each command by what the script has for it, or fails the test at any
-/// other.
+/// Starts a server that answers each command from the script, and fails the test at any other
+/// command.
 fn server(script: Script) -> DuplexStream {
     let (client, mut stream) = tokio::io::duplex(4096);
     tokio::spawn(async move {
@@ -29,7 +29,7 @@ fn server(script: Script) -> DuplexStream {
         let mut buffer = [0; 4096];
         while let Ok(length @ 1..) = stream.read(&mut buffer).await {
             let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
-            // The session may send several at once.
+            // The session may send several commands at once.
             for request in text.split('*').skip(1) {
                 let words = request.lines().skip(1).filter(|line| !line.starts_with('$'));
                 let command = words.collect::<Vec<_>>().join(" ");
@@ -56,7 +56,7 @@ async fn session(script: Script) -> Box<dyn Connection> {
     session_over(&[script]).await
 }
 
-/// A session that goes on with the next script when its connection has broken.
+/// Opens a session that uses the next script after its connection has broken.
 async fn session_over(connections: &[Script]) -> Box<dyn Connection> {
     let asked: Script = &[("HELLO 3", "%0"), ("SOLERA.SPACES", SPACES)];
     let scripts = connections.iter().rev().copied().chain([asked]).collect();
@@ -84,7 +84,7 @@ fn add(by: i64) -> ObjectCall {
 }
 
 #[tokio::test]
-async fn nothing_is_written_where_no_transaction_could_begin() {
+async fn nothing_is_written_if_no_transaction_could_begin() {
     let script = &[
         ("HELLO 3", "%0"),
         ("SOLERA.BEGIN STRONG", "-LOADING site x"),
@@ -135,7 +135,8 @@ async fn after_a_commit_of_unknown_outcome_it_waits_for_the_outcome() {
 
 const HELLO: &str = "%1\r\n$11\r\nsolera_site\r\n$2\r\neu";
 
-/// A session whose first commit of a named object is answered with this, and which then goes on so.
+/// Opens a session whose first commit of a named object gets `answer`, and which continues with
+/// `then`.
 async fn session_in_doubt(
     answer: &'static str,
     then: Script,
@@ -161,7 +162,7 @@ async fn session_in_doubt(
 
 const STRONG: Begin = Begin { strong: true, read_only: false, once: false, names: Vec::new() };
 
-/// What the session may say next, and what it then answers.
+/// Asserts that a transaction cannot begin, for the reason `why`.
 async fn fails_to_begin(session: &mut Box<dyn Connection>, begin: &Begin, why: &str) {
     let failed = session.begin(begin).await.unwrap_err();
     assert!(matches!(failed, StoreError::Unavailable(_)), "{failed}");
@@ -169,7 +170,7 @@ async fn fails_to_begin(session: &mut Box<dyn Connection>, begin: &Begin, why: &
 }
 
 #[tokio::test]
-async fn what_has_committed_is_waited_for_until_the_site_shows_it() {
+async fn a_session_waits_until_the_site_shows_its_commit() {
     let then = &[
         ("SOLERA.TOKEN", "$1\r\nt"),
         ("SOLERA.OUTCOME 1-7", "+committed"),
@@ -188,7 +189,7 @@ async fn what_has_committed_is_waited_for_until_the_site_shows_it() {
         ("SOLERA.TXID", "$3\r\n1-8"),
         ("INCRBY b:k 2", BREAKS),
     ];
-    // What has been seen is seen over the next connection, too.
+    // The next connection sees what was seen before.
     let after: Script = &[
         ("HELLO 3", HELLO),
         ("SOLERA.ATTACH u", "+OK"),
@@ -206,7 +207,7 @@ async fn what_has_committed_is_waited_for_until_the_site_shows_it() {
 }
 
 #[tokio::test]
-async fn a_commit_that_nobody_knows_any_more_is_ruled_out() {
+async fn a_forgotten_commit_is_ruled_out() {
     let after: Script = &[
         ("HELLO 3", HELLO),
         ("SOLERA.OUTCOME 1-7", "+unknown"),
@@ -228,7 +229,7 @@ async fn a_commit_that_nobody_knows_any_more_is_ruled_out() {
     session.perform(&add(2)).await.unwrap();
 }
 
-/// What a session says to rule out a commit, against a real cluster.
+/// Runs the commands that rule out a commit against a real cluster.
 #[tokio::test]
 async fn ruling_out_a_commit_changes_nothing_and_aborts_it() {
     let config = "[[space]]\nname = 'bank'\nprefix = 'b:'\nlevel = 'linearizable'\n";
@@ -255,7 +256,7 @@ async fn ruling_out_a_commit_changes_nothing_and_aborts_it() {
 }
 
 #[tokio::test]
-async fn what_may_have_committed_as_the_connection_broke_is_waited_for() {
+async fn a_session_waits_for_a_commit_during_which_the_connection_broke() {
     let before: Script = &[
         ("HELLO 3", HELLO),
         ("SOLERA.BEGIN CAUSAL", "+OK"),
@@ -286,14 +287,14 @@ async fn what_may_have_committed_as_the_connection_broke_is_waited_for() {
     session.perform(&add(2)).await.unwrap();
 }
 
-/// Reads what [`add`] changes.
+/// Returns a call that reads what [`add`] changes.
 fn value() -> ObjectCall {
     ObjectCall { op: ObjectOp::Value, args: vec![], result: Type::Int, ..add(0) }
 }
 
 #[tokio::test]
-async fn what_only_reads_once_takes_one_round_trip() {
-    // The server has no answer until it has heard all of it.
+async fn a_single_read_takes_one_round_trip() {
+    // The server answers only after it has received all commands.
     let script = &[
         ("HELLO 3", "%0"),
         ("SOLERA.BEGIN STRONG", ""),
@@ -318,7 +319,7 @@ async fn what_only_reads_once_takes_one_round_trip() {
     assert_eq!(session.perform(&value()).await.unwrap().value, Some(Value::Int(5)));
     session.commit(&[]).await.unwrap();
     session.begin(&begin).await.unwrap();
-    // What was read may be wrong: it is not told.
+    // The value that was read may be wrong, so it is not returned.
     assert_eq!(session.perform(&value()).await.unwrap_err(), StoreError::Conflict);
     session.begin(&begin).await.unwrap();
     let failed = session.perform(&value()).await.unwrap_err();
@@ -326,7 +327,7 @@ async fn what_only_reads_once_takes_one_round_trip() {
 }
 
 #[tokio::test]
-async fn spaces_do_what_databases_must() {
+async fn spaces_conform_as_a_database() {
     let space = |level: &str| {
         format!("[[space]]\nname = '{level}'\nprefix = '{level}:'\nlevel = '{level}'\n")
     };
@@ -344,7 +345,7 @@ async fn spaces_do_what_databases_must() {
 }
 
 #[tokio::test]
-async fn another_cluster_does_what_databases_must() {
+async fn another_cluster_conforms_as_a_database() {
     let space = |level: &str| {
         format!("[[space]]\nname = '{level}'\nprefix = '{level}:'\nlevel = '{level}'\n")
     };
@@ -359,28 +360,28 @@ async fn another_cluster_does_what_databases_must() {
     };
     let names = levels.map(|level| (level.name(), level));
     let far: Arc<dyn Database> = Arc::new(Cluster::new("far", names, connect.clone()));
-    // As the server has it.
+    // Pooled, as in the server.
     let far = Pool::new(far, 4, std::time::Duration::from_secs(60));
     let [linearizable, causal, eventual] = levels.map(Level::name);
     conformance::transactions_are_atomic(&far, causal).await;
     conformance::names_are_kept(&far, causal).await;
-    // Only now: a connection that has seen a strong transaction shows its causal writes to others
-    // when these see that, too.
+    // This test comes last: after a connection has seen a strong transaction, others see its causal
+    // writes only once they see that transaction too.
     conformance::transactions_are_serializable(&far, linearizable).await;
     for space in [linearizable, causal, eventual] {
         conformance::objects_do_what_the_language_says(&far, space).await;
     }
-    // What was said of it must be so.
+    // The declaration must be true.
     let other = Cluster::new("near", [("causal", Level::Causal)], connect.clone());
-    let told = other.connect().await.err().unwrap().to_string();
+    let error = other.connect().await.err().unwrap().to_string();
     assert_eq!(
-        told,
-        "the cluster there is called `far`, and must be called as the store is, `near`"
+        error,
+        "the cluster there is named `far`, but must have the name of the store, `near`"
     );
 }
 
 #[tokio::test]
-async fn another_cluster_is_asked_each_time_whether_it_is_as_declared() {
+async fn another_cluster_is_checked_against_its_declaration_each_time() {
     let start = |name: &str, level: &str| {
         let config = format!(
             "cluster = '{name}'\n[[space]]\nname = 'mail'\nprefix = 'm:'\nlevel = '{level}'\n\
@@ -407,7 +408,7 @@ async fn another_cluster_is_asked_each_time_whether_it_is_as_declared() {
     let program = compile("store mail : causal;").program.unwrap();
     let check = async |space: &str| far.check_operations(&program, StoreId(0), space).await;
     let denied = |why: &str| Err(StoreError::Denied(why.to_owned()));
-    // What is wrong of one is not wrong of another.
+    // An error in one space does not affect the others.
     check("mail").await.unwrap();
     assert_eq!(check("none").await, denied("it has no space `none`; it has mail, log, default"));
     assert_eq!(check("log").await, denied("its space `log` is eventual, not causal"));
@@ -417,9 +418,9 @@ async fn another_cluster_is_asked_each_time_whether_it_is_as_declared() {
     session.begin(&reads("mail")).await.unwrap();
     let refused = session.begin(&reads("log")).await.unwrap_err();
     assert_eq!(refused.to_string(), "its space `log` is eventual, not causal");
-    // Another one takes its place.
+    // Another cluster takes its place.
     *there.lock().unwrap() = Some(start("further", "causal"));
-    let why = "the cluster there is called `further`, and must be called as the store is, `far`";
+    let why = "the cluster there is named `further`, but must have the name of the store, `far`";
     assert_eq!(check("mail").await, denied(why));
     assert_eq!(far.connect().await.err().unwrap(), StoreError::Denied(why.to_owned()));
     *there.lock().unwrap() = Some(start("far", "eventual"));
@@ -435,7 +436,7 @@ async fn commits_are_not_seen_by_all_while_a_site_is_cut_off() {
     let spec = ClusterSpec::parse("config", "sites = 3", Overrides::default()).unwrap();
     let cluster = Embedded::with(spec).unwrap();
     let mut session = cluster.spaces(0).await.unwrap().connect().await.unwrap();
-    let mut horizon = async || session.horizon().await.unwrap().expect("a site tells");
+    let mut horizon = async || session.horizon().await.unwrap().expect("a site reports it");
     let began = std::time::Instant::now();
     let mut seen_since = async |latest: u64| {
         while horizon().await.stable < latest {
@@ -449,7 +450,7 @@ async fn commits_are_not_seen_by_all_while_a_site_is_cut_off() {
     for site in ["1", "2"] {
         cluster.inject(Fault::Cut { a: site.into(), b: "3".into() }).await.unwrap();
     }
-    // What is committed from now on, the third site does not have.
+    // The third site does not have commits from now on.
     let cut = seen_since(0).await;
     cluster.client(0).await.unwrap().set("a", "1").await.unwrap();
     for _ in 0..30 {
@@ -461,10 +462,10 @@ async fn commits_are_not_seen_by_all_while_a_site_is_cut_off() {
     seen_since(cut.latest).await;
 }
 
-/// A transaction that is given up has what it has read certified; what is causal, or was given up
-/// by the server, has not.
+/// The server certifies the reads of a strong transaction that is given up. It does not certify a
+/// causal transaction or one that the server gave up itself.
 #[tokio::test]
-async fn what_a_transaction_has_read_is_certified() {
+async fn the_reads_of_a_failed_transaction_are_certified() {
     let script = &[
         ("HELLO 3", "%0"),
         ("SOLERA.BEGIN STRONG", "+OK"),
@@ -508,7 +509,7 @@ async fn what_a_transaction_has_read_is_certified() {
     }
     session.begin(&Begin { strong: true, ..Begin::default() }).await.unwrap();
     session.perform(&add(5)).await.unwrap();
-    // Nothing was to be written, so that nothing is in doubt.
+    // The transaction was not going to write, so nothing is in doubt.
     let broken = session.certify().await;
     assert!(matches!(broken, Err(StoreError::Unavailable(_))), "{broken:?}");
 }

@@ -1,4 +1,4 @@
-//! What the client makes of a server's answers to strong transactions, which a script gives here.
+//! Tests of how the client handles a scripted server's answers to strong transactions.
 
 use std::net::SocketAddr;
 
@@ -9,16 +9,16 @@ use tokio::net::TcpListener;
 const CONFLICT: &str =
     "-ABORTED conflict on 'stock:1'; nothing was changed, run the transaction again";
 
-/// How a strong transaction is begun, in one go, and what a server says to that.
+/// Commands that begin a strong transaction, sent at once, and the replies.
 const BEGIN: &str = "SOLERA.BEGIN STRONG SOLERA.TXID";
 const BEGUN: &str = "+OK\r\n$7\r\n0.0.1.7";
 
-/// A connection that breaks instead of a reply.
+/// Breaks the connection instead of a reply.
 const BREAKS: &str = "";
 
-/// A server for one client. It answers each command that begins with the next line of the script by
-/// that line's reply, and fails the test at any other. The client sends one command at a time, or
-/// all that it sends together with one `write`, so each is read in one piece.
+/// Starts a server for one client. It answers each command from the next line of the script, and
+/// fails the test at any other command. The client sends one command at a time, or several with one
+/// `write`, so the server reads each in one piece.
 async fn server(script: &'static [(&'static str, &'static str)]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ async fn buy(client: &mut Client) -> Result<i64, Error> {
 }
 
 #[tokio::test]
-async fn what_was_watched_and_has_changed_is_not_tried_again() {
+async fn a_change_of_a_watched_key_is_not_retried() {
     let script = &[
         ("WATCH stock:1", "+OK"),
         (BEGIN, NOT_BEGUN),
@@ -70,13 +70,13 @@ async fn what_was_watched_and_has_changed_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_met_a_conflict_is_run_again() {
+async fn a_transaction_is_retried_after_a_conflict() {
     let script = &[
         (BEGIN, BEGUN),
         ("INCRBY stock:1 -1", ":4"),
         ("SOLERA.COMMIT", CONFLICT),
         (BEGIN, BEGUN),
-        // An operation may tell of the conflict before the commit does.
+        // An operation may report the conflict before the commit does.
         ("INCRBY stock:1 -1", CONFLICT),
         ("SOLERA.ABORT", "+OK"),
         (BEGIN, BEGUN),
@@ -88,7 +88,7 @@ async fn a_transaction_that_met_a_conflict_is_run_again() {
 }
 
 #[tokio::test]
-async fn it_is_run_again_for_a_bounded_number_of_times() {
+async fn the_number_of_attempts_is_limited() {
     let script = &[(BEGIN, BEGUN), ("SOLERA.COMMIT", CONFLICT)];
     let rounds = Client::STRONG_ATTEMPTS as usize;
     let script = Vec::leak(script.repeat(rounds));
@@ -135,7 +135,7 @@ async fn a_transaction_that_was_dropped_is_aborted_first() {
         ("SOLERA.ABORT", "+OK"),
         (BEGIN, BEGUN),
         ("SOLERA.COMMIT", "+OK"),
-        // Where none is open, what is wrong is something else.
+        // If no transaction is open, the error has another cause.
         (BEGIN, "-ERR syntax error\r\n-ERR there is none"),
         ("SOLERA.ABORT", "-ERR no transaction is open"),
     ];
@@ -148,7 +148,7 @@ async fn a_transaction_that_was_dropped_is_aborted_first() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_at_the_commit_is_made_again_and_the_outcome_asked_for() {
+async fn after_a_break_during_the_commit_the_client_reconnects_and_asks_for_the_outcome() {
     let script = &[
         (BEGIN, BEGUN),
         ("INCRBY stock:1 -1", ":4"),
@@ -156,7 +156,7 @@ async fn a_connection_that_breaks_at_the_commit_is_made_again_and_the_outcome_as
         ("HELLO 3", "%0"),
         ("SOLERA.OUTCOME 0.0.1.7", "+unknown"),
         ("SOLERA.OUTCOME 0.0.1.7", "+committed"),
-        // What did not commit is run again.
+        // An aborted transaction is retried.
         (BEGIN, BEGUN),
         ("INCRBY stock:1 -1", ":3"),
         ("SOLERA.COMMIT", BREAKS),

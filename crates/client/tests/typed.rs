@@ -1,4 +1,4 @@
-//! Transactions as functions, over clusters in this process.
+//! Tests of transactions as functions, on clusters in this process.
 
 use std::collections::BTreeSet;
 use std::task::{Context, Waker};
@@ -43,14 +43,14 @@ async fn message_groups_run_at_all_sites() {
     let ann = groups::create_user(&mut here, "Ann").await.unwrap();
     let tea = groups::create_group(&mut here, "tea").await.unwrap();
     assert!(groups::join(&mut here, &tea, &ann).await.unwrap());
-    // The directory is linearizable: who asks elsewhere sees it at once.
+    // The directory is linearizable, so other sites see the change at once.
     let mut there = groups_at(&cluster, 2).await;
     assert!(!groups::join(&mut there, &tea, &ann).await.unwrap());
     let log = Handle::new("all");
     assert_eq!(groups::post(&mut here, &tea, &log, "hello").await.unwrap(), 1);
     let inbox = groups::inbox(&mut here, &ann).await.unwrap();
     assert_eq!(inbox, BTreeSet::from(["hello".to_owned()]));
-    // Sessions go to other threads.
+    // Sessions can move to other threads.
     let posted = tokio::spawn(async move {
         let text = "from a task";
         let (group, log) = (tea, Handle::new("all"));
@@ -75,7 +75,7 @@ async fn a_cluster_calls_a_module_as_this_process_does() {
     client.command(&["SOLERA.MODULE", "LOAD", "groups", source]).await.unwrap();
     let listed = client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap();
     let name = System.module_name(source);
-    // So the cluster completes what this process leaves incomplete.
+    // The cluster can therefore complete what this process leaves incomplete.
     assert!(format!("{listed:?}").contains(&format!("{:?}", Value::Bulk(name.into_bytes()))));
     let mut on = groups_at(&cluster, 0).await;
     let ann = groups::create_user(&mut on, "Ann").await.unwrap();
@@ -88,7 +88,7 @@ async fn a_cluster_calls_a_module_as_this_process_does() {
 }
 
 #[tokio::test]
-async fn what_aborts_or_cannot_be_done_says_so() {
+async fn aborts_and_unavailability_are_reported() {
     let cluster = cluster();
     let spaces = cluster.spaces(0).await.unwrap();
     let on = bank::Stores::within(&spaces).bind(System).unwrap();
@@ -124,7 +124,7 @@ async fn a_transaction_that_is_dropped_leaves_nothing_to_the_next() {
     let [a, b, c] = ["a", "b", "c"].map(Handle::<Counter, counters::stores::mail>::new);
     assert_eq!(counters::read(&mut on, &c).await.unwrap(), 0);
     let mut context = Context::from_waker(Waker::noop());
-    // However far they come.
+    // Drop the transaction after different numbers of polls.
     for polls in 1..6 {
         let mut dropped = Box::pin(counters::read(&mut on, &a));
         for _ in 0..polls {

@@ -1,4 +1,4 @@
-//! Message Groups as functions of Rust, over a cluster of three sites in this process.
+//! Message Groups as Rust functions, on a cluster of three sites in this process.
 //!
 //! `cargo run -p solera-embedded --example groups`
 
@@ -9,7 +9,7 @@ use solera::typed::Handle;
 use solera_embedded::{ClusterSpec, Embedded, Overrides};
 
 mod groups {
-    // Checked and split while this file compiles.
+    // The macro checks and splits the program while this file compiles.
     solera::mixt_file!("../../examples/message_groups.mixt");
 }
 
@@ -32,14 +32,14 @@ level = 'eventual'
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let cluster = Embedded::with(ClusterSpec::parse("groups", SPACES, Overrides::default())?)?;
-    // Each store is the space of its name.
+    // Each store is bound to the space of its name.
     let mut here = groups::Stores::within(&cluster.spaces(0).await?).bind(System)?;
 
     let ann = groups::create_user(&mut here, "Ann").await?;
     let tea = groups::create_group(&mut here, "Tea").await?;
     println!("Ann joins: {}", groups::join(&mut here, &tea, &ann).await?);
 
-    // At another site: the directory is linearizable, so that Ann is a member there, too.
+    // The directory is linearizable, so Ann is a member at another site too.
     let mut there = groups::Stores::within(&cluster.spaces(1).await?).bind(System)?;
     println!("Ann joins again: {}", groups::join(&mut there, &tea, &ann).await?);
 
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sent = groups::post(&mut here, &tea, &log, "The water boils.").await?;
     println!("sent to {sent}: {:?}", groups::inbox(&mut here, &ann).await?);
 
-    // A transaction that no module has; `tea` and `text` are variables of this function.
+    // A transaction outside any module; `tea` and `text` are variables of this function.
     let text = "Who has the cups?";
     let titled = groups::transaction!(
         &mut here,

@@ -1,5 +1,5 @@
-//! Measures, on three sites with the delays of `--wan aws`: the latency of local operations, and
-//! how long a write takes to become visible at each other site, beside half the round trip.
+//! Measures, on three sites with the delays of `--wan aws`, the latency of local operations and the
+//! time until a write is visible at each other site, compared to half the round trip.
 //!
 //! `cargo run --release -p solera-embedded --example latency`
 

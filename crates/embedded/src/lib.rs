@@ -31,7 +31,7 @@ pub use solera_modules::{Settings, Store};
 pub use solera_node::Fault;
 use solera_node::{Cluster, Log};
 
-/// Why a cluster did not start.
+/// Reason why a cluster did not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError(String);
 
@@ -56,7 +56,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// A cluster of `sites` sites without delays between them.
+    /// Starts a cluster of `sites` sites without delays between them.
     ///
     /// # Errors
     /// The number of sites is out of range, or threads cannot be started.
@@ -65,10 +65,10 @@ impl Embedded {
         Embedded::with(spec)
     }
 
-    /// A cluster as specified. Modules have no stores but its spaces.
+    /// Starts a cluster as specified. Modules have no stores but its spaces.
     ///
     /// # Errors
-    /// A port is in use, threads cannot be started, or the bounds of modules contradict one
+    /// A port is in use, threads cannot be started, or the limits of modules contradict one
     /// another.
     pub fn with(spec: ClusterSpec) -> Result<Embedded, StartError> {
         let settings = Settings::configured(&spec.modules);
@@ -76,7 +76,7 @@ impl Embedded {
         Embedded::with_modules(spec, settings, Vec::new())
     }
 
-    /// The same, with other bounds for modules, and with other stores.
+    /// Starts a cluster with other limits for modules and with further stores.
     ///
     /// # Errors
     /// A port is in use, or threads cannot be started.
@@ -92,7 +92,7 @@ impl Embedded {
         Ok(Embedded { cluster: Arc::new(cluster) })
     }
 
-    /// A new session at a site, numbered from 0.
+    /// Opens a session at a site, numbered from 0.
     ///
     /// # Errors
     /// The site is dead.
@@ -100,10 +100,10 @@ impl Embedded {
         self.connect(site, None).await
     }
 
-    /// The same, as one of the cluster's users.
+    /// Opens a session at a site as one of the cluster's users.
     ///
     /// # Errors
-    /// The site is dead, and `WRONGPASS`.
+    /// The site is dead, or `WRONGPASS`.
     pub async fn client_as(&self, site: usize, user: &str, pass: &str) -> Result<Client, Error> {
         self.connect(site, Some((user, pass))).await
     }
@@ -117,7 +117,7 @@ impl Embedded {
         Client::through(open, login).await
     }
 
-    /// The cluster's spaces, used at a site, for mixed transactions.
+    /// Returns the cluster's spaces, used at a site, for mixed transactions.
     ///
     /// # Errors
     /// The site is dead.
@@ -130,16 +130,16 @@ impl Embedded {
         Spaces::of(connect).await
     }
 
-    /// Lets something go wrong, or right again.
+    /// Injects a fault, or heals it.
     ///
     /// # Errors
-    /// No such site, or nothing to do.
+    /// The site does not exist, or the fault changes nothing.
     pub async fn inject(&self, fault: Fault) -> Result<(), Error> {
         let result = self.cluster.inject(fault).await;
         result.map_err(|error| Error::server(&format!("FAULT {error}")))
     }
 
-    /// The cluster itself, for its status.
+    /// Returns the cluster itself, for its status.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }

@@ -1,4 +1,4 @@
-//! Results as replies, and outcomes as errors.
+//! Conversion of results to replies, and of outcomes to errors.
 
 use solera_mixt::outcome::Why;
 use solera_mixt::store::StoreError;
@@ -10,7 +10,7 @@ use solera_program::types::Type;
 use solera_program::value::Value;
 use solera_resp::Value as Reply;
 
-/// A result as a reply.
+/// Converts a result to a reply.
 pub(crate) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
     let one = |value: &Value, ty: &Type| reply(program, value, ty);
     match (value, ty) {
@@ -37,22 +37,23 @@ pub(crate) fn reply(program: &Program, value: &Value, ty: &Type) -> Reply {
             let named = |name: &str| Reply::Bulk(name.as_bytes().to_vec());
             Reply::Map(pairs.map(|((name, ty), value)| (named(name), one(value, ty))).collect())
         }
-        // A handle: what it is as an argument.
+        // A handle, in the form of an argument.
         (value, ty) => match Codec::new(program).result(value, ty) {
             Ok(bytes) => Reply::Bulk(bytes),
-            Err(error) => Reply::Error(format!("ERR the result cannot be told: {error}")),
+            Err(error) => Reply::Error(format!("ERR the result cannot be returned: {error}")),
         },
     }
 }
 
-/// What is told of a transaction of this source that has changed nothing.
+/// Returns the error reply for a transaction of this source that changed nothing.
 pub(crate) fn failure(why: &Why, source: &str) -> String {
     let refused = match why {
         Why::Refused { reason, .. } => Some(&**reason),
         why => why.failure().and_then(refusal),
     };
     let code = match why {
-        // However certain the values are: mending the program helps.
+        // Even if the failure is certain, the caller can fix it by changing the program or the
+        // limit.
         _ if refused.is_some_and(|reason| reason.starts_with(TOO_LARGE)) => "TOOLARGE",
         Why::Program(Failure { kind: FailureKind::Time { .. }, .. }) => "TIMEOUT",
         Why::Program(_) | Why::Refused { .. } | Why::Denied { .. } | Why::GivenUp { .. } => {
@@ -64,12 +65,12 @@ pub(crate) fn failure(why: &Why, source: &str) -> String {
         Why::Uncertified { .. } => "FAILED",
         Why::Unknown { .. } | Why::Completed => "UNKNOWN",
     };
-    let told = told(why, source);
-    let told = if code == "TOOLARGE" { told.replacen(TOO_LARGE, "", 1) } else { told };
-    format!("{code} {told}; nothing was changed")
+    let text = explain(why, source);
+    let text = if code == "TOOLARGE" { text.replacen(TOO_LARGE, "", 1) } else { text };
+    format!("{code} {text}; nothing was changed")
 }
 
-/// What a store said with which a program failed, if it did with that.
+/// Returns the store's error text if the program failed because a store refused something.
 fn refusal(failure: &Failure) -> Option<&str> {
     match &failure.kind {
         FailureKind::Refused { reason, .. } => Some(reason),
@@ -77,15 +78,15 @@ fn refusal(failure: &Failure) -> Option<&str> {
     }
 }
 
-/// What a site's refusal begins with of what is beyond a limit: a code that callers are to see,
-/// too.
+/// Prefix of a site's error for a value or transaction beyond a limit. It is an error code that
+/// callers must see too.
 const TOO_LARGE: &str = "TOOLARGE ";
 
-/// Why a transaction of this source did not come to its end: where its program failed with the
-/// line.
-pub(crate) fn told(why: &Why, source: &str) -> String {
+/// Explains why a transaction of this source did not complete. If its program failed, the text
+/// names the place and the line.
+pub(crate) fn explain(why: &Why, source: &str) -> String {
     let Some(Failure { kind, span, place }) = why.failure() else { return why.to_string() };
-    // What fails before it begins has no place in the source.
+    // A failure before the first statement has no place in the source.
     let line = match span.start < span.end {
         true => format!(", line {}", Position::of(source, span.start).line),
         false => String::new(),
@@ -106,18 +107,18 @@ mod tests {
     fn results_are_replies_of_their_kind() {
         let compiled = solera_language::compile::compile("store mail : causal;");
         let program = compiled.program.unwrap();
-        let told = |value: Value, ty: Type| reply(&program, &value, &ty);
-        assert_eq!(told(Value::Unit, Type::Unit), Reply::Simple("OK".into()));
-        assert_eq!(told(Value::Bool(true), Type::Bool), Reply::Boolean(true));
+        let converted = |value: Value, ty: Type| reply(&program, &value, &ty);
+        assert_eq!(converted(Value::Unit, Type::Unit), Reply::Simple("OK".into()));
+        assert_eq!(converted(Value::Bool(true), Type::Bool), Reply::Boolean(true));
         let option = Type::Option(Arc::new(Type::Int));
-        assert_eq!(told(Value::NONE, option.clone()), Reply::Null);
-        assert_eq!(told(Value::some(Value::Int(3)), option), Reply::Integer(3));
+        assert_eq!(converted(Value::NONE, option.clone()), Reply::Null);
+        assert_eq!(converted(Value::some(Value::Int(3)), option), Reply::Integer(3));
         let list = Type::List(Arc::new(Type::String));
         let one = Reply::Array(vec![Reply::Bulk(b"a".into())]);
-        assert_eq!(told(Value::list([Value::string("a")]), list), one);
+        assert_eq!(converted(Value::list([Value::string("a")]), list), one);
         let handle = Value::Handle(Handle { store: "mail".into(), key: "k".into() });
         let object = Arc::new(solera_program::types::Object::Counter);
         let ty = Type::Handle(object, solera_program::types::StoreId(0));
-        assert_eq!(told(handle, ty), Reply::Bulk(b"mail:k".into()));
+        assert_eq!(converted(handle, ty), Reply::Bulk(b"mail:k".into()));
     }
 }

@@ -1,4 +1,4 @@
-//! Which spaces a module's stores are.
+//! Binding of a module's stores to spaces.
 
 use solera_commands::similar;
 use solera_config::Spaces;
@@ -11,11 +11,11 @@ use crate::own::Own;
 use crate::request::Binds;
 use crate::{Store, databases};
 
-/// Binds a module's stores: those that are not named to the spaces of their own names. A space of
-/// another store is named as `STORE/SPACE`.
+/// Binds a module's stores to spaces. A store that `binds` does not name is bound to the space of
+/// its own name. A space of another database is written `STORE/SPACE`.
 ///
 /// # Errors
-/// The text of the error reply, with what could be meant.
+/// The error reply, with a suggestion.
 pub(crate) fn bind(
     module: &Module,
     binds: &Binds,
@@ -27,10 +27,10 @@ pub(crate) fn bind(
         let bound = binds.iter().find(|(bound, _)| bound == store);
         bound.map_or(store.to_owned(), |(_, space)| space.clone())
     };
-    let told = |store: &str, error: &str| {
+    let error_reply = |store: &str, error: &str| {
         let accepts = program.stores.iter().find(|found| *found.name == *store);
         let accepts = accepts.map_or(&[][..], |found| found.accepts.as_slice());
-        let hint = fitting(store, &wanted(store), accepts, &levels(own, stores));
+        let hint = suggestion(store, &wanted(store), accepts, &levels(own, stores));
         format!("BADBIND {error}; {hint}")
     };
     let unnamed = program.stores.iter().map(|store| &*store.name);
@@ -38,14 +38,14 @@ pub(crate) fn bind(
     let named = binds.iter().map(|(store, space)| (store.as_str(), space.as_str()));
     let all = named.chain(unnamed.map(|store| (store, store))).map(|(store, space)| {
         let (index, space) =
-            place(store, space, own, stores).map_err(|error| told(store, &error))?;
+            place(store, space, own, stores).map_err(|error| error_reply(store, &error))?;
         Ok((store, index, space))
     });
     let all = all.collect::<Result<Vec<_>, String>>()?;
     let bound = Bindings::new(program, &databases(own.clone(), stores), &all);
     bound.map_err(|error| match &error {
         BindError::NoSpace { store, .. } | BindError::TooWeak { store, .. } => {
-            told(store, &error.to_string())
+            error_reply(store, &error.to_string())
         }
         BindError::NoSuchStore(_) => {
             let declared: Vec<_> = program.stores.iter().map(|store| &*store.name).collect();
@@ -58,7 +58,7 @@ pub(crate) fn bind(
     })
 }
 
-/// All spaces with their levels, by the names that BIND takes.
+/// Returns all spaces with their levels, by the names that BIND takes.
 fn levels(own: &Own, stores: &[Store]) -> Vec<(String, Level)> {
     let spaces = own.names().filter_map(|name| Some((name.to_owned(), own.level(name)?)));
     let others = stores.iter().flat_map(|store| {
@@ -70,33 +70,34 @@ fn levels(own: &Own, stores: &[Store]) -> Vec<(String, Level)> {
     spaces.chain(others).collect()
 }
 
-/// Which spaces a store may be bound to, and which of them is meant perhaps.
-fn fitting(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]) -> String {
-    let fits = all.iter().filter(|(_, level)| accepts.contains(level));
-    let fits: Vec<&str> = fits.map(|(name, _)| name.as_str()).collect();
-    if fits.is_empty() {
+/// Returns which spaces a store may be bound to, and the one that was probably meant.
+fn suggestion(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Level)]) -> String {
+    let matching = all.iter().filter(|(_, level)| accepts.contains(level));
+    let matching: Vec<&str> = matching.map(|(name, _)| name.as_str()).collect();
+    if matching.is_empty() {
         let all: Vec<_> = all.iter().map(|(name, level)| format!("{name} ({level})")).collect();
         let served = accepts.iter().filter(|level| Spaces::serves(**level));
         let declared = served.map(Level::to_string).collect::<Vec<_>>().join(" or ");
         return format!(
-            "no space fits, of {}: add one that is {declared} to solera.toml, or declare `{store}` weaker",
+            "no space matches, of {}: add one that is {declared} to solera.toml, or declare `{store}` weaker",
             all.join(", ")
         );
     }
-    // Where one is in another database, its own name or that of the database may have been left
-    // out.
+    // The user may have omitted the name of the database or that of the space within it.
     let is_part = |name: &&&str| name.split('/').any(|part| part == wanted);
-    let meant =
-        fits.iter().find(is_part).copied().or_else(|| similar(wanted, fits.iter().copied()));
-    let fits = fits.join(", ");
+    let meant = matching
+        .iter()
+        .find(is_part)
+        .copied()
+        .or_else(|| similar(wanted, matching.iter().copied()));
+    let matching = matching.join(", ");
     match meant {
-        Some(name) => format!("did you mean BIND {store}={name}? what fits is {fits}"),
-        None => format!("bind it by BIND {store}=SPACE to a space that fits: {fits}"),
+        Some(name) => format!("did you mean BIND {store}={name}? matching spaces: {matching}"),
+        None => format!("bind it by BIND {store}=SPACE to one of these spaces: {matching}"),
     }
 }
 
-/// Asks the databases whether the operations that a module's stores declare can be what their
-/// spaces have.
+/// Asks the databases whether their spaces have the operations that a module's stores declare.
 pub(crate) async fn check_operations(
     module: &Module,
     bindings: &Bindings,
@@ -119,7 +120,7 @@ pub(crate) async fn check_operations(
                 )
             }
             other => format!(
-                "UNAVAILABLE {place} cannot be asked whether it can be the store `{}`: {other}; \
+                "UNAVAILABLE {place} cannot be checked as the store `{}`: {other}; \
                  nothing was loaded",
                 store.name
             ),
@@ -128,7 +129,7 @@ pub(crate) async fn check_operations(
     Ok(())
 }
 
-/// Which database a space is in, and what it is called there.
+/// Returns the index of the database that a space is in, and the space's name there.
 fn place<'a>(
     store: &str,
     space: &'a str,
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_named_and_what_is_meant_first() {
+    fn matching_spaces_are_listed_after_the_probable_one() {
         let all = [
             ("audit", Level::Eventual),
             ("mail", Level::Causal),
@@ -178,20 +179,20 @@ mod tests {
         let every = [Level::Eventual, Level::Causal, Level::Linearizable];
         let fit = "audit, mail, cache/log, cache/hits, shop/stock";
         for (wanted, meant) in [
-            ("log", "did you mean BIND s=cache/log? what fits is "),
-            ("cache", "did you mean BIND s=cache/log? what fits is "),
-            ("cache/hit", "did you mean BIND s=cache/hits? what fits is "),
-            ("audti", "did you mean BIND s=audit? what fits is "),
-            ("elsewhere", "bind it by BIND s=SPACE to a space that fits: "),
+            ("log", "did you mean BIND s=cache/log? matching spaces: "),
+            ("cache", "did you mean BIND s=cache/log? matching spaces: "),
+            ("cache/hit", "did you mean BIND s=cache/hits? matching spaces: "),
+            ("audti", "did you mean BIND s=audit? matching spaces: "),
+            ("elsewhere", "bind it by BIND s=SPACE to one of these spaces: "),
         ] {
-            assert_eq!(fitting("s", wanted, &every, &all), format!("{meant}{fit}"), "{wanted}");
+            assert_eq!(suggestion("s", wanted, &every, &all), format!("{meant}{fit}"), "{wanted}");
         }
-        let strong = fitting("s", "stock", &[Level::Linearizable], &all);
-        assert_eq!(strong, "did you mean BIND s=shop/stock? what fits is shop/stock");
-        let none = fitting("s", "audit", &[Level::Linearizable], &all[..2]);
+        let strong = suggestion("s", "stock", &[Level::Linearizable], &all);
+        assert_eq!(strong, "did you mean BIND s=shop/stock? matching spaces: shop/stock");
+        let none = suggestion("s", "audit", &[Level::Linearizable], &all[..2]);
         assert_eq!(
             none,
-            "no space fits, of audit (eventual), mail (causal): add one that is linearizable to solera.toml, or \
+            "no space matches, of audit (eventual), mail (causal): add one that is linearizable to solera.toml, or \
              declare `s` weaker"
         );
     }

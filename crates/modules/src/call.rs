@@ -1,4 +1,4 @@
-//! Calls of transactions.
+//! Execution of SOLERA.CALL.
 
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::drive;
@@ -50,7 +50,7 @@ pub(crate) async fn call(
     run(shared, local, own, coordinator, (&compiled, index), Started::Now).await
 }
 
-/// Goes on with a transaction that was left incomplete.
+/// Resumes an incomplete transaction from its ticket.
 pub(crate) async fn resume(
     shared: &Shared,
     local: &Local,
@@ -63,14 +63,14 @@ pub(crate) async fn resume(
     let user = record.user(local.cluster());
     if local.is_guarded() && !local.may_coordinate() && !user.is_some_and(own) {
         return Err(
-            "NOPERM the ticket is that of another user; who has the right +solera.phase may resume it"
+            "NOPERM the ticket is that of another user; a user with the right +solera.phase may resume it"
                 .to_owned(),
         );
     }
     go_on(shared, local, caller, record, None).await
 }
 
-/// Goes on with a transaction in the name of the users that its record names.
+/// Resumes a transaction in the name of the users in its record.
 pub(crate) async fn go_on(
     shared: &Shared,
     local: &Local,
@@ -80,7 +80,7 @@ pub(crate) async fn go_on(
 ) -> Answered {
     let compiled = shared.library.get(&caller, record.module()).await?;
     let index = compiled.module.transaction(record.transaction());
-    let index = index.ok_or_else(|| "ERR the ticket's transaction is not known".to_owned())?;
+    let index = index.ok_or_else(|| "ERR the ticket's transaction is unknown".to_owned())?;
     let limits = shared.settings.limits;
     let coordinator = Coordinator::resume(record, shared.library.all(), limits, clock_ms());
     let coordinator = coordinator.map_err(|error| format!("ERR {error}"))?;
@@ -93,7 +93,7 @@ fn clock_ms() -> u64 {
     drive::Clock::now_ms(&System)
 }
 
-/// The arguments, in the types of the parameters.
+/// Parses the arguments by the types of the parameters.
 fn arguments(
     program: &Program,
     transaction: &Transaction,
@@ -102,10 +102,10 @@ fn arguments(
 ) -> Result<Vec<Value>, String> {
     let params = &transaction.params;
     if args.len() != params.len() {
-        let told = params.iter().map(|(name, ty)| format!("{name}: {}", spell(program, ty)));
-        let told = told.collect::<Vec<_>>().join(", ");
+        let expected = params.iter().map(|(name, ty)| format!("{name}: {}", spell(program, ty)));
+        let expected = expected.collect::<Vec<_>>().join(", ");
         return Err(format!(
-            "BADARG '{}' takes {} argument{} ({told}), not {}",
+            "BADARG '{}' takes {} argument{} ({expected}), not {}",
             transaction.name,
             params.len(),
             if params.len() == 1 { "" } else { "s" },
@@ -122,11 +122,11 @@ fn arguments(
     read.collect()
 }
 
-/// When a transaction was begun.
+/// Start of a transaction.
 enum Started {
     Now,
-    /// By an earlier call. An administrator completes it in the place of its `caller`, if one is
-    /// given: what is left after all stays the caller's.
+    /// Begun by an earlier call. If an administrator completes the transaction in place of its
+    /// `caller`, what remains incomplete stays the caller's.
     Before {
         caller: Option<Users>,
     },
@@ -153,12 +153,12 @@ async fn run(
     let left = coordinator.leftovers();
     let place = coordinator.phase().map(|phase| place(compiled, index, phase));
     let place = place.unwrap_or_default();
-    shared.upkeep.leave(left);
+    shared.upkeep.add_garbage(left);
     coordinator.given_up().into_iter().for_each(|ticket| shared.upkeep.give_up(ticket));
     match outcome {
         Outcome::Done { result, .. } => {
             if resumed {
-                // It is of no use any more; if it stays, resuming it once more does nothing.
+                // The ticket is useless from now on. If it stays, resuming it does nothing.
                 let _ = forget(local, &ticket).await;
             }
             let program = compiled.module.program();
@@ -167,36 +167,36 @@ async fn run(
         }
         Outcome::Failed(Why::Denied { phase, database, reason }) => {
             let place = phase.map(|phase| self::place(compiled, index, phase)).unwrap_or_default();
-            let told = match reason.starts_with("NOPERM ") {
+            let text = match reason.starts_with("NOPERM ") {
                 true => reason,
                 false => format!("FAILED `{database}` denies it: {reason}"),
             };
-            Err(format!("{told}{place}; nothing was changed"))
+            Err(format!("{text}{place}; nothing was changed"))
         }
         Outcome::Failed(why) => Err(answer::failure(&why, &compiled.source)),
         Outcome::Incomplete { ticket: Some(record), committed, why }
             if writes(compiled, index) == committed.len() =>
         {
-            let told = "NORESULT all that it writes has taken effect, but its result";
+            let text = "NORESULT all its writes have taken effect, but its result";
             if record.failed().is_some() {
                 let _ = forget(local, &ticket).await;
-                // There is nothing to mend. Where only one group writes, nothing was left to remove
+                // Nothing can be repaired. If only one group writes, there is no record to remove
                 // either.
                 if coordinator.plan().recorded {
-                    shared.upkeep.leave(recovery::forget(*record).into_iter().collect());
+                    shared.upkeep.add_garbage(recovery::forget(*record).into_iter().collect());
                 }
-                let why = answer::told(&why, &compiled.source);
-                return Err(format!("{told} cannot be told: {why}"));
+                let why = answer::explain(&why, &compiled.source);
+                return Err(format!("{text} cannot be returned: {why}"));
             }
             let then = match keep(local, &ticket, &record).await {
                 Ok(()) => format!("; SOLERA.CALL RESUME {ticket} asks for it"),
                 Err(_) => String::new(),
             };
-            Err(format!("{told} is not known yet: {why}{place}{then}"))
+            Err(format!("{text} is not known yet: {why}{place}{then}"))
         }
         Outcome::Incomplete { ticket: Some(record), why, .. } if record.failed().is_some() => {
             let _ = forget(local, &ticket).await;
-            let why = answer::told(&why, &compiled.source);
+            let why = answer::explain(&why, &compiled.source);
             Err(format!(
                 "INCOMPLETE a part of it has taken effect, and the rest never can: {why}; SOLERA.CALL \
                  FORGET {ticket} gives it up, once you have seen to what it has done"
@@ -213,7 +213,7 @@ async fn run(
     }
 }
 
-/// What completes a transaction of which a part has committed.
+/// Describes how a transaction that committed in part will be completed.
 fn who_completes(ticket: &str, kept: bool, denied: bool) -> String {
     match (kept, denied) {
         (true, true) => format!(
@@ -222,12 +222,12 @@ fn who_completes(ticket: &str, kept: bool, denied: bool) -> String {
              COMPLETE), or gives it up (FORGET)"
         ),
         (true, false) => format!("SOLERA.CALL RESUME {ticket} completes it, or Solera by itself"),
-        // Its record is in the store, as far as anything of it is.
+        // The record is in the store if any part of it was written.
         (false, _) => "it is completed when its stores can be reached again".to_owned(),
     }
 }
 
-/// Where a phase is in the source: from its first statement on that asks a store.
+/// Formats the place of a phase in the source: the line of its first statement that uses a store.
 pub(crate) fn place(compiled: &Compiled, index: usize, phase: usize) -> String {
     let transaction = &compiled.module.program().transactions[index];
     let code = &transaction.phases[phase].code;
@@ -243,7 +243,7 @@ pub(crate) fn place(compiled: &Compiled, index: usize, phase: usize) -> String {
     }
 }
 
-/// How many phases of a transaction write.
+/// Returns the number of phases of a transaction that write.
 fn writes(compiled: &Compiled, index: usize) -> usize {
     let transaction = &compiled.module.program().transactions[index];
     transaction.phases.iter().filter(|phase| phase.mutates).count()
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_is_told_by_its_first_line() {
+    fn a_phase_is_named_by_its_first_line() {
         let source = "store mail : causal; store audit : eventual;\n\
             transaction t(a: handle<counter> in mail, b: handle<counter> in audit) {\n\
               var n = 1;\n\
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_no_program_can_use_are_refused() {
+    fn arguments_that_no_program_can_use_are_rejected() {
         let source = "store mail : causal; \
              transaction put(r: handle<register<string>> in mail, x: string) { r.set(x); }";
         let program = compile(source).program.unwrap();

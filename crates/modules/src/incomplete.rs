@@ -1,4 +1,4 @@
-//! What people see of transactions that are not complete, and how they give one up.
+//! Listing, completing and forgetting incomplete transactions.
 
 use solera_mixt::binding::Bindings;
 use solera_mixt::collect::{self, Collector};
@@ -18,16 +18,16 @@ use crate::call::place;
 use crate::own::Own;
 use crate::{Answered, Shared, binding, connections, databases, places, registry};
 
-/// What there is of transactions that are not known to be complete.
-struct Looked {
-    /// Under which names there are records, and where.
+/// Result of a search for incomplete transactions.
+struct Search {
+    /// The records that were found, by place and transaction id.
     found: Vec<(Place, String, Found)>,
-    /// Where it cannot be looked, and why.
+    /// Places that cannot be searched, and the reason.
     away: Vec<(Place, StoreError)>,
     connections: Connections,
 }
 
-async fn look(shared: &Shared, local: &Local, caller: Caller) -> Looked {
+async fn search(shared: &Shared, local: &Local, caller: Caller) -> Search {
     let own = Own::of_caller(local, Some(caller));
     let places = places(&own, &shared.stores);
     let mut connections = connections(own, &shared.stores);
@@ -37,7 +37,7 @@ async fn look(shared: &Shared, local: &Local, caller: Caller) -> Looked {
         let same = |(other, error): &&(Place, StoreError)| {
             other.database == place.database && matches!(error, StoreError::Unavailable(_))
         };
-        // What did not answer is not waited for again.
+        // A database that did not answer is not waited for again.
         if let Some((_, error)) = away.iter().find(same) {
             let error = error.clone();
             away.push((place, error));
@@ -50,47 +50,47 @@ async fn look(shared: &Shared, local: &Local, caller: Caller) -> Looked {
             Err(error) => away.push((place, error)),
         }
     }
-    // Of what was completed here the record does not say so yet.
+    // The records of transactions that were just completed here may not say so yet.
     all.retain(|(_, _, found)| match found {
         Found::Record(record) => !shared.upkeep.has_completed(record.id()),
         _ => true,
     });
-    Looked { found: all, away, connections }
+    Search { found: all, away, connections }
 }
 
 /// A loaded module.
 struct Named {
     name: String,
-    /// Of its source.
+    /// Digest of its source.
     digest: String,
-    /// What its stores are.
+    /// Bindings of its stores; `None` if the module cannot be used now.
     bound: Option<Bindings>,
 }
 
-/// What was called. Of modules with the same source it is the one whose stores are the record's;
-/// several if they do not differ in that.
+/// Names the called transaction. Of several modules with the same source, only those whose stores
+/// are bound as in the record are named.
 fn call(modules: &[Named], record: &Record) -> String {
     let same: Vec<_> = modules.iter().filter(|one| one.digest == record.module()).collect();
-    let fits = |one: &&&Named| one.bound.as_ref() == Some(record.bindings());
-    let fitting: Vec<_> = same.iter().filter(fits).copied().collect();
+    let is_bound_alike = |one: &&&Named| one.bound.as_ref() == Some(record.bindings());
+    let fitting: Vec<_> = same.iter().filter(is_bound_alike).copied().collect();
     let named = if fitting.is_empty() { same } else { fitting };
     let transaction = record.transaction();
     if named.is_empty() {
-        // A module that was replaced has no name any more.
+        // A module that was replaced has no name any more, so use its digest.
         return format!("{}.{transaction}", record.module());
     }
     let named: Vec<_> = named.iter().map(|one| format!("{}.{transaction}", one.name)).collect();
     named.join(", ")
 }
 
-/// SOLERA.CALL INCOMPLETE: each transaction that has begun to take effect and is not complete, and
-/// each space of a store that cannot be asked, without the name of a transaction.
+/// SOLERA.CALL INCOMPLETE: lists each transaction that has taken effect only in part, and, without
+/// a transaction, each space of a store that cannot be reached.
 pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answered {
     let loaded = registry::all(&caller).await?;
     let own = Own::of_caller(local, None);
     let mut modules = Vec::new();
     for (name, entry) in loaded {
-        // One that cannot be used now is named only where no other module has its source.
+        // A module that cannot be used now is named only if no other module has its source.
         let bound = match shared.library.get(&caller, &entry.digest).await {
             Ok(compiled) => {
                 binding::bind(&compiled.module, &entry.binds, &own, &shared.stores).ok()
@@ -102,7 +102,7 @@ pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answ
     let now_ms = System.now_ms();
     let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
     let mut listed = Vec::new();
-    let Looked { found, away, mut connections } = look(shared, local, caller).await;
+    let Search { found, away, mut connections } = search(shared, local, caller).await;
     for (place, id, found) in found {
         let (mut called, mut user, mut age_ms) = (None, None, None);
         let mut progress = Progress::default();
@@ -112,7 +112,7 @@ pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answ
                 called = Some(call(&modules, &record));
                 user = record.user(local.cluster()).cloned();
                 age_ms = Some(now_ms.saturating_sub(record.began_ms()));
-                progress = how_far(shared, local, &record, &mut connections).await;
+                progress = progress_of(shared, local, &record, &mut connections).await;
                 match record.failed() {
                     Some(why) => format!("failed: {why}"),
                     None => match denied(shared, *record, &mut connections).await {
@@ -154,15 +154,15 @@ pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answ
     Ok(Value::Array(listed))
 }
 
-/// Where a transaction has taken effect, and where not yet: by its stores and the lines of its
-/// source.
+/// Places where a transaction has taken effect, and places where it has not yet: its stores and the
+/// lines of its source.
 #[derive(Default)]
 struct Progress {
     done: Vec<String>,
     left: Vec<String>,
 }
 
-async fn how_far(
+async fn progress_of(
     shared: &Shared,
     local: &Local,
     record: &Record,
@@ -180,7 +180,7 @@ async fn how_far(
         return Progress::default();
     };
     let program = compiled.module.program();
-    let told = |phases: Vec<usize>| {
+    let places_of = |phases: Vec<usize>| {
         let stores = phases.into_iter().filter_map(|phase| {
             let store = program.transactions[index].phases[phase].store?;
             let name = &program.stores[usize::from(store.0)].name;
@@ -188,11 +188,11 @@ async fn how_far(
         });
         stores.collect()
     };
-    Progress { done: told(found.done), left: told(found.left) }
+    Progress { done: places_of(found.done), left: places_of(found.left) }
 }
 
-/// Why a transaction is not completed in the name of its user: as the rights are now, or as they
-/// were at the last attempt here.
+/// Returns why a transaction is not completed in the name of its user, according to the current
+/// rights or to the last attempt here.
 async fn denied(shared: &Shared, record: Record, connections: &mut Connections) -> Option<String> {
     let (id, known) = (record.id(), (&shared.library.all(), shared.settings.limits));
     match recovery::denied(record, known, connections, System.now_ms()).await {
@@ -201,17 +201,18 @@ async fn denied(shared: &Shared, record: Record, connections: &mut Connections) 
     }
 }
 
-/// Finds out whether a transaction can be completed here, as far as that is known without trying.
+/// Checks that a transaction can be completed here, as far as that is known without trying.
 ///
 /// # Errors
-/// What to do if it cannot: one that others complete must not be given up here.
-async fn elsewhere(
+/// What the caller can do instead. A transaction that another cluster completes must not be given
+/// up here.
+async fn check_known_here(
     shared: &Shared,
     local: &Local,
     transaction: &str,
     (module, bindings): (&str, &Bindings),
 ) -> Result<(), String> {
-    let told = |what: &str| {
+    let error_reply = |what: &str| {
         format!(
             "ERR transaction {transaction} {what}; where it was begun, Solera completes it, or FORGET gives \
              it up if it fails. If that is another cluster, give each a schema of its own in the database"
@@ -219,7 +220,7 @@ async fn elsewhere(
     };
     let caller = local.call()?;
     let Ok(compiled) = shared.library.get(&caller, module).await else {
-        return Err(told(&format!(
+        return Err(error_reply(&format!(
             "is of a module that was never loaded here (its source is {module})"
         )));
     };
@@ -228,7 +229,7 @@ async fn elsewhere(
         let place = &bindings.of(id).place;
         if there.iter().all(|found| found.describe().name != place.database) {
             let store = &store.name;
-            return Err(told(&format!(
+            return Err(error_reply(&format!(
                 "has its store `{store}` in {place}, and that is not known here"
             )));
         }
@@ -236,14 +237,14 @@ async fn elsewhere(
     Ok(())
 }
 
-/// The record of a transaction that is not complete.
+/// Returns the record of an incomplete transaction.
 async fn find(
     shared: &Shared,
     local: &Local,
     caller: Caller,
     transaction: &str,
 ) -> Result<(Record, Connections), String> {
-    let Looked { found, away, connections } = look(shared, local, caller).await;
+    let Search { found, away, connections } = search(shared, local, caller).await;
     let mut found = found.into_iter().filter(|(_, id, _)| id == transaction);
     match found.next() {
         Some((_, _, Found::Record(record))) if record.is_complete() => {
@@ -265,22 +266,22 @@ async fn find(
                 ),
                 None => format!(
                     "ERR there is no transaction '{name}' that is incomplete; SOLERA.CALL INCOMPLETE \
-                     tells which there are"
+                     lists them"
                 ),
             })
         }
     }
 }
 
-/// The transaction as it is gone on with by an administrator, in the administrator's own name, and
-/// the users whose it is.
+/// Returns the record of a transaction in the name of the administrator who takes it over, and its
+/// original users.
 async fn taken_over(
     local: &Local,
     caller: &Caller,
     transaction: &str,
     record: Record,
 ) -> (Record, Users) {
-    // The ticket may tell that nobody need be waited for.
+    // The ticket may show that nothing has to be waited for.
     let ticket = registry::ticket(caller, transaction).await.ok();
     let ticket = ticket.and_then(|ticket| Record::decode(&ticket).ok());
     let record = match ticket {
@@ -291,7 +292,7 @@ async fn taken_over(
     (record.in_name_of(local.cluster(), local.user().unwrap_or_default()), users)
 }
 
-/// SOLERA.CALL COMPLETE transaction: completes one with the rights of who asks for it.
+/// SOLERA.CALL COMPLETE transaction: completes a transaction with the caller's rights.
 pub(crate) async fn complete(
     shared: &Shared,
     local: &Local,
@@ -304,7 +305,7 @@ pub(crate) async fn complete(
             "ERR transaction {transaction} can never be completed: {why}; SOLERA.CALL FORGET gives it up"
         ));
     }
-    elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
+    check_known_here(shared, local, transaction, (record.module(), record.bindings())).await?;
     let caller = local.call()?;
     let (record, users) = taken_over(local, &caller, transaction, record).await;
     let answer = crate::call::go_on(shared, local, caller, record, Some(users)).await;
@@ -314,14 +315,14 @@ pub(crate) async fn complete(
     answer
 }
 
-/// Logs what an administrator has done with a transaction of others.
+/// Logs what an administrator did with a transaction of other users.
 fn report(local: &Local, transaction: &str, what: &str) {
     let user = local.user().unwrap_or_default();
     local.log().info(format_args!("user '{user}' has {what} transaction {transaction}"));
 }
 
-/// SOLERA.CALL FORGET transaction: gives up what can never be completed, or what its user has no
-/// right to complete.
+/// SOLERA.CALL FORGET transaction: gives up a transaction that can never be completed, or that its
+/// user has no right to complete.
 pub(crate) async fn forget(
     shared: &Shared,
     local: &Local,
@@ -332,7 +333,8 @@ pub(crate) async fn forget(
     let given_up = match recovery::forget(record.clone()) {
         Some(given_up) => given_up,
         None => {
-            elsewhere(shared, local, transaction, (record.module(), record.bindings())).await?;
+            check_known_here(shared, local, transaction, (record.module(), record.bindings()))
+                .await?;
             let Some(why) = denied(shared, record.clone(), &mut connections).await else {
                 return Err(format!(
                     "ERR transaction {transaction} can be completed: SOLERA.CALL RESUME does it, or \
@@ -342,18 +344,18 @@ pub(crate) async fn forget(
             give_up(shared, local, &mut connections, (transaction, record, &why)).await?
         }
     };
-    // From now on nobody lists it, at any site.
+    // From now on no site lists the transaction.
     let noted = collect::complete(&given_up, &mut connections).await;
     noted.map_err(|error| format!("UNAVAILABLE {transaction} cannot be given up now: {error}"))?;
-    shared.upkeep.leave(vec![given_up]);
+    shared.upkeep.add_garbage(vec![given_up]);
     report(local, transaction, "given up");
     let caller = local.call()?;
-    // One that stays leads to a record that says so.
+    // A ticket that stays leads to a record that says the same.
     let _ = registry::forget_ticket(&caller, transaction).await;
     Ok(Value::Simple("OK".to_owned()))
 }
 
-/// Sees to it that nobody completes a transaction, and nobody waits for it.
+/// Makes sure that nobody completes a transaction or waits for it.
 async fn give_up(
     shared: &Shared,
     local: &Local,

@@ -1,10 +1,10 @@
-//! Runs modules of transactions for the clients of a cluster: SOLERA.MODULE, SOLERA.CALL and
-//! SOLERA.PHASE.
+//! Module runtime: runs transactions of modules for the clients of a cluster, by the commands
+//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE.
 //!
-//! A [`Host`] is given to the cluster of a process by whoever runs one. Modules are data of the
-//! cluster: what is loaded at one site is called at all of them. Each is compiled once by a
-//! process, and kept by a digest of its source. Calls run on threads of their own, so that the
-//! workers go on.
+//! The process that starts a cluster passes it a [`Host`]. Modules are data of the cluster: a
+//! module that is loaded at one site can be called at all sites. Each process compiles a module
+//! once and caches it by the digest of its source. Calls run on threads of their own, so that they
+//! do not block the workers.
 
 mod answer;
 mod binding;
@@ -39,31 +39,31 @@ use self::request::Request;
 pub use self::settings::Settings;
 use self::upkeep::Upkeep;
 
-/// A database of somebody else that modules use besides the cluster's own spaces.
+/// A database of another system that modules can use besides the cluster's own spaces.
 #[derive(Clone)]
 pub struct Store {
-    /// The database. Its name is what stands before the `/` where a module's stores are bound.
+    /// The database. Its name precedes the `/` when a module's store is bound to one of its spaces.
     pub database: Arc<dyn Database>,
-    /// The names of its spaces.
+    /// Names of its spaces.
     pub spaces: Vec<Arc<str>>,
 }
 
-/// Runs modules.
+/// Module runtime of a process.
 pub struct Host {
     shared: Arc<Shared>,
     threads: Vec<Thread>,
     next: AtomicUsize,
 }
 
-/// What the calls of a process share.
+/// State that the calls of a process share.
 struct Shared {
     settings: Settings,
-    /// A permit for each call that may be run.
+    /// One permit for each call that may run.
     free: Semaphore,
     stores: Vec<Store>,
     library: Library,
     upkeep: Upkeep,
-    /// For coordinators elsewhere.
+    /// Runs phases for coordinators in other processes.
     worker: Worker,
 }
 
@@ -74,11 +74,11 @@ struct Thread {
 }
 
 impl Host {
-    /// A host with threads of its own, which end with it. The names of the stores differ, and none
-    /// is the cluster's.
+    /// Starts a host with threads of its own, which end with it. The names of the stores must
+    /// differ from each other and from the cluster's.
     ///
     /// # Errors
-    /// If threads cannot be started.
+    /// The threads cannot be started.
     pub fn start(settings: Settings, stores: Vec<Store>) -> std::io::Result<Host> {
         let threads: Vec<Thread> =
             (0..settings.threads.max(1)).map(|_| Thread::start()).collect::<Result<_, _>>()?;
@@ -104,7 +104,7 @@ impl Thread {
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel();
         let run = move || {
-            // It ends when the sender is dropped.
+            // Run until the sender is dropped.
             let _ = runtime.block_on(ended);
         };
         std::thread::Builder::new().name("modules".to_owned()).spawn(run)?;
@@ -122,7 +122,7 @@ impl Modules for Host {
                 Ok(request) => shared.answer(&local, request).await,
                 Err(refused) => Err(refused),
             };
-            // The client may be gone.
+            // The client may have disconnected.
             let _ = reply.send(value.unwrap_or_else(Value::Error));
             shared.upkeep.note(local);
         });
@@ -134,13 +134,13 @@ impl Modules for Host {
     }
 }
 
-/// The cluster's own spaces and all other stores.
+/// Returns the cluster's own spaces and all other stores as databases.
 fn databases(own: Own, stores: &[Store]) -> Vec<Arc<dyn Database>> {
     let others = stores.iter().map(|store| store.database.clone());
     [Arc::new(own) as Arc<dyn Database>].into_iter().chain(others).collect()
 }
 
-/// Where records of transactions may be.
+/// Returns the places where records of transactions may be.
 fn places(own: &Own, stores: &[Store]) -> Vec<Place> {
     let cluster = own.describe().name;
     let own = own.names().map(|space| Place { database: cluster.clone(), space: space.into() });
@@ -154,16 +154,16 @@ fn places(own: &Own, stores: &[Store]) -> Vec<Place> {
     own.chain(others).collect()
 }
 
-/// Sessions with them.
+/// Returns connections to the databases.
 fn connections(own: Own, stores: &[Store]) -> Connections {
     Connections::new(databases(own, stores))
 }
 
-/// An answer, or the text of an error.
+/// An answer, or an error reply.
 type Answered = Result<Value, String>;
 
 impl Shared {
-    /// That a call may be run, which others may have to end for.
+    /// Waits for a permit to run a call.
     async fn permit(&self) -> Result<SemaphorePermit<'_>, String> {
         let Settings { calls, patience, .. } = self.settings;
         let permit = tokio::time::timeout(patience, self.free.acquire()).await.map_err(|_| {
@@ -173,7 +173,7 @@ impl Shared {
                  ended for {ms} ms; nothing was changed"
             )
         })?;
-        Ok(permit.expect("nobody closes it"))
+        Ok(permit.expect("it is never closed"))
     }
 
     async fn answer(&self, local: &Local, request: Request) -> Answered {
@@ -194,7 +194,7 @@ impl Shared {
             Request::Check { .. } => unreachable!("it needs no session"),
             Request::Load { name, source, replace, binds } => {
                 let module = library::compile(&name, &source)?.module;
-                // What cannot be bound is better told now than at each call.
+                // An error of the binding should be reported now, not at each call.
                 let own = Own::of_caller(local, None);
                 let bindings = binding::bind(&module, &binds, &own, &self.stores)?;
                 binding::check_operations(&module, &bindings, &own, &self.stores).await?;

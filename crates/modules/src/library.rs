@@ -1,4 +1,4 @@
-//! Compiled modules, kept by the digests of their sources.
+//! Cache of compiled modules, by the digests of their sources.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,21 +17,21 @@ use solera_spaces::digest;
 use crate::Answered;
 use crate::registry::{self, Entry};
 
-/// What this process has compiled, by digest.
+/// Modules that this process has compiled, by digest.
 pub(crate) struct Library {
-    /// Where modules are used.
+    /// Databases that use the modules.
     databases: Vec<Arc<dyn Database>>,
     known: RwLock<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Replaced whole, so that transactions keep what they have.
+    /// Replaced as a whole, so that running transactions keep their version.
     modules: Arc<Modules>,
     compiled: BTreeMap<String, Compiled>,
 }
 
-/// A module, and what it was compiled from.
+/// A module with its source.
 #[derive(Clone)]
 pub(crate) struct Compiled {
     pub(crate) module: Module,
@@ -39,7 +39,7 @@ pub(crate) struct Compiled {
     warnings: Arc<[Diagnostic]>,
 }
 
-/// What the compiler says of a source; nothing if it has nothing to say.
+/// Returns the compiler's diagnostics for a source; empty if there are none.
 pub(crate) fn check(name: &str, source: &str) -> String {
     render(&compile::compile(source).diagnostics, name, source, false)
 }
@@ -47,7 +47,7 @@ pub(crate) fn check(name: &str, source: &str) -> String {
 /// Compiles a module.
 ///
 /// # Errors
-/// The text of the error reply: the first error.
+/// The error reply, with the first error.
 pub(crate) fn compile(name: &str, source: &str) -> Result<Compiled, String> {
     let compiled = compile::compile(source);
     let Some(program) = compiled.program else {
@@ -66,17 +66,17 @@ pub(crate) fn compile(name: &str, source: &str) -> Result<Compiled, String> {
 }
 
 impl Library {
-    /// One whose modules these databases learn.
+    /// Creates a library whose modules these databases learn.
     pub(crate) fn new(databases: Vec<Arc<dyn Database>>) -> Library {
         Library { databases, known: RwLock::default() }
     }
 
-    /// What was compiled so far.
+    /// Returns the modules that were compiled so far.
     pub(crate) fn all(&self) -> Arc<Modules> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).modules.clone()
     }
 
-    /// A module by the digest of its source.
+    /// Returns a module by the digest of its source, and compiles it if necessary.
     pub(crate) async fn get(&self, caller: &Caller, digest: &str) -> Result<Compiled, String> {
         let known = |known: &Known| known.compiled.get(digest).cloned();
         if let Some(compiled) = known(&self.known.read().unwrap_or_else(PoisonError::into_inner)) {
@@ -91,19 +91,19 @@ impl Library {
         Ok(compiled)
     }
 
-    /// The answer to SOLERA.MODULE LIST.
+    /// Returns the answer to SOLERA.MODULE LIST.
     pub(crate) async fn list(&self, caller: &Caller) -> Answered {
         let mut listed = Vec::new();
         for (name, entry) in registry::all(caller).await? {
-            // One that this version cannot compile is listed all the same.
+            // A module that this version cannot compile is listed too.
             let compiled = self.get(caller, &entry.digest).await.ok();
-            listed.push(tell(&name, &entry, compiled.as_ref()));
+            listed.push(describe(&name, &entry, compiled.as_ref()));
         }
         Ok(Value::Array(listed))
     }
 }
 
-fn tell(name: &str, entry: &Entry, compiled: Option<&Compiled>) -> Value {
+fn describe(name: &str, entry: &Entry, compiled: Option<&Compiled>) -> Value {
     let text = |text: &str| Value::Bulk(text.as_bytes().to_vec());
     let program = compiled.map(|compiled| compiled.module.program());
     let transactions = program.into_iter().flat_map(|program| {
@@ -131,26 +131,26 @@ fn tell(name: &str, entry: &Entry, compiled: Option<&Compiled>) -> Value {
     ])
 }
 
-/// The space to which a store is bound.
+/// Returns the space that a store is bound to.
 fn bound<'n>(store: &'n str, entry: &'n Entry) -> &'n str {
     let bound = entry.binds.iter().find(|(bound, _)| *bound == store);
     bound.map_or(store, |(_, space)| space)
 }
 
-/// What to tell of stores that are one space.
+/// Returns warnings about stores that are bound to the same space.
 fn shared(program: Option<&Arc<Program>>, entry: &Entry) -> Vec<String> {
     let mut spaces = BTreeMap::<&str, Vec<&str>>::new();
     for store in program.into_iter().flat_map(|program| &program.stores) {
         spaces.entry(bound(&store.name, entry)).or_default().push(&store.name);
     }
     let shared = spaces.into_iter().filter(|(_, stores)| stores.len() > 1);
-    let told = shared.map(|(space, stores)| {
+    let warnings = shared.map(|(space, stores)| {
         let stores: Vec<_> = stores.iter().map(|store| format!("`{store}`")).collect();
         format!(
-            "the stores {} are all the space {space}: where a transaction uses one key through \
-             several of them, it may miss what it has written through another",
+            "the stores {} are all bound to the space {space}: a transaction that uses one key \
+             through several of them may not see its own writes",
             stores.join(", ")
         )
     });
-    told.collect()
+    warnings.collect()
 }

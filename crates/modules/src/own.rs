@@ -8,60 +8,61 @@ use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreErro
 use solera_node::{Caller, Local, Wanted};
 use solera_spaces::{Layout, Session, Space, commands};
 
-use crate::port::{Sessions, Whom};
+use crate::port::{Principal, Sessions};
 
-/// The spaces of the cluster, used at the site of a call. Sessions are in this process and act as
-/// one user; others can be opened in the name of any user that there is.
+/// The spaces of the cluster, used at the site of a call. The sessions are in this process and act
+/// as one user. Further sessions can be opened in the name of any existing user.
 #[derive(Clone)]
 pub(crate) struct Own {
     local: Local,
-    whom: Whom,
+    principal: Principal,
     layout: Layout,
-    /// A session that is open already, and is used before others are opened.
+    /// An open session that is used before others are opened.
     first: Arc<Mutex<Option<Caller>>>,
 }
 
-/// What is said of a transaction that nobody can be held to account for.
+/// Error for a transaction that names no user of this cluster.
 const NO_USER: &str = "NOPERM the transaction names no user of this cluster";
 
 impl Own {
-    /// Used as the caller.
+    /// Creates the database with sessions that act as the caller.
     pub(crate) fn of_caller(local: &Local, first: Option<Caller>) -> Own {
-        Own::new(local, Whom::Caller, first)
+        Own::new(local, Principal::Caller, first)
     }
 
-    /// Used as the server itself.
+    /// Creates the database with sessions that act as the server itself.
     pub(crate) fn of_server(local: &Local) -> Own {
-        Own::new(local, Whom::Server, None)
+        Own::new(local, Principal::Server, None)
     }
 
-    fn new(local: &Local, whom: Whom, first: Option<Caller>) -> Own {
+    fn new(local: &Local, principal: Principal, first: Option<Caller>) -> Own {
         let spaces = local.spaces().map(|space| Space {
             name: space.name.as_str().into(),
             prefix: space.prefix.clone(),
             level: space.level,
         });
         let layout = Layout::new(spaces.collect());
-        Own { local: local.clone(), whom, layout, first: Arc::new(Mutex::new(first)) }
+        Own { local: local.clone(), principal, layout, first: Arc::new(Mutex::new(first)) }
     }
 
-    /// The names of the spaces.
+    /// Returns the names of the spaces.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.layout.spaces().iter().map(|space| &*space.name)
     }
 
-    /// Returns whether a space has this name that modules cannot use.
+    /// Whether a space with this name exists but cannot be used by modules.
     pub(crate) fn is_unusable(&self, name: &str) -> bool {
         self.local.is_of_another_protocol(name)
     }
 
     fn session(&self) -> Session<Sessions> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let port = Sessions::new(&self.local, self.whom.clone(), first);
+        let port = Sessions::new(&self.local, self.principal.clone(), first);
         Session::new(port, self.user(), self.layout.clone())
     }
 
-    /// Whether a user may run a command on a key, or on some key of a space that is not known yet.
+    /// Checks that a user may run a command on a key, or on some key of a space if the key is not
+    /// known yet.
     fn may(&self, user: &str, command: &str, key: Result<&[u8], &Space>) -> Result<(), String> {
         match key {
             Ok(key) => self.local.may(user, command, Wanted::Key(key)),
@@ -73,7 +74,7 @@ impl Own {
         }
     }
 
-    /// Why a user may not do something, if that is so.
+    /// Returns why a user may not do an access, if so.
     fn denial(&self, user: &str, access: &Access) -> Option<Denial> {
         let space = self.layout.find(&access.space)?;
         let Deed::Object { object, op } = access.deed else { return None };
@@ -98,10 +99,10 @@ impl Database for Own {
     }
 
     fn user(&self) -> Option<Arc<str>> {
-        match &self.whom {
-            Whom::Caller => self.local.user().map(Arc::from),
-            Whom::User(name) => Some(name.clone()),
-            Whom::Server => None,
+        match &self.principal {
+            Principal::Caller => self.local.user().map(Arc::from),
+            Principal::User(name) => Some(name.clone()),
+            Principal::Server => None,
         }
     }
 
@@ -112,7 +113,7 @@ impl Database for Own {
     fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
         let of_all = |reason| Some(Denial { phase: None, reason });
         let Some(user) = user else { return of_all(NO_USER.to_owned()) };
-        // What is left of a call needs the right to call as well: in stores of others it is the
+        // Completing a call needs the right to call as well. In stores of other systems it is the
         // only right that its user has here.
         let may_call =
             self.local.is_user(user).and_then(|()| self.local.may_run(user, "solera.call"));
@@ -145,8 +146,11 @@ impl Database for Own {
             return self.connect();
         }
         Box::pin(async move {
-            let named =
-                Own { whom: Whom::User(user.into()), first: Arc::default(), ..self.clone() };
+            let named = Own {
+                principal: Principal::User(user.into()),
+                first: Arc::default(),
+                ..self.clone()
+            };
             named.connect().await
         })
     }
@@ -161,7 +165,7 @@ mod tests {
     use crate::scene;
 
     #[tokio::test]
-    async fn own_spaces_do_what_databases_must() {
+    async fn own_spaces_conform_as_a_database() {
         let space = |level: &str| {
             format!("[[space]]\nname = '{level}'\nprefix = '{level}:'\nlevel = '{level}'\n")
         };
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sessions_are_opened_in_the_name_of_users_that_there_are() {
+    async fn sessions_act_only_for_existing_users() {
         let config = "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+@all']\n\
                       keys = ['*']\n[[user]]\nname = 'clerk'\nnopass = true\n\
                       commands = ['+get']\nkeys = ['a:*']\n";
@@ -192,7 +196,7 @@ mod tests {
         assert!(denied.contains("'clerk'") && denied.contains("solera.call"), "{denied}");
         assert!(own.permits(Some("default"), &[]).is_none());
         assert!(own.permits(None, &[]).is_some());
-        // The server is nobody, and acts for others.
+        // The server has no user, but can act for users.
         let server = Own::of_server(&local);
         assert_eq!(server.user(), None);
         assert!(server.connect_as(Some("clerk")).await.is_ok());

@@ -1,4 +1,4 @@
-//! Runs phases for coordinators elsewhere, as the calling user (MixT §7.2).
+//! SOLERA.PHASE: runs phases for coordinators in other processes, as the calling user (MixT §7.2).
 
 use solera_mixt::drive::Clock;
 use solera_mixt::shipment::Shipment;
@@ -11,7 +11,7 @@ use crate::own::Own;
 use crate::request::Phase;
 use crate::{Answered, Shared, connections, library, registry};
 
-/// What begins the answer to a shipment of which nothing was begun.
+/// Error code for a shipment of which nothing was begun.
 const NOT_RUN: &str = "NOTRUN";
 
 pub(crate) async fn phase(
@@ -42,14 +42,14 @@ async fn run(shared: &Shared, local: &Local, caller: Caller, bytes: &[u8]) -> An
     if local.is_guarded() && named.map(|user| &**user) != own && (named.is_some() || spaces_here) {
         let named = named.map_or("no user of this cluster", |user| user);
         return Err(format!(
-            "{NOT_RUN} the phases are those of user '{}', and who sends them is user '{}'",
+            "{NOT_RUN} the phases belong to user '{}', but user '{}' sent them",
             named.escape_debug(),
             own.unwrap_or_default()
         ));
     }
     if shared.library.get(&caller, shipment.module()).await.is_err() {
         return Err(format!(
-            "{UNKNOWN_MODULE} the module {} is not known here; SOLERA.PHASE LEARN teaches it",
+            "{UNKNOWN_MODULE} the module {} is not known here; send it with SOLERA.PHASE LEARN",
             shipment.module().escape_debug()
         ));
     }
@@ -57,7 +57,7 @@ async fn run(shared: &Shared, local: &Local, caller: Caller, bytes: &[u8]) -> An
     let known = (&*shared.library.all(), shared.settings.limits);
     let executed = shared.worker.execute(&shipment, known, &mut connections, &System).await;
     executed.map(|shipped| Value::Bulk(shipped.encode().to_vec())).map_err(|why| match why {
-        Unshipped::Again => format!("UNKNOWN {why}; what became of them is not told again"),
+        Unshipped::Again => format!("UNKNOWN {why}; their outcome is not reported again"),
         other => format!("{NOT_RUN} {other}"),
     })
 }

@@ -1,4 +1,4 @@
-//! Commands of mixed transactions to sessions of this process, as values.
+//! The port through which mixed transactions use sessions of this process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use solera_session::{
 use solera_spaces::failure::of_connect;
 use solera_spaces::{Answer, Broken, Command, Port, Reply};
 
-/// As whom sessions act.
+/// Identity that sessions act as.
 #[derive(Clone, Debug)]
-pub(crate) enum Whom {
-    /// As the client that has asked for something.
+pub(crate) enum Principal {
+    /// The client that sent the request.
     Caller,
-    /// In the name of a user.
+    /// A user.
     User(Arc<str>),
-    /// As the server itself, which may do everything.
+    /// The server itself, which may do everything.
     Server,
 }
 
-/// Sessions at a worker of this process, of which each has seen what its client has seen, and what
-/// others for it have.
+/// Sessions at a worker of this process. Each one has seen what its client has seen, and what other
+/// sessions for the client have seen.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     local: Local,
-    whom: Whom,
-    /// None while commands run: if nobody waits for their answers any more, the session ends.
+    principal: Principal,
+    /// `None` while commands run. If their answers are no longer awaited, the session ends.
     caller: Option<Caller>,
 }
 
 impl Sessions {
-    /// The first session may be open already.
-    pub(crate) fn new(local: &Local, whom: Whom, first: Option<Caller>) -> Sessions {
-        Sessions { local: local.clone(), whom, caller: first }
+    /// Creates the port. `first` may be a session that is open already.
+    pub(crate) fn new(local: &Local, principal: Principal, first: Option<Caller>) -> Sessions {
+        Sessions { local: local.clone(), principal, caller: first }
     }
 }
 
@@ -46,10 +46,10 @@ impl Port for Sessions {
 
     async fn open(&mut self) -> Result<(), StoreError> {
         if self.caller.is_none() {
-            let opened = match &self.whom {
-                Whom::Caller => self.local.call(),
-                Whom::User(name) => self.local.call_as(name),
-                Whom::Server => Ok(self.local.call_as_server()),
+            let opened = match &self.principal {
+                Principal::Caller => self.local.call(),
+                Principal::User(name) => self.local.call_as(name),
+                Principal::Server => Ok(self.local.call_as_server()),
             };
             self.caller = Some(opened.map_err(|refused| of_connect(&refused))?);
         }
@@ -61,7 +61,7 @@ impl Port for Sessions {
         let all = commands.into_iter().map(|command| typed(&self.local, command));
         let all = match all.collect::<Result<_, _>>() {
             Ok(all) => all,
-            // Nothing is begun.
+            // Nothing was begun.
             Err(error) => return Ok(vec![Err(error); count]),
         };
         let Some(caller) = self.caller.take() else {
@@ -81,10 +81,10 @@ impl Port for Sessions {
     }
 }
 
-/// A command as sessions take it.
+/// Converts a command to the form that sessions take.
 ///
 /// # Errors
-/// There is no such command: what it names cannot be.
+/// The error reply, if no such command exists or its arguments are invalid.
 fn typed(local: &Local, command: Command) -> Result<session::Command, String> {
     Ok(match command {
         Command::Begin { strong } => Begin { strong }.into(),
@@ -108,7 +108,7 @@ fn typed(local: &Local, command: Command) -> Result<session::Command, String> {
     })
 }
 
-/// What a session's answer is to a mixed transaction.
+/// Converts a session's answer to a reply for a mixed transaction.
 fn reply(answer: session::Answer) -> Reply {
     match answer {
         session::Answer::Begin(())
@@ -141,9 +141,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_whose_answer_nobody_has_waited_for_is_not_used_again() {
+    async fn a_session_whose_answer_was_not_awaited_is_not_used_again() {
         let (_cluster, local) = scene::start("").await;
-        let mut port = Sessions::new(&local, Whom::Caller, None);
+        let mut port = Sessions::new(&local, Principal::Caller, None);
         assert_eq!(port.run(Vec::new()).await, Err(Broken("no session is open".to_owned())));
         port.open().await.unwrap();
         let set = Command::OnKey { key: b"k".to_vec(), op: Op::Set("v".into()) };
@@ -160,16 +160,16 @@ mod tests {
         }
         assert!(!port.is_quiet());
         assert!(port.run(vec![on_key(Op::Get)]).await.is_err());
-        // The transaction was one of the session that has ended.
+        // The transaction belonged to the session that ended.
         port.open().await.unwrap();
         let read = port.run(vec![on_key(Op::Get)]).await.unwrap();
         assert_eq!(read, [Ok(Reply::Key(Found::Nil))]);
     }
 
     #[tokio::test]
-    async fn what_is_no_command_is_refused_and_the_session_stays() {
+    async fn invalid_commands_are_rejected_and_the_session_stays_open() {
         let (_cluster, local) = scene::start("").await;
-        let mut port = Sessions::new(&local, Whom::Server, None);
+        let mut port = Sessions::new(&local, Principal::Server, None);
         port.open().await.unwrap();
         let nowhere = Command::AttachUntil { until_ms: 1, timeout_ms: 1, sites: vec!["x".into()] };
         let nothing = Command::Outcome { transaction: "x".to_owned() };

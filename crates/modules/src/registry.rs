@@ -1,8 +1,8 @@
-//! Modules as data of the cluster.
+//! Storage of modules as data of the cluster.
 //!
-//! A hash has for each name the digest of the module's source and how its stores are bound, on a
-//! line each; the source lies under its digest. Sources stay when their modules are replaced or
-//! dropped: transactions that began with them may have to be completed.
+//! A hash maps each name to the digest of the module's source and the bindings of its stores, one
+//! per line. The source is stored under its digest. Sources stay when their modules are replaced or
+//! dropped, because transactions that began with them may have to be completed.
 
 use solera_data::{Op, Outcome, Value};
 use solera_node::Caller;
@@ -13,7 +13,7 @@ use crate::request::Binds;
 
 const MODULES: &[u8] = b"solera:modules";
 
-/// What is known of a loaded module.
+/// Stored entry of a loaded module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) digest: String,
@@ -44,17 +44,17 @@ impl Entry {
     }
 }
 
-/// An operation on a key.
+/// Executes an operation on a key.
 async fn on(caller: &Caller, key: &[u8], op: Op) -> Result<Outcome, String> {
     caller.execute(OnKey::new(key, op).expect("a command of clients does it")).await
 }
 
-/// Something that is no answer to the operation.
+/// Returns the error for an outcome that does not belong to the operation.
 fn unexpected(outcome: &Outcome) -> String {
     format!("ERR a key that modules keep answers {outcome:?}")
 }
 
-/// Keeps a module that can be compiled.
+/// Stores a module that was compiled successfully.
 pub(crate) async fn load(
     caller: &Caller,
     name: &str,
@@ -65,18 +65,18 @@ pub(crate) async fn load(
     if !replace && find(caller, name).await?.is_some_and(|there| there != entry) {
         return Err(format!("ERR there is another module '{name}'; LOAD it with REPLACE"));
     }
-    // Whoever sees the name sees the source, too, which was there before.
+    // The source is written first, so that whoever sees the name sees the source too.
     keep_source(caller, source).await?;
     let entry = (name.into(), entry.write().as_str().into());
     on(caller, MODULES, Op::HashSet(vec![entry])).await.map(drop)
 }
 
-/// Keeps a source under its digest.
+/// Stores a source under its digest.
 pub(crate) async fn keep_source(caller: &Caller, source: &str) -> Result<(), String> {
     on(caller, &key_of(&digest(source)), Op::Set(source.into())).await.map(drop)
 }
 
-/// Forgets a module.
+/// Removes a module.
 pub(crate) async fn remove(caller: &Caller, name: &str) -> Result<(), String> {
     match on(caller, MODULES, Op::HashDelete(vec![name.into()])).await? {
         Outcome::Int(1..) => Ok(()),
@@ -85,7 +85,7 @@ pub(crate) async fn remove(caller: &Caller, name: &str) -> Result<(), String> {
 }
 
 fn missing(name: &str) -> String {
-    format!("NOMODULE there is no module '{name}'; SOLERA.MODULE LIST tells which there are")
+    format!("NOMODULE there is no module '{name}'; SOLERA.MODULE LIST lists the modules")
 }
 
 async fn find(caller: &Caller, name: &str) -> Result<Option<Entry>, String> {
@@ -93,30 +93,28 @@ async fn find(caller: &Caller, name: &str) -> Result<Option<Entry>, String> {
         Outcome::Nil => Ok(None),
         Outcome::Bulk(bytes) => match Entry::read(bytes.as_bytes()) {
             Some(entry) => Ok(Some(entry)),
-            None => {
-                Err(format!("ERR what is kept of module '{name}' cannot be read; LOAD it anew"))
-            }
+            None => Err(format!("ERR the entry of module '{name}' is damaged; LOAD it again")),
         },
         other => Err(unexpected(&other)),
     }
 }
 
-/// What is known of a module.
+/// Returns the entry of a module.
 pub(crate) async fn entry(caller: &Caller, name: &str) -> Result<Entry, String> {
     find(caller, name).await?.ok_or_else(|| missing(name))
 }
 
-/// A source by its digest.
+/// Returns a source by its digest.
 pub(crate) async fn source(caller: &Caller, named: &str) -> Result<String, String> {
     let found = match on(caller, &key_of(named), Op::Get).await? {
         Outcome::Bulk(bytes) => String::from_utf8(bytes.as_bytes().to_vec()).ok(),
         _ => None,
     };
     let intact = found.filter(|source| digest(source) == named);
-    intact.ok_or_else(|| "ERR the source of the module is lost; LOAD it anew".to_owned())
+    intact.ok_or_else(|| "ERR the source of the module is lost; LOAD it again".to_owned())
 }
 
-/// All modules, by name.
+/// Returns all modules by name.
 pub(crate) async fn all(caller: &Caller) -> Result<Vec<(String, Entry)>, String> {
     let pairs = match on(caller, MODULES, Op::HashGetAll).await? {
         Outcome::Pairs(pairs) => pairs,
@@ -128,7 +126,7 @@ pub(crate) async fn all(caller: &Caller) -> Result<Vec<(String, Entry)>, String>
     Ok(pairs.into_iter().filter_map(read).collect())
 }
 
-/// Keeps what a ticket stands for.
+/// Stores the record of a ticket.
 pub(crate) async fn keep_ticket(
     caller: &Caller,
     ticket: &str,
@@ -137,19 +135,19 @@ pub(crate) async fn keep_ticket(
     on(caller, &key_of_ticket(ticket), Op::Set(record.into())).await.map(drop)
 }
 
-/// What a ticket stands for.
+/// Returns the record of a ticket.
 pub(crate) async fn ticket(caller: &Caller, ticket: &str) -> Result<Vec<u8>, String> {
     match on(caller, &key_of_ticket(ticket), Op::Get).await? {
         Outcome::Bulk(record) => Ok(record.as_bytes().to_vec()),
         Outcome::Nil => Err(format!(
-            "ERR there is no ticket '{}': what it stood for is complete, or it is not known here yet",
+            "ERR there is no ticket '{}': its transaction is complete, or the ticket is not known here yet",
             ticket.escape_debug()
         )),
         other => Err(unexpected(&other)),
     }
 }
 
-/// Forgets a ticket, if there is one.
+/// Removes a ticket, if there is one.
 pub(crate) async fn forget_ticket(caller: &Caller, ticket: &str) -> Result<(), String> {
     on(caller, &key_of_ticket(ticket), Op::Delete).await.map(drop)
 }

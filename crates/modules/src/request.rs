@@ -1,8 +1,8 @@
-//! What clients ask for: SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, read.
+//! Parser for SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE.
 
 use solera_commands::unknown_subcommand;
 
-/// A request.
+/// A parsed request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Load { name: String, source: String, replace: bool, binds: Binds },
@@ -18,28 +18,28 @@ pub(crate) enum Request {
     Phase(Phase),
 }
 
-/// What coordinators elsewhere ask for.
+/// A request of a coordinator in another process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// A shipment.
+    /// Run an encoded shipment.
     Run(Vec<u8>),
-    /// Whether a shipment is over; its time is told.
+    /// Return whether a shipment is over. `until_ms` is its time limit.
     Settle { number: u64, until_ms: u64 },
-    /// The source of a module.
+    /// Store the source of a module.
     Learn { source: String },
 }
 
-/// Spaces by the stores that they are bound to.
+/// Pairs of a store and the space that it is bound to.
 pub(crate) type Binds = Vec<(String, String)>;
 
-/// The longest name of a module, in bytes.
+/// Maximal length of a module's name, in bytes.
 const NAME: usize = 128;
 
 impl Request {
-    /// Reads a request: the command's name and its arguments.
+    /// Parses a request: the command's name and its arguments. A source has at most `most` bytes.
     ///
     /// # Errors
-    /// The text of the error reply.
+    /// The error reply.
     pub(crate) fn read(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
         let command = String::from_utf8_lossy(&words[0]).to_lowercase();
         let rest = &words[1..];
@@ -79,7 +79,7 @@ fn call(words: &[Vec<u8>]) -> Result<Request, String> {
     }
     let Some((module, transaction)) = name.rsplit_once('.') else {
         return Err(format!(
-            "ERR '{}' is no transaction: say module.transaction",
+            "ERR '{}' is not a transaction: write module.transaction",
             name.escape_debug()
         ));
     };
@@ -123,7 +123,7 @@ fn module(words: &[Vec<u8>], most: usize) -> Result<Request, String> {
     }
 }
 
-/// The source stands behind the name or at the end, where `redis-cli -x` puts it.
+/// Parses LOAD. The source follows the name or is the last argument, where `redis-cli -x` puts it.
 fn load(name: &[u8], rest: &[Vec<u8>], most: usize) -> Result<Request, String> {
     let is_option = |word: &Vec<u8>| {
         word.eq_ignore_ascii_case(b"replace") || word.eq_ignore_ascii_case(b"bind")
@@ -142,7 +142,7 @@ fn load(name: &[u8], rest: &[Vec<u8>], most: usize) -> Result<Request, String> {
             replace = true;
         } else if option.eq_ignore_ascii_case(b"bind") {
             binds.push(bound(options.next(), &binds)?);
-            // Further pairs behind one BIND: neither option has a `=`.
+            // Further pairs may follow one BIND, because neither option contains a `=`.
             while let Some(pair) = options.next_if(|word| word.contains(&b'=')) {
                 binds.push(bound(Some(pair), &binds)?);
             }
@@ -157,7 +157,7 @@ fn load(name: &[u8], rest: &[Vec<u8>], most: usize) -> Result<Request, String> {
     Ok(Request::Load { name, source, replace, binds })
 }
 
-/// The store and the space of a pair that follows BIND and the pairs that were read.
+/// Parses the pair after BIND. `binds` are the pairs before it.
 fn bound(pair: Option<&Vec<u8>>, binds: &Binds) -> Result<(String, String), String> {
     let pair = pair.map(|pair| text(pair, "a binding")).transpose()?;
     let pair = pair.as_deref().and_then(|pair| pair.split_once('='));
@@ -172,11 +172,11 @@ fn bound(pair: Option<&Vec<u8>>, binds: &Binds) -> Result<(String, String), Stri
 
 fn named(bytes: &[u8]) -> Result<String, String> {
     let name = text(bytes, "a module's name")?;
-    let fits = |c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.';
-    if name.is_empty() || name.len() > NAME || !name.chars().all(fits) {
+    let is_allowed = |c: char| c.is_alphanumeric() || c == '_' || c == '-' || c == '.';
+    if name.is_empty() || name.len() > NAME || !name.chars().all(is_allowed) {
         let shown: String = name.chars().take(40).collect();
         return Err(format!(
-            "ERR '{}' is no name of a module: letters, digits, '_', '-' and '.', at most {NAME} bytes",
+            "ERR '{}' is not a valid name of a module: letters, digits, '_', '-' and '.', at most {NAME} bytes",
             shown.escape_debug()
         ));
     }
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_stands_behind_the_name_or_at_the_end() {
+    fn the_source_follows_the_name_or_is_last() {
         let first = read(&[b"SOLERA.MODULE", b"load", b"m", b"x", b"replace", b"BIND", b"a=b"]);
         let last = read(&[b"solera.module", b"LOAD", b"m", b"REPLACE", b"bind", b"a=b", b"x"]);
         let binds = vec![("a".to_owned(), "b".to_owned())];
@@ -243,10 +243,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn errors_name_the_reason() {
         let long = [b'x'; 101];
-        for (words, told) in [
-            (&[&b"SOLERA.CALL"[..], b"m"][..], "say module.transaction"),
+        for (words, reason) in [
+            (&[&b"SOLERA.CALL"[..], b"m"][..], "write module.transaction"),
             (&[b"SOLERA.CALL", b"resume"], "one ticket"),
             (&[b"SOLERA.CALL", b"\xff"], "not UTF-8"),
             (&[b"SOLERA.CALL", b"complete"], "the name of one transaction"),
@@ -261,7 +261,7 @@ mod tests {
             ),
             (&[b"SOLERA.MODULE", b"load", b"m", b"x", b"bind", b"a=b", b"a=c"], "'a' twice"),
             (&[b"SOLERA.MODULE", b"load", b"m", b"x", b"a=b"], "'a=b' is neither"),
-            (&[b"SOLERA.MODULE", b"load", b"a b", b"x"], "no name of a module"),
+            (&[b"SOLERA.MODULE", b"load", b"a b", b"x"], "not a valid name of a module"),
             (&[b"SOLERA.MODULE", b"list", b"x"], "wrong number"),
             (&[b"SOLERA.MODULE", b"burn"], "unknown subcommand 'burn'. Try SOLERA.MODULE HELP"),
             (&[b"SOLERA.PHASE", b"run"], "wrong number"),
@@ -270,7 +270,7 @@ mod tests {
             (&[b"SOLERA.PHASE", b"stop", b"1"], "Try SOLERA.PHASE HELP"),
         ] {
             let error = read(words).unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
     }
 }

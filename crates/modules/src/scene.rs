@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-/// Gives away the means to open sessions, and answers nobody.
+/// Sends the means to open sessions to a test, and answers no request.
 struct Handing(UnboundedSender<Local>);
 
 impl Modules for Handing {
@@ -23,7 +23,7 @@ impl Modules for Handing {
     }
 }
 
-/// A cluster of two sites, and the means to open sessions at the first.
+/// Starts a cluster of two sites. Returns it with the means to open sessions at the first site.
 pub(crate) async fn start(config: &str) -> (Cluster, Local) {
     let (sender, mut locals) = unbounded_channel();
     let over = Overrides { sites: Some(2), ..Overrides::default() };

@@ -1,4 +1,4 @@
-//! What modules and their calls may take.
+//! Limits of modules and their calls.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use solera_config::{ConfigError, ModuleSpec, Placed};
 use solera_mixt::outcome::Limits;
 use solera_program::run;
 
-/// What modules and their calls may take.
+/// Limits of modules and their calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The size of a module's source, in bytes.
+    /// Maximal size of a module's source, in bytes.
     pub source_bytes: usize,
-    /// What a transaction may take, and how long it is tried.
+    /// Limits of a transaction, and how long it is retried.
     pub limits: Limits,
-    /// How many threads run calls.
+    /// Number of threads that run calls.
     pub threads: usize,
-    /// How many calls run at once; further ones wait.
+    /// Number of calls that run at once; further ones wait.
     pub calls: usize,
-    /// How long a call waits to be run.
+    /// Maximal time that a call waits before it runs.
     pub patience: Duration,
-    /// How often what is left of transactions is looked for, to complete or remove it.
+    /// Interval of the search for incomplete transactions and garbage.
     pub upkeep: Duration,
 }
 
@@ -32,11 +32,12 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// As a configuration says, and the defaults where it says nothing.
+    /// Reads the settings of a configuration; settings that it does not contain have their
+    /// defaults.
     ///
     /// # Errors
-    /// If they contradict one another: a transaction must be given up by its coordinator before
-    /// others complete it, and so on; and one value must not take more than all together.
+    /// The settings contradict one another. For example, a coordinator must give its transaction up
+    /// before others complete it, and one value must not exceed the limit of all values together.
     pub fn configured(spec: &ModuleSpec) -> Result<Settings, ConfigError> {
         let mut settings = Settings::default();
         let limits = &mut settings.limits;
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_as_ever() {
+    fn missing_settings_have_their_defaults() {
         assert_eq!(configured("").unwrap(), Settings::default());
         let text = "max_source = 2048\nthreads = 3\nmax_calls = 4\nupkeep_ms = 40\nmax_steps = 5000\nmax_depth = 6\n\
                     max_value = 7000\nmax_handed_on = 8000\nmax_held = 9000\nattempts = 9\nrun_ms = 14\nfinish_ms = 10\n\
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_contradict_are_named_with_their_line() {
+    fn contradicting_times_are_named_with_their_line() {
         let error = configured("threads = 1\nfinish_ms = 12000").unwrap_err();
         let reason = "finish_ms (12000) must be less than orphan_ms (22000) by 12001 or more: \
                       a commit may take effect that late";
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(error, "s.toml, line 2: blocked_ms (32000) must be less than keep_ms (32000)");
     }
     #[test]
-    fn one_value_must_not_be_larger_than_all_may_be_together() {
+    fn one_value_must_not_exceed_the_limit_of_all_together() {
         let error = configured("threads = 1\nmax_value = '65 MiB'").unwrap_err();
         let reason = "max_value (68157440) must not be more than max_held (67108864)";
         assert_eq!(error, format!("s.toml, line 3: {reason}"));

@@ -1,4 +1,4 @@
-//! Completes transactions that were left incomplete, and removes what complete ones leave behind.
+//! Background task that completes incomplete transactions and removes the garbage of complete ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
@@ -17,58 +17,60 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::own::Own;
 use crate::{Settings, Shared, connections, places, registry};
 
-/// What calls hand over.
+/// Shared state of calls and the background task.
 pub(crate) struct Upkeep {
-    left: UnboundedSender<Left>,
-    /// What was completed here and may still be found, with a record that does not say so yet.
+    tasks: UnboundedSender<Task>,
+    /// Transactions that were completed here, but whose records may not say so yet.
     completed: Mutex<BTreeSet<TransactionId>>,
-    /// The way to the site of the last call.
+    /// Access to the site of the last call.
     local: Mutex<Option<Local>>,
-    /// What was denied at the last attempts to complete transactions, and why.
+    /// Transactions that could not be completed at the last attempt for lack of rights, and the
+    /// reason.
     denied: Mutex<BTreeMap<TransactionId, String>>,
-    /// What was seen of transactions that are not complete.
+    /// Counts of incomplete transactions in the last pass.
     seen: Mutex<Option<Incomplete>>,
 }
 
-/// What a call leaves.
-pub(crate) enum Left {
-    /// Transactions that are complete.
+/// Work that a call leaves for the background task.
+pub(crate) enum Task {
+    /// Records of complete transactions, to be removed.
     Complete(Vec<Record>),
-    /// The ticket of one that it has given up, or has tried to complete in vain.
+    /// Ticket of a transaction that the call gave up, or failed to complete.
     GivenUp(Box<Record>),
 }
 
 impl Upkeep {
-    pub(crate) fn new() -> (Upkeep, UnboundedReceiver<Left>) {
-        let (left, work) = unbounded_channel();
+    pub(crate) fn new() -> (Upkeep, UnboundedReceiver<Task>) {
+        let (tasks, work) = unbounded_channel();
         let (completed, local, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
         let denied = Mutex::default();
-        (Upkeep { left, completed, local, denied, seen }, work)
+        (Upkeep { tasks, completed, local, denied, seen }, work)
     }
 
-    /// A site can be reached so.
+    /// Remembers `local` as the access to the site.
     pub(crate) fn note(&self, local: Local) {
         *self.local.lock().unwrap_or_else(PoisonError::into_inner) = Some(local);
     }
 
-    /// These transactions are complete.
-    pub(crate) fn leave(&self, records: Vec<Record>) {
+    /// Reports complete transactions, whose records can be removed.
+    pub(crate) fn add_garbage(&self, records: Vec<Record>) {
         self.completed().extend(records.iter().map(Record::id));
-        // Without a receiver the process is about to end, and others find the records.
-        let _ = self.left.send(Left::Complete(records));
+        // Without a receiver the process is about to end, and other processes will find the
+        // records.
+        let _ = self.tasks.send(Task::Complete(records));
     }
 
-    /// This transaction was given up before it was complete.
+    /// Reports a transaction that was given up before it was complete.
     pub(crate) fn give_up(&self, ticket: Record) {
-        let _ = self.left.send(Left::GivenUp(Box::new(ticket)));
+        let _ = self.tasks.send(Task::GivenUp(Box::new(ticket)));
     }
 
-    /// Whether this process has completed it.
+    /// Whether this process has completed the transaction.
     pub(crate) fn has_completed(&self, id: TransactionId) -> bool {
         self.completed().contains(&id)
     }
 
-    /// Why a transaction could not be completed here at the last attempt, if that was denied.
+    /// Returns why the last attempt to complete a transaction here was denied, if it was.
     pub(crate) fn why_denied(&self, id: TransactionId) -> Option<String> {
         self.denied().get(&id).cloned()
     }
@@ -77,7 +79,7 @@ impl Upkeep {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was seen last of transactions that are not complete, if it was looked for.
+    /// Returns the counts of incomplete transactions in the last pass, if there was one.
     pub(crate) fn incomplete(&self) -> Option<Incomplete> {
         *self.seen()
     }
@@ -95,28 +97,28 @@ impl Upkeep {
     }
 }
 
-/// Works until the host is gone.
+/// Runs passes until the host is dropped.
 pub(crate) async fn run(
     shared: Weak<Shared>,
-    mut work: UnboundedReceiver<Left>,
+    mut work: UnboundedReceiver<Task>,
     settings: Settings,
 ) {
     let mut collector = Collector::new(settings.limits);
     let every = settings.upkeep.max(Duration::from_millis(1));
-    let mut known = Troubles::new();
-    // Tickets with the results of what was completed here.
+    let mut known = Failures::new();
+    // Transactions completed here whose tickets hold their results.
     let mut finished = BTreeSet::new();
     loop {
         tokio::time::sleep(every).await;
-        while let Ok(left) = work.try_recv() {
-            match left {
-                Left::Complete(records) => collector.add(records, System.now_ms()),
-                Left::GivenUp(ticket) => collector.give_up(*ticket),
+        while let Ok(task) = work.try_recv() {
+            match task {
+                Task::Complete(records) => collector.add(records, System.now_ms()),
+                Task::GivenUp(ticket) => collector.give_up(*ticket),
             }
         }
         let Some(shared) = shared.upgrade() else { return };
         if let Some(local) = shared.upkeep.local() {
-            // What cannot be done now is tried again.
+            // Work that fails now is retried in the next pass.
             let mut had: Vec<_> = collector.all().collect();
             let mut found = pass(&shared, &local, &mut collector, &mut finished).await;
             let gone = finished.iter().copied().filter(|id| !collector.has(*id)).collect();
@@ -126,11 +128,11 @@ pub(crate) async fn run(
                     found.insert(OLD_TICKETS.to_owned(), why);
                 }
             }
-            for (what, why) in news(&known, &found) {
-                local.log().warn(format_args!("{what}: {why}; it is tried again"));
+            for (what, why) in new_failures(&known, &found) {
+                local.log().warn(format_args!("{what}: {why}; it will be retried"));
             }
             known = found;
-            // Nothing is left of those that the collector had and has no more.
+            // Nothing is left of transactions that the collector no longer has.
             had.retain(|id| !collector.has(*id));
             for id in had {
                 shared.upkeep.completed().remove(&id);
@@ -139,14 +141,14 @@ pub(crate) async fn run(
     }
 }
 
-/// What may not work, as it is told.
+/// Description of a failure, for the log.
 const OLD_TICKETS: &str = "tickets of completed transactions cannot be removed";
 
-/// What a pass could not do, and why.
-type Troubles = BTreeMap<String, String>;
+/// Failures of a pass and their reasons.
+type Failures = BTreeMap<String, String>;
 
-/// What was not known from the pass before.
-fn news<'t>(known: &Troubles, found: &'t Troubles) -> Vec<(&'t String, &'t String)> {
+/// Returns the failures that the pass before did not have.
+fn new_failures<'t>(known: &Failures, found: &'t Failures) -> Vec<(&'t String, &'t String)> {
     found.iter().filter(|(what, why)| known.get(*what) != Some(*why)).collect()
 }
 
@@ -155,13 +157,13 @@ async fn pass(
     local: &Local,
     collector: &mut Collector,
     finished: &mut BTreeSet<TransactionId>,
-) -> Troubles {
-    // Records are looked for, and what is left is removed, as the server; what is completed, as the
-    // users whose it is.
+) -> Failures {
+    // The server searches for records and removes garbage with its own rights. Transactions are
+    // completed with the rights of their users.
     let own = Own::of_server(local);
     let places = places(&own, &shared.stores);
     let mut connections = connections(own, &shared.stores);
-    let mut troubles = Troubles::new();
+    let mut failures = Failures::new();
     let recovered = shared.upkeep.incomplete().map_or(0, |seen| seen.recovered);
     let mut seen = Incomplete { recovered, ..Incomplete::default() };
     for (looked, place) in places.iter().enumerate() {
@@ -170,49 +172,49 @@ async fn pass(
         let mut found = match found {
             Ok(found) => found,
             Err(error) => {
-                let what = format!("transactions left in {place} cannot be looked for");
-                troubles.insert(what, error.to_string());
+                let what = format!("incomplete transactions in {place} cannot be listed");
+                failures.insert(what, error.to_string());
                 // A site that is gone has nothing to be looked for; another store may come back.
                 if &*place.database == local.cluster() {
                     seen.unasked_spaces += places.len() - looked;
                     *shared.upkeep.seen() = Some(seen);
-                    return troubles;
+                    return failures;
                 }
                 seen.unasked_spaces += 1;
                 continue;
             }
         };
         count(&found, &mut seen);
-        note_denied(shared, &found, place, &mut troubles);
+        note_denied(shared, &found, place, &mut failures);
         for (id, why) in found.unreadable.iter().map(|(id, why)| (id, why.to_string())) {
-            troubles.insert(format!("the record of transaction {id} in {place}"), why);
+            failures.insert(format!("the record of transaction {id} in {place}"), why);
         }
-        // Whoever resumes one that was given up here is told its result. Other tickets, where there
-        // are any, are of no use any more; those that stay do nothing.
+        // A client that resumes a transaction that was given up here gets its result. Other tickets
+        // are useless from now on, and harmless if they stay.
         finished.extend(found.finished.iter().map(Record::id));
         if let Err(why) = keep_results(local, &found.finished).await {
-            troubles.insert("results of completed transactions cannot be kept".to_owned(), why);
+            failures.insert("results of completed transactions cannot be kept".to_owned(), why);
         }
         let completed = found.completed.iter().map(Record::id);
         let gone = completed.filter(|id| !finished.contains(id)).collect();
         if let Err(why) = forget_tickets(local, &gone).await {
-            troubles.insert(OLD_TICKETS.to_owned(), why);
+            failures.insert(OLD_TICKETS.to_owned(), why);
         }
         collector.take(&mut found, System.now_ms());
         for one in found.unknown {
-            // It is completed at the next pass.
+            // The next pass completes it.
             if let Err(why) = learn(shared, local, &one.module).await {
-                let what = format!("a transaction left in {place} by module {}", one.module);
-                troubles.insert(what, why);
+                let what = format!("a transaction in {place} of module {}", one.module);
+                failures.insert(what, why);
             }
         }
     }
     *shared.upkeep.seen() = Some(seen);
     if let Err(error) = collector.collect(&mut connections, System.now_ms()).await {
-        let what = "what complete transactions leave behind cannot all be removed";
-        troubles.insert(what.to_owned(), error.to_string());
+        let what = "some garbage of complete transactions cannot be removed";
+        failures.insert(what.to_owned(), error.to_string());
     }
-    troubles
+    failures
 }
 
 fn count(found: &Recovered, seen: &mut Incomplete) {
@@ -223,8 +225,8 @@ fn count(found: &Recovered, seen: &mut Incomplete) {
     seen.recovered += found.completed.len() as u64;
 }
 
-/// Remembers what users have no right to complete.
-fn note_denied(shared: &Shared, found: &Recovered, place: &Place, troubles: &mut Troubles) {
+/// Records which transactions their users have no right to complete.
+fn note_denied(shared: &Shared, found: &Recovered, place: &Place, failures: &mut Failures) {
     let mut denied = shared.upkeep.denied();
     for record in found.completed.iter().chain(&found.complete).chain(&found.failed) {
         denied.remove(&record.id());
@@ -232,11 +234,13 @@ fn note_denied(shared: &Shared, found: &Recovered, place: &Place, troubles: &mut
     for (id, outcome) in &found.open {
         match outcome.denied() {
             Some(why) => {
-                troubles
-                    .insert(format!("transaction {id}, left in {place}, waits"), why.to_string());
+                failures.insert(
+                    format!("transaction {id} in {place} cannot be completed"),
+                    why.to_string(),
+                );
                 denied.insert(*id, why.to_string());
             }
-            // It has come further, or not as far.
+            // The attempt got further, or not as far.
             None => drop(denied.remove(id)),
         }
     }
@@ -274,16 +278,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_trouble_is_told_once() {
-        let troubles = |all: &[(&str, &str)]| -> Troubles {
+    fn the_same_failure_is_reported_once() {
+        let failures = |all: &[(&str, &str)]| -> Failures {
             all.iter().map(|(what, why)| ((*what).to_owned(), (*why).to_owned())).collect()
         };
-        let away = troubles(&[("a", "away"), ("b", "refused")]);
-        assert_eq!(news(&Troubles::new(), &away).len(), 2);
-        assert!(news(&away, &away).is_empty());
-        let changed = troubles(&[("a", "away"), ("b", "away")]);
-        assert_eq!(news(&away, &changed), [(&"b".to_owned(), &"away".to_owned())]);
-        // What has come again is told again.
-        assert_eq!(news(&troubles(&[]), &away).len(), 2);
+        let away = failures(&[("a", "away"), ("b", "refused")]);
+        assert_eq!(new_failures(&Failures::new(), &away).len(), 2);
+        assert!(new_failures(&away, &away).is_empty());
+        let changed = failures(&[("a", "away"), ("b", "away")]);
+        assert_eq!(new_failures(&away, &changed), [(&"b".to_owned(), &"away".to_owned())]);
+        // A failure that disappeared and returned is reported again.
+        assert_eq!(new_failures(&failures(&[]), &away).len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Modules of transactions on clusters in this process.
+//! Tests of modules on clusters in this process.
 
 mod common;
 
@@ -56,7 +56,7 @@ fn members(group: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_is_loaded_at_one_site_is_called_at_another() {
+async fn a_module_loaded_at_one_site_is_called_at_another() {
     let (cluster, mut here) = with_groups().await;
     let token = here.token().await.unwrap();
     let mut there = cluster.client(1).await.unwrap();
@@ -72,7 +72,7 @@ async fn what_is_loaded_at_one_site_is_called_at_another() {
     );
     let sent = call(&mut there, &["groups.post", &group, "audit:all", "hello"]).await.unwrap();
     assert_eq!(sent, Value::Integer(1));
-    // What a call has done its session sees, also without a module.
+    // The session sees what a call wrote, without a module too.
     let inbox = call(&mut there, &["groups.inbox", &ann]).await.unwrap();
     assert_eq!(inbox, Value::Set(vec![Value::Bulk(b"hello".to_vec())]));
     let user = there.hgetall(&ann).await.unwrap();
@@ -81,7 +81,7 @@ async fn what_is_loaded_at_one_site_is_called_at_another() {
     assert_eq!(inbox, BTreeSet::from(["hello".to_owned()]));
     let log = there.hgetall("log:all").await.unwrap();
     assert_eq!(log.values().collect::<Vec<_>>(), ["hello"]);
-    // And hands on, with its token.
+    // Its token carries that to another session.
     let token = there.token().await.unwrap();
     here.attach(&token).await.unwrap();
     let inbox = call(&mut here, &["groups.inbox", &ann]).await.unwrap();
@@ -110,7 +110,7 @@ transaction gone(at: handle<register<string>> in mail) { at.delete(); }
 ";
 
 #[tokio::test]
-async fn objects_are_what_other_clients_know() {
+async fn objects_are_stored_as_redis_types() {
     let cluster = Embedded::with(spec()).unwrap();
     let mut client = cluster.client(0).await.unwrap();
     let checked = client.command(&["SOLERA.MODULE", "CHECK", "o", OBJECTS]).await.unwrap();
@@ -141,7 +141,7 @@ async fn objects_are_what_other_clients_know() {
 }
 
 #[tokio::test]
-async fn what_is_kept_as_something_else_is_left_alone() {
+async fn keys_of_another_type_are_left_alone() {
     let cluster = Embedded::with(spec()).unwrap();
     let mut client = cluster.client(0).await.unwrap();
     client.command(&["SOLERA.MODULE", "LOAD", "o", OBJECTS]).await.unwrap();
@@ -158,16 +158,16 @@ async fn what_is_kept_as_something_else_is_left_alone() {
     client.set("mail:max", i64::MAX.to_string()).await.unwrap();
     let error = call(&mut client, &["o.counts", "max"]).await.unwrap_err().to_string();
     assert!(error.contains("would not fit 64 bits"), "{error}");
-    // Nor do handles lead to what Solera keeps for itself.
+    // Handles do not lead to keys that Solera reserves.
     let error = call(&mut client, &["o.texts", "solera:x"]).await.unwrap_err().to_string();
     assert!(error.contains("reserved"), "{error}");
-    // A transaction that failed leaves the session as it was.
+    // A failed transaction leaves the session as it was.
     assert_eq!(call(&mut client, &["o.counts", "n"]).await.unwrap(), Value::Integer(5));
 }
 
-/// A key that leads to no user makes a group useless to nobody else.
+/// A key without a user must not make a group useless for the others.
 #[tokio::test]
-async fn who_posts_leaves_out_members_that_are_not_there() {
+async fn posts_skip_members_that_do_not_exist() {
     let (_cluster, mut client) = with_groups().await;
     let user = text(&call(&mut client, &["groups.create_user", "Ann"]).await.unwrap());
     let group = text(&call(&mut client, &["groups.create_group", "tea"]).await.unwrap());
@@ -183,9 +183,9 @@ async fn who_posts_leaves_out_members_that_are_not_there() {
     assert!(error.to_string().contains("there is nothing at mail:nobody"), "{error}");
 }
 
-/// A strong phase that is beyond a limit of the site is refused as a command would be.
+/// A strong phase beyond a limit of the site is rejected as a command would be.
 #[tokio::test]
-async fn what_is_too_large_for_a_strong_phase_says_so() {
+async fn a_strong_phase_that_is_too_large_is_rejected() {
     let config = format!("strong_max_bytes = '1 KiB'\nstrong_max_operations = 5\n{SPACES}");
     let spec = ClusterSpec::parse("config", &config, Overrides::default()).unwrap();
     let cluster = Embedded::with(spec).unwrap();
@@ -209,16 +209,17 @@ async fn what_is_too_large_for_a_strong_phase_says_so() {
     ] {
         let error = call(&mut client, &words).await.unwrap_err();
         assert_eq!(error.code(), Some("TOOLARGE"), "{error}");
-        let told = error.to_string();
-        assert!(told.contains(&format!("a strong transaction has at most {limit}")), "{told}");
-        assert_eq!(told.matches("nothing was changed").count(), 1, "{told}");
-        assert_eq!(told.matches("TOOLARGE").count(), 1, "{told}");
+        let error = error.to_string();
+        assert!(error.contains(&format!("a strong transaction has at most {limit}")), "{error}");
+        assert_eq!(error.matches("nothing was changed").count(), 1, "{error}");
+        assert_eq!(error.matches("TOOLARGE").count(), 1, "{error}");
     }
 }
 
-/// A module's second transaction asks its store for ever. Steps would end it only after hours.
+/// The transaction reads its store in an endless loop. The limit of steps would end it only after
+/// hours.
 #[tokio::test]
-async fn a_loop_without_end_is_given_up_in_time() {
+async fn an_endless_loop_times_out() {
     let phase = PhaseLimits { fuel: u64::MAX, ..PhaseLimits::default() };
     let limits = Limits { phase, run_ms: 200, ..Limits::default() };
     let settings = Settings { limits, ..Settings::default() };
@@ -234,7 +235,7 @@ async fn a_loop_without_end_is_given_up_in_time() {
             while at.value() == 0 { }
         }";
     client.command(&["SOLERA.MODULE", "LOAD", "loops", source]).await.unwrap();
-    for (transaction, told) in [
+    for (transaction, place) in [
         ("loops.ever", "(in transaction `ever`, line 5); nothing was changed"),
         ("loops.weakly", "(in transaction `weakly`, line 8); nothing was changed"),
     ] {
@@ -243,10 +244,10 @@ async fn a_loop_without_end_is_given_up_in_time() {
         let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
         let error = ended.expect("it is given up").unwrap_err();
         let reason = "it takes more than 200 ms, perhaps in a loop without an end";
-        assert_eq!(error.to_string(), format!("TIMEOUT {reason} {told}"));
+        assert_eq!(error.to_string(), format!("TIMEOUT {reason} {place}"));
     }
     assert_eq!(client.get("mail:n").await.unwrap(), None);
-    // Calls that come after it are served, and need not hurry.
+    // Later calls are served, with their full time.
     call(&mut client, &["loops.once", "n"]).await.unwrap();
     assert_eq!(client.get("mail:n").await.unwrap().as_deref(), Some("1"));
 }
@@ -337,7 +338,7 @@ async fn a_transaction_whose_coordinator_died_is_completed() {
     let group = text(&call(&mut client, &["groups.create_group", "tea"]).await.unwrap());
     call(&mut client, &["groups.join", &group, &user]).await.unwrap();
 
-    // As a program with Solera as its store would do it, until it dies.
+    // Do what a program with Solera as its store would do until it dies.
     let embedded = cluster.clone();
     let spaces = Spaces::of(move || {
         let cluster = embedded.clone();
@@ -370,7 +371,7 @@ async fn a_transaction_whose_coordinator_died_is_completed() {
                 }
                 reply
             }
-            // A conflict with a call before it, of which not all are finished yet.
+            // A call before it may not be finished yet and conflict.
             Next::Ask(Ask::Wait { ms }) => {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
                 Ok(Reply::Done)
@@ -385,7 +386,7 @@ async fn a_transaction_whose_coordinator_died_is_completed() {
         (log.values().eq(["late"])).then_some(())
     })
     .await;
-    // And nothing is left behind.
+    // Nothing is left behind.
     let records = "solera:mixt:records:mail";
     eventually(async || client.smembers(records).await.unwrap().is_empty().then_some(())).await;
 }
@@ -398,7 +399,7 @@ transaction both(a: handle<counter> in one, b: handle<counter> in two) { a.add(1
 ";
 
 #[tokio::test]
-async fn what_a_burst_of_calls_leaves_is_removed_in_transactions_that_the_server_takes() {
+async fn garbage_of_many_calls_is_removed_in_transactions_of_allowed_size() {
     const CLIENTS: usize = 16;
     const CALLS: usize = 100;
     let limits = Limits {
@@ -408,9 +409,10 @@ async fn what_a_burst_of_calls_leaves_is_removed_in_transactions_that_the_server
         keep_ms: 2_000,
         ..Limits::default()
     };
-    // It begins when most calls are over, so that what they leave is due at the same time.
+    // The first pass begins when most calls are over, so that their garbage is due at the same
+    // time.
     let settings = Settings { limits, upkeep: Duration::from_secs(3), ..Settings::default() };
-    // Fewer operations in a strong transaction than there are records to be removed.
+    // Allow fewer operations in a strong transaction than there are records to remove.
     let text = SPACES.replace("sites = 3", "sites = 1\nstrong_max_operations = 1000");
     let spec = ClusterSpec::parse("config", &text, Overrides::default()).unwrap();
     let cluster = Embedded::with_modules(spec, settings, Vec::new()).unwrap();
@@ -442,7 +444,7 @@ async fn what_a_burst_of_calls_leaves_is_removed_in_transactions_that_the_server
 }
 
 #[test]
-fn the_examples_compile_but_for_the_one_that_must_not() {
+fn all_examples_compile_except_the_one_to_reject() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let mut seen = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -462,7 +464,7 @@ fn the_examples_compile_but_for_the_one_that_must_not() {
 }
 
 #[tokio::test]
-async fn a_call_may_what_its_user_may() {
+async fn a_call_has_the_rights_of_its_user() {
     let users = format!(
         "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+@all']\nkeys = ['*']\n\
          [[user]]\nname = 'clerk'\npassword_sha256 = ['{}']\nkeys = ['mail:*']\n\
@@ -483,12 +485,13 @@ async fn a_call_may_what_its_user_may() {
     let error = call(&mut clerk, &["dir.counts", "n"]).await.unwrap_err();
     assert!(error.to_string().contains("NOPERM"), "{error}");
     assert_eq!(chief.get("dir:n").await.unwrap(), None);
-    // What calls use besides is not the user's.
+    // The user has no right to the other commands and keys that calls use.
     for command in [
         &["SOLERA.BEGIN"][..],
         &["HGET", "solera:modules", "o"],
         &["SOLERA.MODULE", "DROP", "o"],
-        // A record that a server would complete with its own rights, and a look at those of others.
+        // A record that a server would complete with its own rights, and reads of other users'
+        // records.
         &["HSET", "mail:solera:mixt:r:1", "0", "forged"],
         &["HGETALL", "mail:solera:mixt:r:1"],
         &["MGET", "mail:a", "mail:solera:mixt:r:1"],
@@ -499,7 +502,8 @@ async fn a_call_may_what_its_user_may() {
     }
 }
 
-/// Runs `counts` on `n` in a space, in this process, with the cluster as its database.
+/// Runs `counts` on `n` in a space, with this process as the coordinator and the cluster as its
+/// database.
 async fn count_from_here(spaces: &Spaces, space: &str, id: u64) -> Outcome {
     let databases: [Arc<dyn Database>; 1] = [Arc::new(spaces.clone())];
     let program = Arc::new(solera_language::compile::compile(OBJECTS).program.unwrap());
@@ -540,7 +544,7 @@ async fn phases_of_coordinators_elsewhere_run_at_the_server_as_their_user() {
         spaces.await.unwrap()
     };
     let clerk = as_user("clerk").await;
-    // The site is taught the module, and runs it.
+    // The site learns the module and runs it.
     let taught = clerk.clone().executing([OBJECTS]);
     let outcome = count_from_here(&taught, "mail", 1).await;
     assert!(matches!(outcome, Outcome::Done { result: RunValue::Int(5), .. }), "{outcome}");
@@ -548,13 +552,13 @@ async fn phases_of_coordinators_elsewhere_run_at_the_server_as_their_user() {
     assert!(matches!(outcome, Outcome::Done { result: RunValue::Int(10), .. }), "{outcome}");
     let mut chief = cluster.client(0).await.unwrap();
     assert_eq!(chief.get("mail:n").await.unwrap().as_deref(), Some("10"));
-    // Other keys are not the clerk's, and neither is what it takes without phases.
+    // The clerk has no right to other keys, nor to the commands needed without phases.
     for (spaces, space) in [(&taught, "directory"), (&clerk, "mail")] {
         let outcome = count_from_here(spaces, space, 3).await;
         assert!(matches!(outcome, Outcome::Failed(_)), "{space}: {outcome}");
         assert!(outcome.to_string().contains("NOPERM"), "{space}: {outcome}");
     }
-    // Who may not ship asks request by request.
+    // A user who may not ship phases sends single requests.
     let guest = as_user("guest").await.executing([OBJECTS]);
     let outcome = count_from_here(&guest, "mail", 4).await;
     assert!(outcome.to_string().contains("NOPERM"), "{outcome}");
@@ -563,7 +567,7 @@ async fn phases_of_coordinators_elsewhere_run_at_the_server_as_their_user() {
 }
 
 #[tokio::test]
-async fn what_is_no_shipment_is_refused() {
+async fn invalid_shipments_are_rejected() {
     let cluster = Embedded::with(spec()).unwrap();
     let mut client = cluster.client(0).await.unwrap();
     for (words, code) in [
@@ -580,7 +584,7 @@ async fn what_is_no_shipment_is_refused() {
 }
 
 #[tokio::test]
-async fn calls_beyond_those_that_may_run_at_once_are_told_so() {
+async fn calls_beyond_the_limit_are_rejected() {
     let settings =
         Settings { calls: 1, patience: Duration::from_millis(20), ..Settings::default() };
     let cluster = Embedded::with_modules(spec(), settings, Vec::new()).unwrap();
@@ -594,7 +598,7 @@ async fn calls_beyond_those_that_may_run_at_once_are_told_so() {
     let refused = eventually(async || call(&mut client, &["m.once", "x"]).await.err()).await;
     assert_eq!(refused.code(), Some("TRYAGAIN"), "{refused}");
     assert!(refused.to_string().contains("runs 1 calls of modules at once"), "{refused}");
-    // What runs no transaction is answered.
+    // Requests that run no transaction are answered.
     client.command(&["SOLERA.MODULE", "LIST"]).await.unwrap();
     client.set("log:n", "1").await.unwrap();
     waiting.await.unwrap().unwrap();
@@ -602,7 +606,7 @@ async fn calls_beyond_those_that_may_run_at_once_are_told_so() {
 }
 
 #[tokio::test]
-async fn stores_that_are_one_space_are_warned_of() {
+async fn stores_bound_to_one_space_cause_a_warning() {
     let cluster = Embedded::with(spec()).unwrap();
     let mut client = cluster.client(0).await.unwrap();
     let source = "store left : causal; store right : causal; store mail : causal;
@@ -615,9 +619,12 @@ async fn stores_that_are_one_space_are_warned_of() {
     let Value::Array(modules) = listed else { panic!("it is a list") };
     let Value::Map(module) = &modules[0] else { panic!("{modules:?}") };
     let Some((_, Value::Array(warnings))) = module.last() else { panic!("{module:?}") };
-    let told: Vec<_> = warnings.iter().map(text).collect();
-    let about = |one: &&String| one.contains("are all the space");
-    let told: Vec<_> = told.iter().filter(about).collect();
-    let [told] = told[..] else { panic!("{told:?}") };
-    assert!(told.starts_with("the stores `left`, `mail` are all the space mail: "), "{told}");
+    let texts: Vec<_> = warnings.iter().map(text).collect();
+    let about = |one: &&String| one.contains("are all bound to the space");
+    let found: Vec<_> = texts.iter().filter(about).collect();
+    let [warning] = found[..] else { panic!("{found:?}") };
+    assert!(
+        warning.starts_with("the stores `left`, `mail` are all bound to the space mail: "),
+        "{warning}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Modules with stores that are not the cluster's own.
+//! Tests of modules with stores other than the cluster's own spaces.
 
 mod common;
 
@@ -52,7 +52,7 @@ impl Database for Switched {
     }
 }
 
-/// A cluster with a store `cache`, a client, and the switch.
+/// Starts a cluster with a store `cache`. Returns it with a client and the switch.
 async fn start(limits: Limits, upkeep: Duration) -> (Embedded, Client, Arc<AtomicBool>) {
     let (cluster, off) = start_with(common::spec(), limits, upkeep);
     let client = cluster.client(0).await.unwrap();
@@ -79,7 +79,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Loads both modules and makes a group with one member.
+/// Loads both modules and creates a group with one member.
 async fn with_group(client: &mut Client) -> String {
     load(client, "groups", GROUPS, "audit=cache/log").await.unwrap();
     load(client, "reader", READER, "audit=cache/log").await.unwrap();
@@ -101,20 +101,20 @@ async fn log(client: &mut Client) -> Vec<String> {
     }
 }
 
-/// The ticket of what was left incomplete.
+/// Returns the ticket in the error of an incomplete call.
 fn ticket(answer: Result<Value, Error>) -> String {
-    let told = answer.unwrap_err().to_string();
-    assert!(told.starts_with("INCOMPLETE") && told.contains("it is switched off"), "{told}");
-    // `log.append(text)`
+    let error = answer.unwrap_err().to_string();
+    assert!(error.starts_with("INCOMPLETE") && error.contains("it is switched off"), "{error}");
+    // The line of `log.append(text)`
     let line = GROUPS.lines().position(|line| line.contains("log.append")).unwrap() + 1;
     let place = format!("(in transaction `post`, in the phase from line {line} on); ");
-    assert!(told.contains(&place), "{told}");
-    let (_, rest) = told.split_once("SOLERA.CALL RESUME ").unwrap_or_else(|| panic!("{told}"));
+    assert!(error.contains(&place), "{error}");
+    let (_, rest) = error.split_once("SOLERA.CALL RESUME ").unwrap_or_else(|| panic!("{error}"));
     rest.split(' ').next().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn a_module_is_bound_to_a_store_of_others_and_what_is_wrong_is_told_at_once() {
+async fn a_module_is_bound_to_another_database_and_errors_are_reported_at_load() {
     let (_cluster, mut client, _) = start(Limits::default(), Duration::from_secs(5)).await;
     for (bind, reason) in [
         (
@@ -123,9 +123,12 @@ async fn a_module_is_bound_to_a_store_of_others_and_what_is_wrong_is_told_at_onc
         ),
         (
             "audit=cache/none",
-            "no such space; did you mean BIND audit=cache/log? what fits is mail, directory, audit, default, cache/log",
+            "no such space; did you mean BIND audit=cache/log? matching spaces: mail, directory, audit, default, cache/log",
         ),
-        ("audit=log", "there is no such space; did you mean BIND audit=cache/log? what fits is"),
+        (
+            "audit=log",
+            "there is no such space; did you mean BIND audit=cache/log? matching spaces:",
+        ),
         (
             "audit=cache",
             "to be solera/cache, but there is no such space; did you mean BIND audit=cache/log?",
@@ -133,23 +136,23 @@ async fn a_module_is_bound_to_a_store_of_others_and_what_is_wrong_is_told_at_onc
         ("mail=cache/log", "declared causal, but cache/log is eventual: it must be"),
         (
             "mail=cache/log",
-            "; bind it by BIND mail=SPACE to a space that fits: mail, directory, default",
+            "; bind it by BIND mail=SPACE to one of these spaces: mail, directory, default",
         ),
         ("cache=audit", "the module declares no store `cache`; it declares directory, mail, audit"),
     ] {
-        let told = load(&mut client, "groups", GROUPS, bind).await.unwrap_err().to_string();
-        assert!(told.starts_with("BADBIND") && told.contains(reason), "{bind}: {told}");
+        let error = load(&mut client, "groups", GROUPS, bind).await.unwrap_err().to_string();
+        assert!(error.starts_with("BADBIND") && error.contains(reason), "{bind}: {error}");
     }
-    // Neither has any.
+    // Neither space has any operation.
     let source = "store stock : eventual { operation take(n: int) -> bool; }";
     for place in ["cache/log", "mail"] {
         let bind = format!("stock={place}");
-        let told = load(&mut client, "shop", source, &bind).await.unwrap_err().to_string();
+        let error = load(&mut client, "shop", source, &bind).await.unwrap_err().to_string();
         let reason = "the store `stock` cannot be";
-        assert!(told.starts_with("BADBIND") && told.contains(reason), "{told}");
+        assert!(error.starts_with("BADBIND") && error.contains(reason), "{error}");
         assert!(
-            told.contains(&format!("{place}: it has no operation `take`; bind it by")),
-            "{told}"
+            error.contains(&format!("{place}: it has no operation `take`; bind it by")),
+            "{error}"
         );
     }
     let group = with_group(&mut client).await;
@@ -158,8 +161,8 @@ async fn a_module_is_bound_to_a_store_of_others_and_what_is_wrong_is_told_at_onc
 }
 
 #[tokio::test]
-async fn what_is_left_incomplete_is_resumed_by_its_ticket() {
-    // Nobody else completes it in the time of a test.
+async fn an_incomplete_transaction_is_resumed_from_its_ticket() {
+    // No background pass completes the transaction during the test.
     let limits = Limits { finish_ms: 100, ..Limits::default() };
     let (_cluster, mut client, off) = start(limits, Duration::from_secs(600)).await;
     let group = with_group(&mut client).await;
@@ -171,12 +174,12 @@ async fn what_is_left_incomplete_is_resumed_by_its_ticket() {
     assert_eq!(log(&mut client).await, [""; 0]);
     assert_eq!(client.command(&resume).await.unwrap(), Value::Integer(1));
     assert_eq!(log(&mut client).await, ["hello"]);
-    let told = client.command(&resume).await.unwrap_err().to_string();
-    assert!(told.contains("there is no ticket"), "{told}");
+    let error = client.command(&resume).await.unwrap_err().to_string();
+    assert!(error.contains("there is no ticket"), "{error}");
 }
 
 #[tokio::test]
-async fn what_is_left_incomplete_is_completed_when_the_store_comes_back() {
+async fn an_incomplete_transaction_is_completed_when_the_store_is_back() {
     let limits = Limits {
         finish_ms: 100,
         orphan_ms: 200,
@@ -201,7 +204,7 @@ async fn what_is_left_incomplete_is_completed_when_the_store_comes_back() {
     off.store(false, Ordering::Relaxed);
     let began = Instant::now();
     while log(&mut client).await != ["hello"] {
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody completes it");
+        assert!(began.elapsed() < Duration::from_secs(60), "it is never completed");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     counted(Incomplete { recovered: 1, ..none }).await;
@@ -209,7 +212,7 @@ async fn what_is_left_incomplete_is_completed_when_the_store_comes_back() {
     counted(Incomplete { recovered: 1, failed: 1, ..none }).await;
 }
 
-/// What SOLERA.CALL INCOMPLETE tells: names, calls and states.
+/// Returns the name, call and state of each line of SOLERA.CALL INCOMPLETE.
 async fn incomplete(client: &mut Client) -> Vec<[String; 3]> {
     let listed = client.command(&["SOLERA.CALL", "INCOMPLETE"]).await.unwrap();
     let Value::Array(listed) = listed else { panic!("{listed:?} is no list") };
@@ -218,7 +221,7 @@ async fn incomplete(client: &mut Client) -> Vec<[String; 3]> {
         let named = |name: &str| pairs.iter().find(|(key, _)| text(key) == name).unwrap();
         ["transaction", "call", "state"].map(|name| match &named(name).1 {
             Value::Null => String::new(),
-            told => text(told),
+            error => text(error),
         })
     };
     listed.iter().map(one).collect()
@@ -233,45 +236,45 @@ async fn fail_for_good(client: &mut Client) -> String {
     load(client, "big", BIG, "audit=cache/log").await.unwrap();
     let grow = ["SOLERA.CALL", "big.grow", "a", "b"];
     client.command(&grow).await.unwrap();
-    let told = client.command(&grow).await.unwrap_err().to_string();
-    assert!(told.starts_with("INCOMPLETE") && told.contains("never can"), "{told}");
-    assert!(told.contains("(in transaction `grow`, line 3); SOLERA.CALL FORGET "), "{told}");
-    let (_, name) = told.split_once("SOLERA.CALL FORGET ").unwrap_or_else(|| panic!("{told}"));
+    let error = client.command(&grow).await.unwrap_err().to_string();
+    assert!(error.starts_with("INCOMPLETE") && error.contains("never can"), "{error}");
+    assert!(error.contains("(in transaction `grow`, line 3); SOLERA.CALL FORGET "), "{error}");
+    let (_, name) = error.split_once("SOLERA.CALL FORGET ").unwrap_or_else(|| panic!("{error}"));
     name.split(' ').next().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
+async fn incomplete_transactions_are_listed_and_failed_ones_forgotten() {
     let limits = Limits { finish_ms: 100, ..Limits::default() };
-    // Nobody removes or completes anything in the time of a test.
+    // No background pass removes or completes anything during the test.
     let (cluster, mut client, off) = start(limits, Duration::from_secs(600)).await;
     let group = with_group(&mut client).await;
     assert_eq!(incomplete(&mut client).await, [[""; 3]; 0]);
     off.store(true, Ordering::Relaxed);
     let open = ticket(post(&mut client, &group, "hello").await);
-    // What cannot be asked is a line of its own.
+    // A space that cannot be reached has a line of its own.
     let listed = incomplete(&mut client).await;
     assert_eq!(listed[0], [open.as_str(), "groups.post", "open"]);
     let [name, _, state] = &listed[1];
     assert!(name.is_empty() && state.starts_with("away: "), "{listed:?}");
     assert!(state.ends_with("it is switched off") && listed.len() == 2, "{listed:?}");
-    let told = client.command(&["SOLERA.CALL", "FORGET", "nobody"]).await.unwrap_err().to_string();
-    assert!(told.starts_with("UNAVAILABLE") && told.contains("cache/log: it cannot"), "{told}");
+    let error = client.command(&["SOLERA.CALL", "FORGET", "nobody"]).await.unwrap_err().to_string();
+    assert!(error.starts_with("UNAVAILABLE") && error.contains("cache/log: it cannot"), "{error}");
     off.store(false, Ordering::Relaxed);
     assert_eq!(incomplete(&mut client).await, [[open.as_str(), "groups.post", "open"]]);
-    let told = client.command(&["SOLERA.CALL", "FORGET", &open]).await.unwrap_err().to_string();
-    assert!(told.contains("can be completed"), "{told}");
+    let error = client.command(&["SOLERA.CALL", "FORGET", &open]).await.unwrap_err().to_string();
+    assert!(error.contains("can be completed"), "{error}");
     client.command(&["SOLERA.CALL", "RESUME", &open]).await.unwrap();
 
     let failed = fail_for_good(&mut client).await;
-    // The first one is complete, also if its record does not say so yet.
+    // The first transaction is complete, even if its record does not say so yet.
     assert_eq!(incomplete(&mut client).await.len(), 1);
-    let told = client.command(&["SOLERA.CALL", "FORGET", &open]).await.unwrap_err().to_string();
-    assert!(told.contains("that is incomplete"), "{told}");
+    let error = client.command(&["SOLERA.CALL", "FORGET", &open]).await.unwrap_err().to_string();
+    assert!(error.contains("that is incomplete"), "{error}");
     let [name, call, state] = incomplete(&mut client).await.remove(0);
     assert!(call == "big.grow" && state.starts_with("failed: "), "{call} {state}");
     assert_eq!(name, failed);
-    // Others of the same source are told apart by what their stores are.
+    // Modules with the same source are distinguished by the bindings of their stores.
     load(&mut client, "aside", BIG, "audit=audit").await.unwrap();
     load(&mut client, "wider", BIG, "audit=audit").await.unwrap();
     assert_eq!(incomplete(&mut client).await[0][1], "big.grow");
@@ -286,14 +289,14 @@ async fn what_is_incomplete_is_listed_and_what_has_failed_is_given_up() {
     for client in [&mut client, &mut elsewhere] {
         assert_eq!(incomplete(client).await, [[""; 3]; 0]);
     }
-    let told = client.command(&["SOLERA.CALL", "FORGET", "nobody"]).await.unwrap_err().to_string();
-    assert!(told.contains("there is no transaction 'nobody' that is incomplete"), "{told}");
+    let error = client.command(&["SOLERA.CALL", "FORGET", "nobody"]).await.unwrap_err().to_string();
+    assert!(error.contains("there is no transaction 'nobody' that is incomplete"), "{error}");
 }
 
-/// Two clusters that keep what is theirs in one place of a database: who cannot complete a
-/// transaction says so.
+/// Two clusters keep their records in one place of a database. A cluster that cannot complete a
+/// transaction reports the reason.
 #[tokio::test]
-async fn what_others_have_begun_cannot_be_forgotten_and_the_reason_is_told() {
+async fn a_transaction_of_another_cluster_cannot_be_forgotten() {
     let limits = Limits { finish_ms: 100, ..Limits::default() };
     let settings = Settings { limits, upkeep: Duration::from_secs(600), ..Settings::default() };
     let shop = Memory::new("shop", &[("stock", Level::Linearizable)]);
@@ -316,21 +319,21 @@ async fn what_others_have_begun_cannot_be_forgotten_and_the_reason_is_told() {
     let [name, call, state] = incomplete(&mut other).await.remove(0);
     assert!(call.ends_with(".grow") && state == "open", "{call} {state}");
     let forget = ["SOLERA.CALL", "FORGET", &name];
-    let told = other.command(&forget).await.unwrap_err().to_string();
-    assert!(told.contains("is of a module that was never loaded here"), "{told}");
-    assert!(told.contains("give each a schema of its own"), "{told}");
+    let error = other.command(&forget).await.unwrap_err().to_string();
+    assert!(error.contains("is of a module that was never loaded here"), "{error}");
+    assert!(error.contains("give each a schema of its own"), "{error}");
     load(&mut other, "big", BIG, "directory=shop/stock").await.unwrap();
-    let told = other.command(&forget).await.unwrap_err().to_string();
+    let error = other.command(&forget).await.unwrap_err().to_string();
     assert!(
-        told.contains("has its store `audit` in cache/log, and that is not known here"),
-        "{told}"
+        error.contains("has its store `audit` in cache/log, and that is not known here"),
+        "{error}"
     );
-    let told = one.command(&forget).await.unwrap_err().to_string();
-    assert!(told.contains("can be completed"), "{told}");
+    let error = one.command(&forget).await.unwrap_err().to_string();
+    assert!(error.contains("can be completed"), "{error}");
 }
 
 #[tokio::test]
-async fn what_has_written_all_and_lost_its_result_says_so() {
+async fn a_transaction_that_wrote_everything_but_lost_its_result_reports_it() {
     let limits = Limits { finish_ms: 100, ..Limits::default() };
     let (_cluster, mut client, off) = start(limits, Duration::from_secs(600)).await;
     let source = "struct Note { x: int } store directory : linearizable; store audit : eventual; \
@@ -344,28 +347,28 @@ async fn what_has_written_all_and_lost_its_result_says_so() {
     for call in [&one[..], &["SOLERA.CALL", "notes.one", "b", "s"]] {
         let error = client.command(call).await.unwrap_err();
         assert_eq!(error.code(), Some("NORESULT"), "{error}");
-        let told = error.to_string();
-        assert!(told.contains("cannot be told") && !told.contains("SOLERA.CALL"), "{told}");
+        let error = error.to_string();
+        assert!(error.contains("cannot be returned") && !error.contains("SOLERA.CALL"), "{error}");
     }
     assert_eq!(client.get("dir:a").await.unwrap().as_deref(), Some("1"));
     assert_eq!(incomplete(&mut client).await, [[""; 3]; 0]);
-    // While the store is away, the result may still come.
+    // While the store is unreachable, the result may still arrive.
     off.store(true, Ordering::Relaxed);
-    let told = client.command(&one).await.unwrap_err().to_string();
-    assert!(told.starts_with("NORESULT") && told.contains("is not known yet"), "{told}");
-    let (_, resume) = told.split_once("SOLERA.CALL RESUME ").unwrap_or_else(|| panic!("{told}"));
+    let error = client.command(&one).await.unwrap_err().to_string();
+    assert!(error.starts_with("NORESULT") && error.contains("is not known yet"), "{error}");
+    let (_, resume) = error.split_once("SOLERA.CALL RESUME ").unwrap_or_else(|| panic!("{error}"));
     let ticket = resume.split(' ').next().unwrap();
     off.store(false, Ordering::Relaxed);
-    let told = client.command(&["SOLERA.CALL", "RESUME", ticket]).await.unwrap_err().to_string();
-    assert!(told.starts_with("NORESULT") && told.contains("cannot be told"), "{told}");
+    let error = client.command(&["SOLERA.CALL", "RESUME", ticket]).await.unwrap_err().to_string();
+    assert!(error.starts_with("NORESULT") && error.contains("cannot be returned"), "{error}");
     assert_eq!(client.get("dir:a").await.unwrap().as_deref(), Some("2"));
-    // What has left something undone is another matter.
+    // A transaction that has left a write undone is INCOMPLETE.
     let two = ["SOLERA.CALL", "notes.two", "a", "b", "s"];
-    let told = client.command(&two).await.unwrap_err().to_string();
-    assert!(told.starts_with("INCOMPLETE") && told.contains("SOLERA.CALL FORGET"), "{told}");
+    let error = client.command(&two).await.unwrap_err().to_string();
+    assert!(error.starts_with("INCOMPLETE") && error.contains("SOLERA.CALL FORGET"), "{error}");
 }
 
-/// A cluster with users, of whom nobody comes in without a password.
+/// Returns the configuration of a cluster in which every user has a password.
 fn guarded() -> ClusterSpec {
     let user = |name: &str, commands: &str| {
         let password = solera_node::hash_password(b"pw");
@@ -381,7 +384,7 @@ fn guarded() -> ClusterSpec {
     ClusterSpec::parse("config", &config, Overrides::default()).unwrap()
 }
 
-/// All names of records that there are.
+/// Returns the number of listed records.
 async fn records(client: &mut Client) -> usize {
     let mut count = 0;
     for space in ["directory", "mail", "audit"] {
@@ -395,7 +398,7 @@ async fn records(client: &mut Client) -> usize {
 }
 
 #[tokio::test]
-async fn where_there_are_users_transactions_are_completed_and_cleaned_up_after_all_the_same() {
+async fn transactions_are_completed_and_garbage_removed_with_access_control() {
     let limits = Limits {
         finish_ms: 100,
         orphan_ms: 200,
@@ -411,11 +414,11 @@ async fn where_there_are_users_transactions_are_completed_and_cleaned_up_after_a
     off.store(false, Ordering::Relaxed);
     let began = Instant::now();
     while log(&mut client).await != ["hello"] || records(&mut client).await != 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody completes it");
+        assert!(began.elapsed() < Duration::from_secs(60), "it is never completed");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let name = fail_for_good(&mut client).await;
-    // They are not for those who may only call.
+    // Users who may only call have no access to incomplete transactions.
     let mut clerk = cluster.client_as(0, "clerk", "pw").await.unwrap();
     for words in [&["SOLERA.CALL", "INCOMPLETE"][..], &["SOLERA.CALL", "FORGET", &name]] {
         let error = clerk.command(words).await.unwrap_err();
@@ -429,7 +432,7 @@ async fn where_there_are_users_transactions_are_completed_and_cleaned_up_after_a
     }
 }
 
-/// As whom a transaction is gone on with from its ticket.
+/// Returns the user in the record of a ticket.
 async fn user_of_ticket(client: &mut Client, ticket: &str) -> Option<String> {
     let kept = client.command(&["GET", &format!("solera:ticket:{ticket}")]).await.unwrap();
     let Value::Bulk(bytes) = kept else { panic!("{kept:?} is no ticket") };
@@ -437,12 +440,12 @@ async fn user_of_ticket(client: &mut Client, ticket: &str) -> Option<String> {
     record.user("solera").map(|user| user.to_string())
 }
 
-/// Its caller may have no right to what is left: it must not be completed later with the
+/// The caller may have no right to the remaining writes. They must not be completed later with the
 /// administrator's rights.
 #[tokio::test]
-async fn what_an_administrator_could_not_complete_stays_its_callers() {
+async fn a_transaction_that_an_administrator_failed_to_complete_stays_its_callers() {
     let limits = Limits { finish_ms: 100, ..Limits::default() };
-    // Nobody else completes it in the time of a test.
+    // No background pass completes the transaction during the test.
     let (cluster, off) = start_with(guarded(), limits, Duration::from_secs(600));
     let mut chief = cluster.client_as(0, "chief", "pw").await.unwrap();
     let group = with_group(&mut chief).await;
@@ -481,7 +484,7 @@ async fn a_cluster_runs_phases_of_a_store_that_is_near_it() {
         }
     };
     let beside = Spaces::of(connect).await.unwrap().executing([SOURCE]);
-    // From here it cannot be reached at all: all that is known is its name and its space.
+    // The database cannot be reached from here; only its name and its space are known.
     let memory = Memory::disjoint("cache", &[("log", Level::Eventual)]);
     let away = Switched { memory, off: Arc::new(AtomicBool::new(true)) };
     let databases: [Arc<dyn Database>; 1] = [Arc::new(Remote::new(Arc::new(away), beside))];
@@ -499,7 +502,7 @@ async fn a_cluster_runs_phases_of_a_store_that_is_near_it() {
         let made = Coordinator::new(start, args, bindings.clone(), id, known, System.now_ms());
         let mut connections = Connections::new(databases.clone());
         outcomes.push(run(&mut made.unwrap(), &mut connections, &System).await);
-        // The second time it is gone for the cluster, too.
+        // The second time the cluster cannot reach it either.
         off.store(true, Ordering::Relaxed);
     }
     assert!(matches!(outcomes[0], Outcome::Done { .. }), "{}", outcomes[0]);

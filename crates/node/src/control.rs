@@ -7,7 +7,7 @@ use solera_config::ClusterSpec;
 use solera_journal::Event;
 use solera_machine::{Address, JobId};
 use solera_membership::Change;
-use solera_session::{Ask, Batch, Lent, Page, SitesReport, ToPrimary};
+use solera_session::{Ask, Batch, Delegation, Page, SitesReport, ToPrimary};
 use solera_site::{JobResult, Message};
 use solera_time::{SiteId, Timestamp};
 use solera_unistore::{AtRisk, Held};
@@ -30,7 +30,7 @@ pub(crate) enum Control {
     /// Serves an in-memory connection.
     Connect(DuplexStream),
     /// Serves server-side code on behalf of another session.
-    Open(Lent, UnboundedReceiver<Batch>),
+    Open(Delegation, UnboundedReceiver<Batch>),
     /// Returns a sample of the worker's state; in detail if `true`.
     Sample(bool, oneshot::Sender<WorkerSample>),
     /// Returns the bytes that the worker's data takes, now and at most since the previous request.

@@ -13,7 +13,7 @@ use solera_commands::lookup;
 use solera_config::{ClusterSpec, DEFAULT_USER, Runs, Space, User, Users};
 use solera_machine::Address;
 use solera_resp::Value;
-use solera_session::{Answers, Batch, Command, Lent, Sendable};
+use solera_session::{Answers, Batch, Command, Delegation, Sendable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -25,7 +25,7 @@ pub(crate) trait Sessions: Send + Sync {
     fn settings(&self) -> Arc<ClusterSpec>;
 
     /// Serves server-side code at a worker on behalf of another session.
-    fn open(&self, worker: Address, lent: Lent, batches: UnboundedReceiver<Batch>);
+    fn open(&self, worker: Address, delegation: Delegation, batches: UnboundedReceiver<Batch>);
 }
 
 /// A session at a worker, for code on any thread. Its commands are values. They run one after
@@ -119,19 +119,19 @@ pub struct Local {
     worker: Address,
     spec: Arc<ClusterSpec>,
     log: Log,
-    lent: Lent,
+    delegation: Delegation,
 }
 
 impl Local {
-    /// Creates it for a worker and the session that `lent` was taken from.
+    /// Creates it for a worker and the session that `delegation` was taken from.
     pub(crate) fn new(
         sessions: Weak<dyn Sessions>,
         worker: Address,
         spec: Arc<ClusterSpec>,
         log: Log,
-        lent: Lent,
+        delegation: Delegation,
     ) -> Local {
-        Local { sessions, worker, spec, log, lent }
+        Local { sessions, worker, spec, log, delegation }
     }
 
     /// Returns the log of the process.
@@ -152,12 +152,12 @@ impl Local {
     /// Whether the client may read and change records of other users' transactions: it has the
     /// right to run `solera.phase`, or no users are configured.
     pub fn may_coordinate(&self) -> bool {
-        self.lent.user().is_none_or(|user| user.may_run("solera.phase"))
+        self.delegation.user().is_none_or(|user| user.may_run("solera.phase"))
     }
 
     /// Returns the name of the client's user, if it has one.
     pub fn user(&self) -> Option<&str> {
-        self.lent.user().map(|user| user.name.as_str())
+        self.delegation.user().map(|user| user.name.as_str())
     }
 
     /// Whether users are configured, so that rights are checked.
@@ -261,7 +261,7 @@ impl Local {
     pub fn call(&self) -> Result<Caller, String> {
         match self.user() {
             Some(name) => self.call_as(name),
-            None => Ok(self.caller(self.lent.clone())),
+            None => Ok(self.caller(self.delegation.clone())),
         }
     }
 
@@ -271,19 +271,19 @@ impl Local {
     /// The text of an error reply, if the user does not exist.
     pub fn call_as(&self, name: &str) -> Result<Caller, String> {
         let user = self.current(name)?;
-        Ok(self.caller(self.lent.with_user(user)))
+        Ok(self.caller(self.delegation.with_user(user)))
     }
 
     /// Opens a session like [`Self::call`] that acts as the server, with all rights.
     pub fn call_as_server(&self) -> Caller {
-        self.caller(self.lent.for_server())
+        self.caller(self.delegation.for_server())
     }
 
-    fn caller(&self, lent: Lent) -> Caller {
+    fn caller(&self, delegation: Delegation) -> Caller {
         let (batches, received) = unbounded_channel();
         // The receiver may be gone when the process ends.
         if let Some(sessions) = self.sessions.upgrade() {
-            sessions.open(self.worker, lent, received);
+            sessions.open(self.worker, delegation, received);
         }
         Caller { batches }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
-use solera_session::{Ask, Batch, Lent, Page, SitesReport, ToPrimary};
+use solera_session::{Ask, Batch, Delegation, Page, SitesReport, ToPrimary};
 use solera_site::Message;
 use solera_time::{SiteId, Timestamp, Vector};
 use solera_unistore::AtRisk;
@@ -478,8 +478,8 @@ impl Sessions for Network {
         Network::settings(self)
     }
 
-    fn open(&self, worker: Address, lent: Lent, batches: UnboundedReceiver<Batch>) {
-        self.control(worker, Control::Open(lent, batches));
+    fn open(&self, worker: Address, delegation: Delegation, batches: UnboundedReceiver<Batch>) {
+        self.control(worker, Control::Open(delegation, batches));
     }
 }
 

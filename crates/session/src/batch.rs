@@ -1,4 +1,4 @@
-//! Commands on their way to the thread of a session, with the way back of their answers.
+//! Batches of commands for a session that runs on another thread, and their answers.
 
 use tokio::sync::oneshot;
 
@@ -9,35 +9,35 @@ use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
 
-/// Commands that a session runs one after another, whatever the ones before them came to.
+/// Commands that a session runs one after another. An error does not stop the ones that follow.
 #[derive(Debug)]
 pub struct Batch {
     /// The commands.
     pub commands: Vec<Command>,
-    /// Where the answers go, once all that they tell of is durable.
+    /// Channel for the answers. They are sent once all writes that they depend on are durable.
     pub answers: oneshot::Sender<Answers>,
 }
 
-/// The answer to each command of a batch. An error if the session ends without telling: any of the
-/// commands may have been done.
+/// The answer to each command of a batch. An error if the session ended without answering; any of
+/// the commands may then have been done.
 pub type Answers = Result<Vec<Result<Answer, String>>, String>;
 
 /// A command that can be sent to the thread of its session.
 pub trait Sendable: Typed + Into<Command> {
-    /// Its answer, if this is one.
+    /// Returns the typed answer, or `None` if `answer` belongs to another command.
     fn answer(answer: Answer) -> Option<Self::Answer>;
 }
 
 macro_rules! commands {
     ($($command:ident),*) => {
-        /// Any of these commands.
+        /// Any of the commands that can be sent to a session's thread.
         #[derive(Clone, Debug, PartialEq)]
         #[expect(missing_docs, reason = "each is the command of its name")]
         pub enum Command {
             $($command($command)),*
         }
 
-        /// What a command answers.
+        /// The answer to a [`Command`].
         #[derive(Clone, Debug, PartialEq)]
         #[expect(missing_docs, reason = "each is the answer to the command of its name")]
         pub enum Answer {
@@ -62,8 +62,8 @@ macro_rules! commands {
         impl<W: Context> Session<W> {
             /// Runs commands one after another.
             ///
-            /// The answers may tell of writes that are not durable yet: who passes them on waits
-            /// for these before.
+            /// The answers may depend on writes that are not durable yet. The caller must wait for
+            /// these writes before it passes the answers on.
             pub async fn execute_all(&mut self, commands: &[Command]) -> Vec<Result<Answer, String>> {
                 let mut answers = Vec::with_capacity(commands.len());
                 for command in commands {

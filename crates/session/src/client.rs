@@ -1,4 +1,4 @@
-//! A client, as others see it: what `CLIENT LIST` tells of it.
+//! Clients of a node, as `CLIENT LIST` shows them.
 
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard};
@@ -14,44 +14,44 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Those of a socket, whose file descriptor is `descriptor`.
+    /// Creates the ends of a socket whose file descriptor is `descriptor`.
     pub fn new(address: String, local_address: String, descriptor: i32) -> Ends {
         Ends { address, local_address, descriptor }
     }
 
-    /// Those of a connection within this process.
+    /// Creates the ends of a connection within this process.
     pub fn embedded() -> Ends {
         let name = "embedded:0".to_owned();
         Ends { address: name.clone(), local_address: name, descriptor: -1 }
     }
 }
 
-/// Information about a client, which its session updates after each batch of commands.
+/// What a session publishes about its client after each batch of commands.
 #[derive(Clone)]
 pub struct ClientInfo {
-    /// The name that it has given itself.
+    /// Name that the client gave itself with CLIENT SETNAME.
     pub name: String,
-    /// Nobody's until the client has said who it is.
+    /// Name of the client's user; empty until the client has authenticated.
     pub user: String,
     /// The client library's name.
     pub library: String,
     /// The client library's version.
     pub library_version: String,
-    /// The last command.
+    /// Name of the last command.
     pub command: &'static str,
-    /// How many commands are queued after MULTI.
+    /// Number of commands queued since MULTI; `None` outside MULTI.
     pub queued: Option<usize>,
     /// Whether MULTI or SOLERA.BEGIN is open.
     pub in_transaction: bool,
-    /// The version of RESP.
+    /// Version of RESP that the client speaks.
     pub protocol: u8,
-    /// When it last sent something.
+    /// Time of the last batch of commands.
     pub active: Instant,
 }
 
-/// One client, as others see it.
+/// One connected client, as other clients see it.
 pub struct Client {
-    /// Unique in the cluster.
+    /// Number of the client, unique in the cluster.
     pub id: u64,
     ends: Ends,
     since: Instant,
@@ -60,7 +60,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has sent nothing yet.
+    /// Creates a client that has sent nothing yet.
     pub fn new(id: u64, ends: Ends) -> Client {
         let now = Instant::now();
         let info = ClientInfo {
@@ -77,43 +77,43 @@ impl Client {
         Client { id, ends, since: now, info: Mutex::new(info), killed: Notify::new() }
     }
 
-    /// Whether it has a transaction open.
+    /// Whether the client has a transaction open.
     pub fn is_in_transaction(&self) -> bool {
         lock(&self.info).in_transaction
     }
 
-    /// Updates the information about the client.
-    pub fn update(&self, change: impl FnOnce(&mut ClientInfo)) {
+    /// Changes the published information about the client.
+    pub fn update_info(&self, change: impl FnOnce(&mut ClientInfo)) {
         change(&mut lock(&self.info));
     }
 
-    /// Ends when another client has killed this one.
+    /// Completes when [`Client::kill`] is called.
     pub async fn death(&self) {
         self.killed.notified().await;
     }
 
-    /// Ends the client's connection.
+    /// Makes the client's connection end.
     pub fn kill(&self) {
         self.killed.notify_one();
     }
 
-    /// The address it calls from.
+    /// Returns the client's own address.
     pub fn address(&self) -> &str {
         &self.ends.address
     }
 
-    /// The address it has called.
+    /// Returns the address that the client connected to.
     pub fn local_address(&self) -> &str {
         &self.ends.local_address
     }
 
-    /// Whether it is this user.
+    /// Whether the client's user has this name.
     pub fn is_user(&self, name: &[u8]) -> bool {
         lock(&self.info).user.as_bytes() == name
     }
 
-    /// A line of `CLIENT LIST`, with Redis' fields. What Solera has none of, or does not count, is
-    /// as in a Redis that has none of it.
+    /// Returns a line of `CLIENT LIST` with Redis' fields. Fields that Solera does not have or
+    /// count have the value that an idle Redis reports.
     pub fn line(&self) -> String {
         let info = lock(&self.info).clone();
         let now = Instant::now();

@@ -1,6 +1,6 @@
-//! What each command means, a file for each: its arguments as a type, how they are parsed, what it
-//! needs beyond the rights that the table of commands says, and what it does. [`request`] is what
-//! the files have in common. [`crate::plan`] is what commands on keys mean.
+//! Implementation of each command, one file each: the arguments as a type, the parser, the rights
+//! beyond those in the table of commands, and the execution. [`request`] defines the trait that
+//! they implement. [`crate::plan`] implements the commands on keys.
 
 mod abort;
 mod acl;
@@ -137,8 +137,8 @@ pub(crate) async fn run_other<W: Context>(
     Next::Stay
 }
 
-/// Parses a command for EXEC, which runs it. `None` for commands that do not read or change keys
-/// and that may not stand between MULTI and EXEC; none of the others needs [`Request::admit`].
+/// Parses a command for EXEC, which runs it later. Returns `None` for commands that are not on keys
+/// and are not allowed between MULTI and EXEC. None of the others needs [`Request::admit`].
 ///
 /// [`Request::admit`]: self::request::Request::admit
 pub(crate) fn for_exec<W: Context>(

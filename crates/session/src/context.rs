@@ -1,4 +1,4 @@
-//! What a session needs of the worker at which it is open.
+//! The interface between a session and the worker at which it is open.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,33 +17,33 @@ use solera_unistore::{AtRisk, Command, Pasts, Replica, Response};
 use tokio::sync::oneshot;
 
 use crate::client::Client;
+use crate::delegation::Delegation;
 use crate::identity::Identity;
-use crate::lent::Lent;
 use crate::scan::{Ask, Page};
 
-/// A worker, as its sessions use it. What is said of a site is said of the worker's own site unless
-/// a parameter names another.
+/// A worker, as its sessions use it. Methods refer to the worker's own site unless a parameter
+/// names another.
 pub trait Context: 'static {
-    /// The worker itself.
+    /// Returns the worker's address.
     fn address(&self) -> Address;
 
-    /// The configuration with which the process started.
+    /// Returns the configuration with which the process started.
     fn spec(&self) -> &Arc<ClusterSpec>;
 
-    /// The configuration as of now: what can change while the process runs is read here.
+    /// Returns the current configuration. Settings that can change at run time must be read here.
     fn settings(&self) -> Arc<ClusterSpec>;
 
-    /// Identifies the cluster and its data in tokens.
+    /// Returns the number that identifies the cluster and its data in tokens.
     fn cluster(&self) -> u64;
 
-    /// The time.
+    /// Returns the current time.
     fn now(&self) -> Now;
 
-    /// Runs `action` on UniStore's machine. Must not be called from within another.
+    /// Runs `action` on UniStore's machine. Must not be called from within another `action`.
     fn with<R>(&self, action: impl FnOnce(&mut Replica) -> R) -> R;
 
-    /// Runs a single operation on a key of this worker, if nothing blocks it, and counts its
-    /// command.
+    /// Runs a single operation on a key of this worker and counts its command. Returns `None` if
+    /// the operation cannot be done at once.
     fn execute_at_once(
         &self,
         now: Now,
@@ -51,104 +51,106 @@ pub trait Context: 'static {
         single: Single<'_>,
     ) -> Option<Result<Outcome, OpError>>;
 
-    /// A request whose reply [`Context::reply_about`] can wait for.
+    /// Returns a new request id, to wait for its reply with [`Context::reply_about`].
     fn new_request(&self) -> RequestId;
 
-    /// Waits for the reply to a request on a key that `owner` holds. `Ok(None)` as with
-    /// [`Context::call`].
+    /// Waits for the reply to a request on a key that `owner` holds. `Ok(None)` means the same as
+    /// `None` of [`Context::call`].
     ///
     /// # Errors
-    /// Nothing came in time. The request may have been carried out, and may still be.
+    /// No reply came in time. The worker may have executed the request, or may still execute it.
     fn reply_about(
         &self,
         request: RequestId,
         owner: Address,
     ) -> impl Future<Output = Result<Option<Response>, PeerTimeout>>;
 
-    /// Gives the machine a command and waits for its reply. `None` if there will be none: the
-    /// worker is stopping, or a journal has failed.
+    /// Sends the machine a command and waits for its reply. Returns `None` if there will be no
+    /// reply, because the worker is stopping or a journal has failed.
     fn call(&self, command: Command) -> impl Future<Output = Option<Response>>;
 
-    /// Gives the machine a command that needs no reply.
-    fn tell(&self, command: Command);
+    /// Sends the machine a command that needs no reply.
+    fn send(&self, command: Command);
 
-    /// Has a worker of the site run a command of `primary`, and waits for its reply: for the last
-    /// one, or for one before if that is reply enough. If the future is dropped, the request is
-    /// cancelled. `None` if there will be no reply.
+    /// Runs a command of `primary` at a worker of the site. Returns the last reply, or an earlier
+    /// one if that is sufficient for the command. Dropping the future cancels the request. Returns
+    /// `None` if there will be no reply.
     fn ask_primary(
         &self,
         worker: Address,
         asked: ToPrimary,
     ) -> impl Future<Output = Option<solera_primary::Response>>;
 
-    /// The workers of the site.
+    /// Returns the workers of the site.
     fn workers(&self) -> impl Iterator<Item = Address>;
 
-    /// The worker that holds a key, if it can be reached.
+    /// Returns the worker that holds a key.
     ///
     /// # Errors
-    /// It is on a node that cannot be reached.
+    /// The worker is on a node that cannot be reached.
     fn reach(&self, key: &[u8]) -> Result<Address, Unreachable>;
 
-    /// A node of the site that cannot be reached, as people call it.
+    /// Returns the name of a node of the site that cannot be reached, if any.
     fn unreachable_neighbour(&self) -> Option<String>;
 
-    /// Which process runs a worker, as a number that is not used again; 0 for this one. `None` if
-    /// it was never heard of.
+    /// Returns the number of the process that runs a worker. Numbers are not reused; 0 is this
+    /// process. Returns `None` if no message of the worker has arrived yet.
     fn process_of(&self, worker: Address) -> Option<u64>;
 
-    /// How many keys another worker has. `None` if it cannot be reached.
+    /// Counts the keys of another worker. Returns `None` if the worker cannot be reached.
     fn count_keys(&self, worker: Address) -> impl Future<Output = Option<usize>>;
 
-    /// What the loss of sites could still undo at a worker. `None` if it cannot be reached.
+    /// Returns what the loss of sites could still undo at a worker; `None` if the worker cannot be
+    /// reached.
     fn at_risk(&self, worker: Address, keys: usize) -> impl Future<Output = Option<AtRisk>>;
 
-    /// By partition of a worker, the index of the site that leads it; none of a site's if nobody
-    /// does. `None` if it cannot be reached.
+    /// Returns the index of the leading site of each partition of a worker. An index beyond the
+    /// last site means that no site leads. Returns `None` if the worker cannot be reached.
     fn leaders_at(&self, worker: Address) -> impl Future<Output = Option<Vec<u64>>>;
 
-    /// The next page of a partition that a worker has; `Some(None)` while it cannot tell yet.
-    /// `None` if it cannot be reached.
+    /// Returns the next page of a partition that a worker holds; `Some(None)` while the worker does
+    /// not have the whole snapshot. Returns `None` if the worker cannot be reached.
     fn scan(&self, worker: Address, ask: Ask) -> impl Future<Output = Option<Option<Page>>>;
 
-    /// What the root of the site's workers knows of the sites, after it has changed what is asked
-    /// for. `None` if it cannot be reached.
+    /// Makes a change of the sites, if there is one, at the root of the site's workers. Returns the
+    /// state after it, or `None` if the root cannot be reached.
     fn sites(&self, change: Option<(SiteId, Change)>) -> impl Future<Output = Option<SitesReport>>;
 
-    /// A node of a site that takes part, if this process reaches one.
+    /// Returns a node of a member site that answers this process, if any.
     fn answering_node(&self, site: SiteId) -> Option<String>;
 
-    /// A node that is not known to list a new site; none if all do, or it is not new.
+    /// Returns a node that is not known to list a new site. Returns `None` if all nodes list it, or
+    /// the site is not new.
     fn node_without(&self, site: SiteId) -> Option<String>;
 
-    /// Whether the site has the data that it serves; one that joins gets it first.
+    /// Whether the site has all data that it serves. A joining site receives the data first.
     fn serves(&self) -> bool;
 
-    /// Whether some commands are refused now that are not otherwise.
+    /// Whether some commands are rejected now that are usually accepted.
     fn refuses_some(&self) -> bool;
 
-    /// Why this process takes no writes because of a journal.
+    /// Returns why this process accepts no writes because of a journal, if so.
     fn refuses(&self) -> Option<String>;
 
-    /// Why this process takes no writes, as clients are told.
+    /// Returns the error reply to writes while this process accepts none.
     fn takes_no_writes(&self) -> Option<String>;
 
-    /// Why no other site accepts this node, if none does.
+    /// Returns why the other sites reject this node, if they all do.
     fn refused_by_others(&self) -> Option<String>;
 
-    /// Bytes of memory that the process uses; 0 where that is not known.
+    /// Returns the bytes of memory that the process uses; 0 where that is unknown.
     fn memory_used(&self) -> u64;
 
-    /// Whether it uses more than it may.
+    /// Whether the process uses more memory than its limit.
     fn is_memory_full(&self) -> bool;
 
-    /// Whether commands are only for users who may run them.
+    /// Whether access control is in force.
     fn is_guarded(&self) -> bool;
 
-    /// The users as of now.
+    /// Returns the current users.
     fn users(&self) -> Arc<Users>;
 
-    /// Makes a connection a user, if the password is right.
+    /// Authenticates a connection as a user. Returns whether the password is right.
     fn login(
         &self,
         identity: &Identity,
@@ -157,10 +159,10 @@ pub trait Context: 'static {
         from: Option<SocketAddr>,
     ) -> bool;
 
-    /// The clients of the site in this process.
+    /// Returns the clients of the site in this process.
     fn clients(&self) -> Vec<Arc<Client>>;
 
-    /// How many they are.
+    /// Returns the number of clients of the site in this process.
     fn client_count(&self) -> usize;
 
     /// Counts a command.
@@ -169,19 +171,23 @@ pub trait Context: 'static {
     /// Counts an error reply.
     fn count_error(&self);
 
-    /// How many commands the worker has run.
+    /// Returns the number of commands that the worker has run.
     fn commands_run(&self) -> u64;
 
-    /// Has what runs modules do a request for a session; `None` if nothing does. An answer that is
-    /// dropped is told as a server that stops.
-    fn run_modules(&self, caller: Lent, request: Vec<Vec<u8>>) -> Option<oneshot::Receiver<Value>>;
+    /// Passes a request to the module runtime, on behalf of a session. Returns `None` if the server
+    /// has no runtime. A dropped sender means that the server is stopping.
+    fn run_modules(
+        &self,
+        caller: Delegation,
+        request: Vec<Vec<u8>>,
+    ) -> Option<oneshot::Receiver<Value>>;
 
-    /// The name of a site.
+    /// Returns the name of a site.
     fn site_name(&self, site: SiteId) -> &str {
         self.spec().sites.get(site.index()).map_or("?", |site| &site.name)
     }
 
-    /// The node of a worker, as people call it.
+    /// Returns the name of a worker's node.
     fn node_name(&self, worker: Address) -> String {
         let spec = self.spec();
         let node = spec.node_of(worker);
@@ -189,16 +195,16 @@ pub trait Context: 'static {
     }
 }
 
-/// A command on one key, as it runs at once.
+/// A command on one key that runs at once.
 #[derive(Debug)]
 pub struct Single<'a> {
-    /// The level of the key.
+    /// Level of the key.
     pub level: Level,
     /// The key.
     pub key: &'a [u8],
-    /// What is done with it.
+    /// The operation.
     pub op: &'a Op,
-    /// The command that is counted.
+    /// The command, for the counters.
     pub command: CommandId,
 }
 
@@ -207,18 +213,18 @@ pub struct Single<'a> {
 pub struct ToPrimary {
     /// The command.
     pub command: solera_primary::Command,
-    /// Whether it is enough for the client that an update is accepted.
+    /// Whether the client can be answered once an update is accepted.
     pub takes_accepted: bool,
 }
 
-/// Standings of the sites, as the root of a site's workers reports them.
+/// State of the sites, as the root of a site's workers reports it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SitesReport {
-    /// As this site knows them.
+    /// Members, as far as this site knows.
     pub members: Members,
-    /// A site that has not confirmed the same.
+    /// A site that has not confirmed the same members, if any.
     pub not_agreed: Option<SiteId>,
-    /// Why a change that was asked for was not made.
+    /// Reason why the requested change was not made.
     pub refused: Option<MemberError>,
 }
 

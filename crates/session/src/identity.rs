@@ -1,4 +1,4 @@
-//! Which user a connection is, and how it proves that.
+//! The user of a connection, and its authentication.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -12,17 +12,18 @@ use solera_config::{DEFAULT_USER, Denied, PasswordHash, User, Users};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::watch;
 
-/// Why a connection may not do something.
+/// Reason why a connection may not run a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It has not said who it is.
+    /// The connection has not authenticated.
     Unknown,
-    /// Its user may not.
+    /// The user does not have the right.
     Denied(Denied),
 }
 
 impl Refused {
-    /// The same of a command that its user might send when it was queued.
+    /// Returns the error reply of a queued command that the user was allowed to send but may not
+    /// run now.
     pub(crate) fn in_exec(&self) -> String {
         let reason = match self {
             Refused::Unknown => return self.to_string(),
@@ -39,7 +40,7 @@ impl Refused {
 }
 
 impl fmt::Display for Refused {
-    /// In Redis' words.
+    /// Formats the error in Redis' words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refused::Unknown => f.write_str("NOAUTH Authentication required."),
@@ -48,7 +49,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The SHA-256 of a password, in hexadecimal: as in `password_sha256`.
+/// Returns the SHA-256 of a password in hexadecimal, as `password_sha256` expects it.
 pub fn hash_password(password: &[u8]) -> String {
     HEXLOWER.encode(&sha256(password))
 }
@@ -59,8 +60,8 @@ fn sha256(password: &[u8]) -> PasswordHash {
     hash
 }
 
-/// The user of this name, if the password is right. How long that takes does not depend on how much
-/// of a hash is right, and hardly on whether the user exists.
+/// Returns the user of this name if the password is right. The time does not depend on how much of
+/// a hash is right, and hardly on whether the user exists.
 pub fn verify(users: &Users, name: &[u8], password: &[u8]) -> Option<Arc<User>> {
     let hash = sha256(password);
     let user = std::str::from_utf8(name).ok().and_then(|name| users.get(name))?;
@@ -69,30 +70,31 @@ pub fn verify(users: &Users, name: &[u8], password: &[u8]) -> Option<Arc<User>> 
     right.then(|| user.clone())
 }
 
-/// Who a connection is; nobody until it has said so.
+/// The user of a connection; none until the connection has authenticated.
 #[derive(Debug)]
 pub struct Identity {
     user: RefCell<Option<Arc<User>>>,
-    /// When it was last made nobody.
+    /// Time when the connection was last left without a user.
     since: Cell<Instant>,
 }
 
 impl Identity {
-    /// A new connection's: the default user, where that one needs no password.
+    /// Creates the identity of a new connection: the default user if that needs no password, none
+    /// otherwise.
     pub fn new(users: &Users) -> Identity {
         let identity = Identity { user: RefCell::default(), since: Cell::new(Instant::now()) };
         identity.reset(users);
         identity
     }
 
-    /// As for a new connection.
+    /// Returns to the identity of a new connection.
     pub(crate) fn reset(&self, users: &Users) {
         let default = users.get(DEFAULT_USER).filter(|user| user.nopass && user.enabled);
         *self.user.borrow_mut() = default.cloned();
         self.since.set(Instant::now());
     }
 
-    /// From now on the connection is this user.
+    /// Makes `user` the connection's user.
     pub fn become_user(&self, user: Arc<User>) {
         *self.user.borrow_mut() = Some(user);
     }
@@ -101,17 +103,17 @@ impl Identity {
         self.user.borrow().is_some()
     }
 
-    /// The user, with the rules that hold now.
+    /// Returns the user with the current rules.
     pub(crate) fn user(&self) -> Option<Arc<User>> {
         self.user.borrow().clone()
     }
 
-    /// The user's name.
+    /// Returns the user's name; empty if there is none.
     pub(crate) fn name(&self) -> String {
         self.user.borrow().as_ref().map_or_else(String::new, |user| user.name.clone())
     }
 
-    /// Whether the connection may run a command, or a subcommand, on keys.
+    /// Checks that the connection may run a command, or a subcommand, on keys.
     pub(crate) fn may<'a>(
         &self,
         unit: Unit,
@@ -124,17 +126,17 @@ impl Identity {
         }
     }
 
-    /// Whether its user may run transactions whose coordinator is elsewhere.
+    /// Whether the user may run transactions whose coordinator is elsewhere.
     pub(crate) fn may_coordinate(&self) -> bool {
         self.user.borrow().as_ref().is_some_and(|user| user.may_run("solera.phase"))
     }
 
-    /// Whether its user may read all keys.
+    /// Whether the user may read all keys.
     pub(crate) fn reads_all_keys(&self) -> bool {
         self.user.borrow().as_ref().is_some_and(|user| user.reads_all_keys())
     }
 
-    /// Ends when the connection has not said for so long who it is.
+    /// Completes when the connection has been unauthenticated for `limit`.
     pub async fn stays_unknown(&self, limit: Duration) {
         loop {
             let waited = if self.is_known() { Duration::ZERO } else { self.since.get().elapsed() };
@@ -145,8 +147,8 @@ impl Identity {
         }
     }
 
-    /// Follows changes of the users. Ends when this one is no more, is disabled, or needs a
-    /// password and did not before.
+    /// Applies changes of the users to this identity. Completes when the user is removed, is
+    /// disabled, or newly needs a password.
     pub async fn ends(&self, mut users: watch::Receiver<Arc<Users>>) {
         while users.changed().await.is_ok() {
             let users = users.borrow_and_update().clone();
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_who_stays_nobody_is_given_up() {
+    async fn only_unauthenticated_connections_time_out() {
         let users = users(&[("alice", with_password)]);
         let identity = Identity::new(&users);
         let given_up = async |identity: &Identity| {
@@ -265,9 +267,9 @@ mod tests {
         assert!(ends(&alice, "alice", users(&[("bob", with_password)])));
         assert!(ends(&alice, "alice", open.clone()));
         assert!(ends(&alice, "alice", users(&[("alice", |user| user.enabled = false)])));
-        assert!(ends(&open, "default", alice.clone()), "nobody was asked, and now somebody is");
+        assert!(ends(&open, "default", alice.clone()), "the default user now needs a password");
         assert!(ends(&open, "default", users(&[("default", with_password)])));
         assert!(!ends(&open, "default", users(&[("default", |user| user.nopass = true)])));
-        assert!(!ends(&alice, "", open), "who is nobody yet stays so");
+        assert!(!ends(&alice, "", open), "an unauthenticated connection stays so");
     }
 }

@@ -1,16 +1,15 @@
-//! Sessions of clients: what they may do, what they have seen, their transactions, and what each
-//! command means.
+//! Sessions of clients: rights, pasts, transactions, and the implementation of each command.
 //!
-//! A session is open at a worker, of which it needs what [`Context`] names. Commands of clients
-//! come as byte strings and replies leave as RESP; connections are the server's. Server-side code
-//! sends [`Command`]s and gets [`Answer`]s.
+//! A session is open at a worker, which it uses through [`Context`]. It receives commands of
+//! clients as byte strings and writes replies as RESP; the server owns the connections. Server-side
+//! code sends [`Command`]s and receives [`Answer`]s.
 
 mod batch;
 mod client;
 mod commands;
 mod context;
+mod delegation;
 mod identity;
-mod lent;
 mod plan;
 mod run;
 mod scan;
@@ -25,8 +24,8 @@ pub use commands::{
     Txid, Watch, describe,
 };
 pub use context::{Context, PeerTimeout, Single, SitesReport, ToPrimary, Unreachable};
+pub use delegation::{Delegation, is_reserved};
 pub use identity::{Identity, Refused, hash_password, verify};
-pub use lent::{Lent, is_reserved};
 pub use scan::{Ask, Cursor, Page, Scans};
 pub use session::{Next, Session};
 pub use token::{Token, TokenError};

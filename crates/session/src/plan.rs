@@ -1,9 +1,9 @@
 //! Commands on keys: from arguments to operations, and from outcomes to replies.
 //!
 //! These commands have no files of their own. Their typed arguments are operations of crate `data`,
-//! which also says how they are executed; their rights and keys are those of the table of commands;
-//! and one function of the session, `run_plan`, runs all of them. What is left of most is one line,
-//! in [`single`]. Arguments that take more to parse are in the module of their data type.
+//! which also executes them. The table of commands gives their rights and keys, and one function of
+//! the session, `run_plan`, runs all of them. Most commands therefore need only one line, in
+//! [`single`]. Arguments that take more to parse are in the module of their data type.
 
 mod counters;
 mod hashes;
@@ -17,7 +17,7 @@ use solera_commands::{Command as Described, CommandId};
 use solera_data::{Op, Value};
 use solera_resp::Arguments;
 
-pub(crate) use self::reply::{told, write_results, write_single};
+pub(crate) use self::reply::{error_reply, write_results, write_single};
 
 /// An operation on one key.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,28 +26,28 @@ pub(crate) struct KeyOp<'a> {
     pub(crate) op: Op,
 }
 
-/// What a command does, and how its outcomes become one reply.
+/// The operations of a command, and the way to turn their outcomes into one reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan<'a> {
     pub(crate) ops: SmallVec<[KeyOp<'a>; 1]>,
-    /// What the client asked for.
+    /// The command that the client sent.
     pub(crate) command: CommandId,
     shape: Shape,
 }
 
 impl<'a> Plan<'a> {
-    /// A command that answers with the outcome of its only operation.
+    /// Creates the plan of a command that replies with the outcome of its only operation.
     pub(crate) fn single(command: CommandId, key: &'a [u8], op: Op) -> Plan<'a> {
         let ops = smallvec![KeyOp::new(key, op)];
         Plan { ops, command, shape: Shape::Single }
     }
 
-    /// The keys.
+    /// Returns the keys.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> + Clone {
         self.ops.iter().map(|op| &*op.key)
     }
 
-    /// The same with keys of its own, to be kept.
+    /// Returns the same plan with owned keys, for a queue.
     pub(crate) fn into_owned(self) -> Plan<'static> {
         let owned = |op: KeyOp<'_>| KeyOp { key: Cow::Owned(op.key.into_owned()), op: op.op };
         let Plan { ops, command, shape } = self;
@@ -56,34 +56,34 @@ impl<'a> Plan<'a> {
 }
 
 impl<'a> KeyOp<'a> {
-    /// An operation on a key.
+    /// Creates an operation on a key.
     pub(crate) fn new(key: &'a [u8], op: Op) -> KeyOp<'a> {
         KeyOp { key: Cow::Borrowed(key), op }
     }
 }
 
-/// How outcomes become a reply.
+/// The way to turn outcomes into a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// The only outcome.
+    /// Reply with the only outcome.
     Single,
-    /// An array of strings, with nothing for what is no string (MGET).
+    /// Reply with an array of strings, with null for other types (MGET).
     Strings,
-    /// The sum of numbers (DEL, EXISTS).
+    /// Reply with the sum of numbers (DEL, EXISTS).
     Sum,
-    /// Always OK (MSET).
+    /// Reply OK (MSET).
     Ok,
-    /// OK, or nothing if the number is zero (SET NX).
+    /// Reply OK, or null if the number is zero (SET NX).
     Taken,
 }
 
-/// Whether a command reads or changes what keys hold: [`plan`] says what it does.
+/// Whether a command reads or changes the content of keys, so that [`plan`] accepts it.
 pub(crate) fn is_on_keys(command: &Described) -> bool {
-    // These look at keys, or ask what they are.
+    // These take keys but do not read or change their content.
     command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch)
 }
 
-/// What a command on keys does.
+/// Parses a command on keys into a plan.
 ///
 /// # Errors
 /// The error reply, in Redis' words.
@@ -105,7 +105,7 @@ pub(crate) fn plan<'a>(id: CommandId, arguments: &Arguments<'a>) -> Result<Plan<
     Ok(Plan { ops, command: id, shape })
 }
 
-/// The operation of a command on the key that is its first argument; `None` for other commands.
+/// Parses a command on the one key that is its first argument. Returns `None` for other commands.
 ///
 /// # Errors
 /// The error reply, in Redis' words.
@@ -138,7 +138,7 @@ pub(crate) fn single(id: CommandId, arguments: &Arguments<'_>) -> Result<Option<
     Ok(Some(op))
 }
 
-/// The same operation on each key.
+/// Returns the same operation on each key.
 fn each<'a>(arguments: &Arguments<'a>, op: &Op) -> SmallVec<[KeyOp<'a>; 1]> {
     arguments.from(1).map(|key| KeyOp::new(key, op.clone())).collect()
 }
@@ -170,7 +170,7 @@ mod tests {
         plan(command.id, &arguments).map(Plan::into_owned)
     }
 
-    /// A command, with its operation on each key.
+    /// Parses a command and returns it with its operation on each key.
     fn ops_of(line: &str) -> Vec<(CommandId, Op)> {
         let plan = planned(line).unwrap();
         plan.ops.into_iter().map(|op| (plan.command, op.op)).collect()
@@ -192,11 +192,11 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
+    fn bad_arguments_are_rejected() {
         let number = "ERR value is not an integer or out of range";
         for (line, error) in [
-            ("SET a 1 EX 5", "ERR SET EX is not served by this version of Solera"),
-            ("SET a 1 NX GET", "ERR SET GET is not served by this version of Solera"),
+            ("SET a 1 EX 5", "ERR SET EX is not supported by this version of Solera"),
+            ("SET a 1 NX GET", "ERR SET GET is not supported by this version of Solera"),
             ("SET a 1 NX NX", "ERR syntax error"),
             ("SET a 1 foo", "ERR syntax error"),
             ("MSET a 1 b", "ERR wrong number of arguments for 'mset' command"),
@@ -216,8 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn every_command_on_keys_does_what_its_name_stands_for_in_spaces() {
-        // These look at keys, or ask what they are.
+    fn every_command_on_keys_matches_its_name_in_spaces() {
+        // These take keys but do not read or change their content.
         let others = [CommandId::SoleraLevel, CommandId::Watch];
         for command in COMMANDS.iter().filter(|command| !others.contains(&command.id)) {
             let relation = with_strong(command.name);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn adding_a_negative_number_is_told_apart() {
+    fn adding_a_negative_number_is_classified_as_a_decrement() {
         for (line, is_incrby, is_decrby) in [
             ("INCR k", true, false),
             ("INCRBY k 0", true, false),

@@ -1,4 +1,4 @@
-//! The way of each command through a session: what refuses it, what queues it, what runs it.
+//! The path of each command through a session: checks, queueing and execution.
 
 use solera_commands::{Command as Described, CommandId, lookup};
 use solera_config::{Baseline, Runs};
@@ -12,8 +12,8 @@ use crate::plan;
 use crate::session::{Mode, Next, Session, Work};
 
 impl<W: Context> Session<W> {
-    /// Runs a command on one key of this worker and appends its reply: the hot path, without any
-    /// waiting. Returns whether that was possible; if not, nothing has happened yet.
+    /// Runs a command on one key of this worker and appends its reply. This is the hot path and
+    /// never waits. Returns whether the command could be run; otherwise nothing has happened.
     pub fn run_at_once(&mut self, arguments: &Arguments<'_>) -> bool {
         if self.in_transaction() {
             return false;
@@ -46,10 +46,12 @@ impl<W: Context> Session<W> {
         true
     }
 
-    /// Runs one command and appends its reply. If that is an error, an open transaction has no
-    /// effect: it would not be what its client meant. SOLERA.COMMIT and SOLERA.ABORT end it also by
-    /// an error; any other command, RESET among them, then leaves it given up, so that nothing
-    /// after it runs outside.
+    /// Runs one command and appends its reply.
+    ///
+    /// An error reply makes an open transaction have no effect, because it would not be what its
+    /// client meant. SOLERA.COMMIT and SOLERA.ABORT also end the transaction when they fail. After
+    /// an error of any other command, RESET included, the transaction is given up, so that no later
+    /// command of it runs outside.
     pub async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
         let start = self.out.bytes.len();
         let next = self.run_command(arguments).await;
@@ -66,8 +68,8 @@ impl<W: Context> Session<W> {
                 .iter()
                 .any(|name| arguments.get(0).eq_ignore_ascii_case(name))
             {
-                // A browser that a web page made send commands, or a lost HTTP client: as Redis,
-                // take nothing more from it.
+                // The sender is a browser that a web page made send commands, or a misdirected HTTP
+                // client. As Redis does, close the connection before it sends more.
                 return Next::Close;
             }
             let rest = arguments.from(1);
@@ -93,10 +95,10 @@ impl<W: Context> Session<W> {
         self.dispatch(command, arguments).await
     }
 
-    /// Whether a command may be run now, or queued.
+    /// Checks that a command may be run now, or queued.
     ///
     /// # Errors
-    /// Why not, as the client is told.
+    /// The error reply.
     fn check(&self, command: &'static Described, arguments: &Arguments<'_>) -> Result<(), String> {
         if !command.takes(arguments.len()) {
             return Err(command.wrong_arity());
@@ -105,10 +107,10 @@ impl<W: Context> Session<W> {
         self.admits(command)
     }
 
-    /// Whether the node takes a command now, whoever sends it.
+    /// Checks that the node accepts a command now, whoever sends it.
     ///
     /// # Errors
-    /// Why not, as the client is told.
+    /// The error reply.
     pub(crate) fn admits(&self, command: &Described) -> Result<(), String> {
         if !self.worker.serves() && needs_data(command) {
             let site = self.worker.site_name(self.worker.address().site);
@@ -137,7 +139,7 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Runs a command that nothing refuses, and appends its reply.
+    /// Runs a command that passed all checks, and appends its reply.
     async fn dispatch(&mut self, command: &Described, arguments: &Arguments<'_>) -> Next {
         if !plan::is_on_keys(command) {
             return commands::run_other(self, command.id, arguments).await;
@@ -152,8 +154,8 @@ impl<W: Context> Session<W> {
         Next::Stay
     }
 
-    /// What EXEC is to do for a command; `None` if it may not stand between MULTI and EXEC. A
-    /// command is parsed once, when it is queued.
+    /// Parses a command once, when it is queued, into the work that EXEC does for it. Returns
+    /// `None` if the command is not allowed between MULTI and EXEC.
     fn work_for_exec(&self, command: &Described, arguments: &Arguments<'_>) -> Option<Work<W>> {
         let parsed = match plan::is_on_keys(command) {
             true => plan::plan(command.id, arguments).map(|plan| Work::Keys(plan.into_owned())),
@@ -164,7 +166,7 @@ impl<W: Context> Session<W> {
         Some(parsed.unwrap_or_else(Work::Wrong))
     }
 
-    /// A command is refused. EXEC ends its transaction all the same, as in Redis.
+    /// Rejects a command. A rejected EXEC still ends its transaction, as in Redis.
     fn refuse(&mut self, command: CommandId, error: &str) {
         if command == CommandId::Exec && self.mode.end_queue().is_some() {
             self.watched.clear();
@@ -173,7 +175,7 @@ impl<W: Context> Session<W> {
         self.spoil(error);
     }
 
-    /// An error before execution also spoils a queue.
+    /// Appends an error that came before execution. It also makes EXEC run nothing.
     pub(crate) fn spoil(&mut self, error: &str) {
         if let Some(queue) = self.mode.queue_mut() {
             queue.broken = true;
@@ -182,7 +184,7 @@ impl<W: Context> Session<W> {
     }
 }
 
-/// Whether a command is about data, its own or that of a past.
+/// Whether a command needs data, the site's own or that of a past.
 fn needs_data(command: &Described) -> bool {
     command.is_data()
         || matches!(
@@ -201,7 +203,7 @@ fn needs_data(command: &Described) -> bool {
         )
 }
 
-/// Commands that are run at once even while commands are queued.
+/// Whether a command runs at once even while commands are queued.
 fn ends_queue(command: CommandId) -> bool {
     matches!(
         command,

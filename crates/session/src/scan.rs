@@ -1,7 +1,7 @@
-//! Going through a partition in one snapshot, page by page.
+//! Scans of a partition in one snapshot, page by page.
 //!
-//! A page says where the next one begins, in terms of keys and elements, so that any page can be
-//! asked for at any time. What is kept between pages only spares looking again.
+//! The cursor of a page consists of a key and an element, so that any page can be requested at any
+//! time. The state kept between pages only saves repeated lookups.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -14,18 +14,18 @@ use solera_machine::{Now, PartitionId};
 use solera_time::{Monotonic, Vector};
 use solera_unistore::Replica;
 
-/// A page ends when it has so many bytes. It is short, because nobody else is served meanwhile.
+/// A page ends at this size. Pages are short because the worker serves nobody else meanwhile.
 const PAGE_BYTES: usize = 64 * 1024;
-/// Or when so many keys were looked at.
+/// A page also ends after this number of keys.
 const PAGE_KEYS: usize = 1024;
-/// What a key, an element or a field counts beside its bytes.
+/// Bytes that a key, an element or a field counts in addition to its length.
 const OVERHEAD: usize = 16;
-/// So many keys are listed at once: one walk over the partition for each so many.
+/// Number of keys listed at once. Each list takes one walk over the partition.
 const LISTED: usize = 64 * 1024;
-/// What nobody has asked for in so long is not kept.
+/// Time after which unused state of a scan is dropped.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 
-/// Where a page begins: after a key, or in the middle of it, after an element or a field.
+/// The beginning of a page: after a key, or within it, after an element or a field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     /// The key.
@@ -35,7 +35,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Some bytes for a client to give back.
+    /// Encodes the cursor as opaque bytes for a client to send back.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let element = self.element.as_ref().map(Value::as_bytes);
         let mut bytes = match element {
@@ -47,7 +47,7 @@ impl Cursor {
         bytes
     }
 
-    /// The inverse; `None` for what it never yields.
+    /// Decodes the bytes of [`Cursor::encode`]. Returns `None` for other bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Cursor> {
         let (first, rest) = bytes.split_first()?;
         match first {
@@ -63,28 +63,29 @@ impl Cursor {
     }
 }
 
-/// A page that is asked for.
+/// A request for a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     /// The partition.
     pub partition: PartitionId,
-    /// That of an open transaction.
+    /// Snapshot of an open transaction.
     pub snapshot: Vector,
-    /// Nothing is the beginning.
+    /// Beginning of the page; `None` for the first page.
     pub from: Option<Cursor>,
 }
 
-/// A page.
+/// A page of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Page {
-    /// Keys and what they hold. A large set or hash comes in parts, which follow one another.
+    /// Keys and their contents. A large set or hash comes in parts, which follow one another.
     pub entries: Vec<(Key, Outcome)>,
-    /// Where the next page begins, if there is one.
+    /// Beginning of the next page, if there is one.
     pub next: Option<Cursor>,
 }
 
 impl Page {
-    /// Whether it holds what pages hold. One of another node may be anything.
+    /// Whether the entries are of the types that pages hold. A page from another node may be
+    /// anything.
     pub fn is_sound(&self) -> bool {
         self.entries.iter().all(|(_, content)| {
             matches!(content, Outcome::Bulk(_) | Outcome::Members(_) | Outcome::Pairs(_))
@@ -92,7 +93,7 @@ impl Page {
     }
 }
 
-/// What a worker keeps between the pages of a scan; of the latest only.
+/// State that a worker keeps between the pages of the latest scan.
 #[derive(Debug, Default)]
 pub struct Scans {
     kept: Option<Kept>,
@@ -102,19 +103,19 @@ pub struct Scans {
 struct Kept {
     partition: PartitionId,
     snapshot: Vector,
-    /// The key that was last told of, or looked at.
+    /// The last key that was sent or looked at.
     after: Option<Key>,
-    /// The keys after it; not all if `more`.
+    /// Keys after it; not all of them if `more` is set.
     keys: VecDeque<Key>,
     more: bool,
-    /// What `after` holds, while not all of that is told.
+    /// Content of `after`, while not all of it is sent.
     whole: Option<Outcome>,
     used: Monotonic,
 }
 
 impl Scans {
-    /// The next page of a partition of the replica's. `None` while the replica does not have all of
-    /// the snapshot.
+    /// Returns the next page of a partition of the replica. Returns `None` while the replica does
+    /// not have all of the snapshot.
     pub fn page(
         &mut self,
         replica: &mut Replica,
@@ -138,7 +139,7 @@ impl Scans {
         if let Some(Cursor { key, element: Some(element) }) = &ask.from
             && let Some(whole) = whole.or_else(|| read(replica, key))
         {
-            page.next = kept.tell(&mut page.entries, &mut room, whole, Some(element));
+            page.next = kept.append(&mut page.entries, &mut room, whole, Some(element));
         }
         let mut looked = 0;
         while page.next.is_none() {
@@ -147,7 +148,7 @@ impl Scans {
             kept.after = Some(key.clone());
             looked += 1;
             if let Some(content) = content {
-                page.next = kept.tell(&mut page.entries, &mut room, content, None);
+                page.next = kept.append(&mut page.entries, &mut room, content, None);
             }
             if page.next.is_none() && (room == 0 || looked == PAGE_KEYS) {
                 page.next = Some(Cursor { key, element: None });
@@ -158,7 +159,7 @@ impl Scans {
         Some(page)
     }
 
-    /// Drops what nobody seems to come back for.
+    /// Drops the state of a scan that has not been used for [`KEPT_FOR`].
     pub fn forget_idle(&mut self, now: Monotonic) {
         if self.kept.as_ref().is_some_and(|kept| now.since(kept.used) >= KEPT_FOR) {
             self.kept = None;
@@ -195,9 +196,10 @@ impl Kept {
         self.keys.pop_front()
     }
 
-    /// Adds what the current key holds after an element, as far as there is room; what does not fit
-    /// into a page is told in parts. Returns where to go on with the same key, if not all is told.
-    fn tell(
+    /// Appends the content of the current key after an element, as far as it fits into the page;
+    /// the rest follows in later pages. Returns the cursor within the same key if something is
+    /// left.
+    fn append(
         &mut self,
         entries: &mut Vec<(Key, Outcome)>,
         room: &mut usize,
@@ -214,24 +216,24 @@ impl Kept {
     }
 }
 
-/// As much of a content as there is room for, at least one element, and the last element if that is
-/// not the end.
+/// Returns as much of a content as there is room for, but at least one element. Also returns the
+/// last element if more follow.
 fn part(
     content: &Outcome,
     after: Option<&Value>,
     room: &mut usize,
 ) -> (Option<Outcome>, Option<Value>) {
-    let is_told =
+    let is_sent =
         |element: &Value| after.is_some_and(|after| element.cmp(after) != Ordering::Greater);
     match content {
         Outcome::Members(members) => {
-            let rest = &members[members.partition_point(is_told)..];
+            let rest = &members[members.partition_point(is_sent)..];
             let (part, cut) = fitting(rest, room, |member| member.len());
             let last = part.last().filter(|_| cut).cloned();
             ((!part.is_empty()).then(|| Outcome::Members(part.to_vec())), last)
         }
         Outcome::Pairs(pairs) => {
-            let rest = &pairs[pairs.partition_point(|(field, _)| is_told(field))..];
+            let rest = &pairs[pairs.partition_point(|(field, _)| is_sent(field))..];
             let (part, cut) = fitting(rest, room, |(field, value)| field.len() + value.len());
             let last = part.last().filter(|_| cut).map(|(field, _)| field.clone());
             ((!part.is_empty()).then(|| Outcome::Pairs(part.to_vec())), last)
@@ -244,7 +246,7 @@ fn part(
     }
 }
 
-/// The first items for which there is room, at least one, and whether others follow.
+/// Returns the first items for which there is room, but at least one, and whether others follow.
 fn fitting<'a, T>(items: &'a [T], room: &mut usize, size: impl Fn(&T) -> usize) -> (&'a [T], bool) {
     let mut count = 0;
     while count < items.len() && (count == 0 || *room > 0) {
@@ -267,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_are_read_back_and_others_refused() {
+    fn cursors_are_decoded_and_other_bytes_rejected() {
         for (key, element) in [("", None), ("k", None), ("a:b", Some("")), ("", Some("e:1"))] {
             let element = element.map(Value::from);
             let cursor = Cursor { key: key.into(), element };
@@ -282,7 +284,8 @@ mod tests {
         Now { monotonic: Monotonic(ms * 1_000_000), physical: Physical(1_800_000_000_000_000) }
     }
 
-    /// More keys than a page may look at, and keys that do not fit into a page.
+    /// Creates a replica with more keys than a page may look at, and keys that do not fit into a
+    /// page.
     fn replica() -> Replica {
         let topology = Arc::new(Topology { partitions: 1, workers: vec![1] });
         let mut replica =
@@ -303,7 +306,8 @@ mod tests {
         replica
     }
 
-    /// All pages; what is kept between them is dropped before those that `forgets` says.
+    /// Reads all pages. The kept state is dropped before the pages for which `forgets` returns
+    /// true.
     fn pages(replica: &mut Replica, forgets: impl Fn(usize) -> bool) -> Vec<Page> {
         let (mut scans, mut pages) = (Scans::default(), Vec::<Page>::new());
         loop {
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_can_be_asked_for_at_any_time() {
+    fn a_page_can_be_requested_at_any_time() {
         let mut replica = replica();
         let expected = pages(&mut replica, |_| false);
         assert_eq!(pages(&mut replica, |_| true), expected);

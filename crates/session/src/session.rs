@@ -1,6 +1,7 @@
-//! A client's session: its pasts, its transaction, and the way of each command.
+//! A client's session: its pasts, its transaction, and the execution of its commands.
 
 mod conflict;
+mod errors;
 mod exec;
 mod mode;
 mod operations;
@@ -8,7 +9,6 @@ mod primary;
 mod queue;
 mod rights;
 mod strong;
-mod told;
 mod transaction;
 
 use std::net::SocketAddr;
@@ -31,10 +31,10 @@ pub(crate) use self::queue::{Later, Work};
 use self::strong::Watched;
 use crate::client::Client;
 use crate::context::Context;
+use crate::delegation::Delegation;
 use crate::identity::Identity;
-use crate::lent::Lent;
 
-/// What becomes of the connection after a command.
+/// What happens to the connection after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It stays open.
@@ -43,53 +43,53 @@ pub enum Next {
     Close,
 }
 
-/// Whether the client wants replies (CLIENT REPLY).
+/// Whether the client gets replies (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replies {
     On,
     Off,
-    /// The next command's is left out; this one has none.
+    /// The next command gets no reply, and this one neither.
     SkipNext,
-    /// This command's is left out.
+    /// This command gets no reply.
     Skip,
 }
 
-/// One connection's state. Its operations see one another, and all that it has seen before.
+/// State of one connection. Its operations see one another, and everything that it has seen before.
 pub struct Session<W> {
-    /// The worker at which it is open.
+    /// The worker at which the session is open.
     pub worker: Rc<W>,
     /// Replies that are not written yet.
     pub out: Writer,
-    /// The time of the current batch.
+    /// Time of the current batch of commands.
     pub now: Now,
     /// The session's causal past, which its operations see, and its durability past.
     pub(crate) pasts: Pasts,
-    /// What it has seen of keys that `primary` holds.
+    /// What the session has seen of keys that `primary` holds.
     pub(crate) primary: solera_primary::Past,
-    /// The client, as others see it.
+    /// The client, as other clients see it.
     pub(crate) client: Arc<Client>,
     pub(crate) name: String,
     /// The client library's name and version.
     pub(crate) library: (String, String),
     pub(crate) last_command: &'static str,
     pub(crate) replies: Replies,
-    /// Which user the client is.
+    /// User of the client.
     pub identity: Rc<Identity>,
-    /// What it has of the session for which it acts, if it does.
-    lent: Option<Lent>,
-    /// Where the client is, if not in this process.
+    /// Delegation from the session for which this one acts, if any.
+    delegation: Option<Delegation>,
+    /// Address of the client, if it is not in this process.
     pub(crate) from: Option<SocketAddr>,
-    /// What its commands belong to.
+    /// The queue or transaction that commands belong to.
     pub(crate) mode: Mode<W>,
-    /// The keys that the next EXEC or SOLERA.BEGIN STRONG depends on, in any mode: a causal
-    /// transaction in between does not use them up.
+    /// Keys that the next EXEC or SOLERA.BEGIN STRONG depends on. They stay watched in any mode; a
+    /// causal transaction in between does not clear them.
     pub(crate) watched: Vec<Watched>,
-    /// What the session's last strong transaction has come to, if it aborted.
+    /// Abort of the session's last strong transaction, if it aborted.
     conflict: Option<Conflict>,
 }
 
 impl<W: Context> Session<W> {
-    /// A session of a client, at a worker.
+    /// Creates a session of a client at a worker.
     pub fn new(worker: Rc<W>, client: Arc<Client>, from: Option<SocketAddr>) -> Self {
         Session {
             out: Writer::default(),
@@ -102,7 +102,7 @@ impl<W: Context> Session<W> {
             last_command: "NULL",
             replies: Replies::On,
             identity: Rc::new(Identity::new(&worker.users())),
-            lent: None,
+            delegation: None,
             from,
             mode: Mode::Idle,
             watched: Vec::new(),
@@ -111,14 +111,14 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// The client is gone: its open transaction has no effect.
+    /// Aborts the open transaction, because the client has disconnected.
     pub fn close(&mut self) {
         if let Some(tx) = self.mode.reset() {
-            self.worker.tell(Command::Abort { tx });
+            self.worker.send(Command::Abort { tx });
         }
     }
 
-    /// RESET: as if the client had connected anew, all pasts included.
+    /// RESET: returns to the state of a new connection; also clears the pasts.
     pub(crate) fn reset(&mut self) {
         self.close();
         self.watched.clear();
@@ -131,12 +131,12 @@ impl<W: Context> Session<W> {
         self.primary = solera_primary::Past::default();
     }
 
-    /// Tells others how the session is now.
-    pub fn tell(&self) {
-        if let Some(lent) = &self.lent {
-            lent.note(&self.pasts);
+    /// Publishes the session's state for other clients and for the session that it acts for.
+    pub fn publish(&self) {
+        if let Some(delegation) = &self.delegation {
+            delegation.note(&self.pasts);
         }
-        self.client.update(|info| {
+        self.client.update_info(|info| {
             info.name.clone_from(&self.name);
             info.user = self.identity.name();
             info.library.clone_from(&self.library.0);
@@ -149,7 +149,8 @@ impl<W: Context> Session<W> {
         });
     }
 
-    /// Takes back the reply of the last command, which begins at `start`, if the client wants none.
+    /// Discards the reply of the last command, which begins at `start`, when CLIENT REPLY is OFF or
+    /// SKIP.
     pub fn hush(&mut self, start: usize) {
         if self.replies == Replies::On {
             return;
@@ -167,21 +168,21 @@ impl<W: Context> Session<W> {
         self.mode.is_in_transaction()
     }
 
-    /// Notes that a command runs which may write, if a transaction is open.
+    /// Records in the open transaction, if there is one, whether a command may write.
     pub(crate) fn note_writes(&mut self, command: &Described) {
         if let Some(open) = self.mode.open_mut() {
             open.writes |= command.has_flag("write");
         }
     }
 
-    /// Gives an open transaction up for an error. Its worker aborts it.
+    /// Gives the open transaction up because of an error. Its worker aborts it.
     pub(crate) fn give_up(&mut self, error: String) {
         if let Some(tx) = self.mode.give_up(error) {
-            self.worker.tell(Command::Abort { tx });
+            self.worker.send(Command::Abort { tx });
         }
     }
 
-    /// Appends `OK`, or an error reply.
+    /// Appends `OK` or an error reply.
     pub(crate) fn answer_ok(&mut self, result: Result<(), String>) {
         match result {
             Ok(()) => self.out.simple("OK"),
@@ -189,20 +190,22 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// The open transaction's snapshot, to be scanned.
+    /// Returns the open transaction's snapshot, for a scan.
     ///
     /// # Errors
-    /// The error reply: no transaction is open, or it has expired.
+    /// The error reply, if no transaction is open or it has expired.
     pub(crate) fn snapshot(&mut self) -> Result<Vector, String> {
         let Some(Transaction { id, .. }) = self.mode.transaction() else {
-            return Err("ERR this is for an open transaction; SOLERA.BEGIN it first".to_owned());
+            return Err(
+                "ERR this command needs an open transaction; send SOLERA.BEGIN first".to_owned()
+            );
         };
         let now = self.worker.now();
         if let Some(snapshot) = self.worker.with(|replica| replica.snapshot_of(now, id)) {
             return Ok(snapshot);
         }
-        let error = self.told(&CommandError::NoSuchTransaction);
-        // The worker has forgotten it: there is nothing to abort.
+        let error = self.error_reply(&CommandError::NoSuchTransaction);
+        // The worker no longer knows the transaction, so there is nothing to abort.
         self.mode.give_up(error.clone());
         Err(error)
     }
@@ -213,13 +216,13 @@ impl<W: Context> Session<W> {
         self.out.error(error.as_ref());
     }
 
-    /// The worker gave the current command up without an answer.
+    /// Appends the error reply to a command that the worker did not answer.
     pub(crate) fn fail_unanswered(&mut self) {
         let text = self.unanswered();
         self.fail(text);
     }
 
-    /// What a client is told when the worker gave its command up without an answer.
+    /// Returns the error reply to a command that the worker did not answer.
     pub(crate) fn unanswered(&self) -> String {
         match self.worker.refuses() {
             Some(reason) => format!("MISCONF {reason}; whether the command was done is unknown"),

@@ -1,6 +1,6 @@
-//! Tokens: a session's pasts, to be carried to another site.
+//! Tokens: a session's pasts as text, which another site can attach.
 //!
-//! `docs/formats/token.md` draws the bytes.
+//! `docs/formats/token.md` shows the bytes.
 
 use std::fmt;
 
@@ -10,38 +10,38 @@ use solera_primary::Past;
 use solera_unistore::Pasts;
 
 const PREFIX: &str = "solera-3-";
-/// What tokens of all versions begin with; a version and a hyphen follow.
+/// Common prefix of the tokens of all versions. A version and a hyphen follow.
 const FAMILY: &[u8] = b"solera-";
-/// The cluster, and how many protocols' pasts follow, each after its length.
+/// Length of the header: the cluster, and the number of pasts that follow, each after its length.
 const HEADER: usize = 8 + 1;
-/// The protocols whose pasts are read.
+/// Protocols whose pasts this version reads.
 const PROTOCOLS: &[Protocol] = &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL];
 
 /// What a session has seen and written, bound to its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The cluster it belongs to.
+    /// Number of the cluster that the token belongs to.
     pub cluster: u64,
     /// The causal and the durability past.
     pub pasts: Pasts,
-    /// What it has seen of keys that `primary` holds. The token has it only if that is something.
+    /// What the session has seen of keys that `primary` holds. An empty past is not encoded.
     pub primary: Past,
 }
 
-/// Text that is no token of this cluster.
+/// Reason why a text is not a token of this cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// Not a token at all.
+    /// The text is not a token.
     NotAToken,
-    /// A token of a version that this program does not read.
+    /// The token is of a version that this program does not read.
     OtherVersion,
-    /// Cut short or altered.
+    /// The token was cut short or altered.
     Damaged,
-    /// A token of another cluster, or of an earlier run.
+    /// The token belongs to another cluster, or to an earlier run of this one.
     OtherCluster,
-    /// It has the past of a protocol or of a version that this program does not know.
+    /// The token contains the past of an unknown protocol, or of an unknown version of one.
     Foreign(Foreign),
-    /// It tells of sites that are not listed.
+    /// The token refers to sites that the configuration does not list.
     MoreSites,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for TokenError {
                  is gone"
             }
             TokenError::MoreSites => {
-                "the token tells of sites that this node's configuration does not list"
+                "the token refers to sites that this node's configuration does not list"
             }
         })
     }
@@ -73,7 +73,8 @@ impl fmt::Display for TokenError {
 impl std::error::Error for TokenError {}
 
 impl Token {
-    /// The token as text, safe to copy and paste; `None` if a past is too long for tokens.
+    /// Returns the token as text that is safe to copy and paste; `None` if a past is too long for
+    /// tokens.
     pub fn encode(&self) -> Option<String> {
         let mut pasts = vec![Vec::new()];
         self.pasts.encode(&mut pasts[0]);
@@ -95,8 +96,9 @@ impl Token {
         Some(text)
     }
 
-    /// Reads a token of the cluster `cluster` with so many sites and partitions. It may be of a
-    /// node that lists fewer sites, or more of which it says nothing.
+    /// Decodes a token of the cluster `cluster` with these numbers of sites and partitions. The
+    /// token may come from a node that lists fewer sites, or more sites of which it has seen
+    /// nothing.
     ///
     /// # Errors
     /// See [`TokenError`].
@@ -134,7 +136,8 @@ impl Token {
     }
 }
 
-/// The protocol of each of `count` pasts, and what comes after it and its version.
+/// Returns the protocol of each of `count` pasts, and the bytes that follow the protocol and its
+/// version.
 fn pasts_of(count: u8, mut rest: &[u8]) -> Result<Vec<(Protocol, &[u8])>, TokenError> {
     let mut pasts = Vec::new();
     for _ in 0..count {
@@ -147,7 +150,7 @@ fn pasts_of(count: u8, mut rest: &[u8]) -> Result<Vec<(Protocol, &[u8])>, TokenE
     if rest.is_empty() { Ok(pasts) } else { Err(TokenError::Damaged) }
 }
 
-/// Why a text without the prefix of this version is refused.
+/// Returns why a text without the prefix of this version is rejected.
 fn refusal(text: &[u8]) -> TokenError {
     let version = text.strip_prefix(FAMILY).map(|rest| rest.split(|byte| *byte == b'-').next());
     match version.flatten() {
@@ -185,7 +188,7 @@ mod tests {
         }
     }
 
-    /// One whose session has seen a key that `primary` holds.
+    /// A token whose session has seen a key that `primary` holds.
     fn token_with_primary() -> Token {
         let mut primary = Past::default();
         primary.note(PartitionId(7), Position { epoch: 2, index: 300 });
@@ -213,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_past_of_primary_is_read_once_and_only_of_partitions_that_there_are() {
+    fn a_past_of_primary_may_occur_once_and_only_with_existing_partitions() {
         let text = text(&token_with_primary());
         assert_eq!(Token::decode(text.as_bytes(), 0xfeed, (3, 7)), Err(TokenError::Damaged));
         let bytes = HEXLOWER.decode(&text.as_bytes()[PREFIX.len()..]).unwrap();
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_other_versions_and_protocols_are_refused_in_words() {
+    fn tokens_of_other_versions_and_protocols_are_rejected_with_a_reason() {
         let text = text(&token());
         let bytes = HEXLOWER.decode(&text.as_bytes()[PREFIX.len()..]).unwrap();
         let (body, _) = bytes.split_last_chunk::<4>().unwrap();
@@ -255,7 +258,7 @@ mod tests {
         };
         assert!(with(11, 7).to_string().contains("of protocol 7, and this is 1 (UniStore)"));
         assert!(with(12, 7).to_string().contains("of version 7 of UniStore"));
-        // How many pasts, the length of the first, how many sites it tells of.
+        // Number of pasts, length of the first, number of sites in it.
         for at in [8, 10, 13] {
             for byte in [0, 2, 200] {
                 let error = with(at, byte);
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_other_clusters_are_told_apart() {
+    fn tokens_of_other_clusters_are_rejected() {
         let text = text(&token());
         let with = |cluster, sites| decode(text.as_bytes(), cluster, sites);
         assert_eq!(with(0xbeef, 3), Err(TokenError::OtherCluster));

@@ -1,5 +1,5 @@
-//! Commands as server-side code constructs and runs them: typed arguments and typed answers, by the
-//! same rights and in the same sessions as commands of clients.
+//! Typed commands and answers for server-side code. They run in the same sessions and with the same
+//! rights as commands of clients.
 
 use solera_commands::{COMMANDS, CommandId, Unit};
 
@@ -8,18 +8,18 @@ use crate::session::Session;
 
 /// A command with its arguments.
 pub trait Typed {
-    /// What it answers.
+    /// Type of the answer.
     type Answer;
 
-    /// The command that the session's user must be allowed to run.
+    /// Returns the command that the session's user must be allowed to run.
     fn command(&self) -> CommandId;
 
-    /// The keys that the user must be allowed to use as the command does.
+    /// Returns the keys that the user must be allowed to use in the way that the command does.
     fn keys(&self) -> impl Iterator<Item = &[u8]> + Clone {
         std::iter::empty()
     }
 
-    /// Runs the command, which nothing refuses.
+    /// Runs the command, after all checks have passed.
     ///
     /// # Errors
     /// The error reply.
@@ -31,10 +31,10 @@ pub trait Typed {
 
 impl<W: Context> Session<W> {
     /// Runs a command. If it fails, an open transaction has no effect, as after a client's command.
-    /// Neither the command nor its error is counted: counters are about clients.
+    /// Neither the command nor its error is counted, because the counters cover clients only.
     ///
-    /// The answer may tell of writes that are not durable yet: who passes it on waits for them
-    /// before.
+    /// The answer may depend on writes that are not durable yet. The caller must wait for these
+    /// writes before it passes the answer on.
     ///
     /// # Errors
     /// The error reply, without the hyphen before it.

@@ -1,4 +1,4 @@
-//! The table of commands against Redis' own, as recorded in `data/redis_commands.txt`.
+//! Compares the table of commands with Redis' own, as recorded in `data/redis_commands.txt`.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use solera_commands::{COMMANDS, Command};
 use solera_resp::{Protocol, Value, Writer, parse_value};
 use solera_session::describe;
 
-/// Where Solera differs from Redis, and says so.
+/// Lines in which Solera differs from Redis on purpose.
 const DIFFERENT: [&str; 4] = [
-    // Its options are refused, so that the old value is never read.
+    // Solera rejects the options of SET, so SET never reads the old value.
     "set -3 denyoom,write 1 1 1 @slow,@string,@write OW,update",
-    // Redis describes the subcommands apart, and leaves the flags to them.
+    // Redis describes the subcommands separately and gives the flags there.
     "client -2 noscript 0 0 0 @connection,@slow -",
     "acl -2 loading,noscript,stale 0 0 0 @slow -",
     "config -2 admin,loading,noscript,stale 0 0 0 @admin,@dangerous,@slow -",
 ];
 
-/// A command as a line of the recorded file, taken from what COMMAND INFO answers.
+/// Formats a command as a line of the recorded file, from the answer of COMMAND INFO.
 fn line(command: &Command) -> String {
     let mut writer = Writer::new(Protocol::Resp3);
     describe(command, &mut writer);

@@ -1,16 +1,16 @@
-//! What a server's errors mean to a transaction.
+//! Classification of a server's errors for a transaction.
 
 use solera_mixt::store::StoreError;
 
 use crate::port::{Broken, Reply};
 
-/// The code of an error reply, and what follows it.
+/// Splits an error reply into its code and the rest.
 fn parts(text: &str) -> (&str, &str) {
     text.split_once(' ').unwrap_or((text, ""))
 }
 
-/// The code and text of the error because of which a transaction was given up; of another error,
-/// its own.
+/// Returns the code and text of the error that made the server give a transaction up. Returns an
+/// error's own code and text if it has no such cause.
 fn cause(text: &str) -> (&str, &str) {
     let (code, message) = parts(text);
     let cause = message.split_once("because of: ").or_else(|| message.split_once("first: "));
@@ -20,8 +20,7 @@ fn cause(text: &str) -> (&str, &str) {
     }
 }
 
-/// Whether an error says that the server has no time or means to answer, rather than that it never
-/// will.
+/// Whether an error is temporary: the server could not answer now, but may do so later.
 fn is_passing(text: &str) -> bool {
     let (code, message) = cause(text);
     let codes =
@@ -29,16 +28,17 @@ fn is_passing(text: &str) -> bool {
     codes.contains(&code) || (code == "ERR" && message == STOPPING)
 }
 
-/// What a server says that is stopped in the middle.
+/// Error of a server that is stopped while it executes a command.
 const STOPPING: &str = "the server is stopping";
 
-/// An error's text. What was changed is for who runs the whole transaction to say, once.
-fn told(text: &str) -> String {
+/// Returns an error's text without the note that nothing was changed. The code that runs the whole
+/// transaction adds it, once.
+fn without_note(text: &str) -> String {
     text.replace("; nothing was changed", "")
 }
 
-/// The transaction that an error names for SOLERA.OUTCOME, which it does where its outcome is not
-/// known.
+/// Returns the name of the transaction for SOLERA.OUTCOME, which an error contains if the outcome
+/// is unknown.
 pub fn transaction_to_ask_for(text: &str) -> Option<&str> {
     let (_, after) = text.split_once("SOLERA.OUTCOME ")?;
     let id = after.split(|c: char| c.is_whitespace() || ",;'\"`".contains(c)).next()?;
@@ -46,45 +46,45 @@ pub fn transaction_to_ask_for(text: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// An error reply to anything but a commit. What was open has no effect.
+/// Converts an error reply to any command other than a commit. The open transaction has no effect.
 pub fn of_command(text: &str) -> StoreError {
     match parts(text).0 {
-        // What ended by itself may be run again.
+        // A transaction that ended by itself may be retried.
         "ABORTED" | "NOTX" => StoreError::Conflict,
-        "NOPERM" | "NOAUTH" | "WRONGPASS" => StoreError::Denied(told(text)),
-        "UNAVAILABLE" => StoreError::Unavailable(told(text)),
-        _ if is_passing(text) => StoreError::Unavailable(told(text)),
-        _ => StoreError::Refused(told(text)),
+        "NOPERM" | "NOAUTH" | "WRONGPASS" => StoreError::Denied(without_note(text)),
+        "UNAVAILABLE" => StoreError::Unavailable(without_note(text)),
+        _ if is_passing(text) => StoreError::Unavailable(without_note(text)),
+        _ => StoreError::Refused(without_note(text)),
     }
 }
 
-/// An error of opening a session.
+/// Converts an error of opening a session.
 pub fn of_connect(text: &str) -> StoreError {
     match parts(text).0 {
-        "NOPERM" => StoreError::Denied(told(text)),
+        "NOPERM" => StoreError::Denied(without_note(text)),
         _ => StoreError::Unavailable(text.to_owned()),
     }
 }
 
-/// An error reply to a commit.
+/// Converts an error reply to a commit.
 pub(crate) fn of_commit(text: &str) -> StoreError {
     let unknown = match parts(text) {
         ("UNAVAILABLE", message) => transaction_to_ask_for(message).is_some(),
-        // The worker was stopped in the middle.
+        // The worker was stopped while it executed the commit.
         ("MISCONF", message) => message.contains("unknown"),
-        // It committed, and takes effect when a node answers again.
+        // The transaction committed, and takes effect when a node answers again.
         ("UNKNOWN", _) => true,
         (_, message) => message == STOPPING,
     };
     if unknown { StoreError::OutcomeUnknown(text.to_owned()) } else { of_command(text) }
 }
 
-/// The end of a session in anything but a commit.
+/// Converts the end of a session during any command other than a commit.
 pub(crate) fn of_break(Broken(why): Broken) -> StoreError {
     StoreError::Unavailable(why)
 }
 
-/// A reply that no such command has.
+/// Returns the error for a reply that does not belong to its command.
 pub(crate) fn unexpected(reply: &Reply) -> StoreError {
     let shown = match reply {
         Reply::Other(shown) => shown.clone(),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unavailable_is_told_from_what_is_unknown() {
+    fn unavailable_and_unknown_outcomes_are_distinguished() {
         let nothing = "UNAVAILABLE no quorum in time; nothing was changed";
         let unknown = "UNAVAILABLE no quorum in time; ask SOLERA.OUTCOME 1-7";
         assert!(matches!(commit(nothing), StoreError::Unavailable(_)));
@@ -135,12 +135,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_told_from_what_is_refused_for_good() {
+    fn missing_rights_and_permanent_errors_are_distinguished() {
         let text = "NOPERM no permissions to access a key";
         assert_eq!(command(text), StoreError::Denied(text.to_owned()));
         let text = "TOOLARGE at most 5 operations; nothing was changed (see there)";
-        let told = "TOOLARGE at most 5 operations (see there)";
-        assert_eq!(commit(text), StoreError::Refused(told.to_owned()));
+        let expected = "TOOLARGE at most 5 operations (see there)";
+        assert_eq!(commit(text), StoreError::Refused(expected.to_owned()));
         let text = "WRONGTYPE it is a hash";
         assert_eq!(command(text), StoreError::Refused(text.to_owned()));
         let text = "EXECABORT Transaction discarded because of previous errors, first: ERR no";

@@ -1,4 +1,4 @@
-//! The spaces of a cluster, and which keys are theirs.
+//! The spaces of a cluster and their keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use solera_data::RESERVED;
 use solera_levels::Level;
 use solera_mixt::store::{Name, StoreError};
 
-/// What begins the keys of named objects, after the prefix of their space.
+/// Prefix of the keys of named objects, after the prefix of their space.
 const NAMES: &str = "mixt:";
 
 /// A space of a cluster.
@@ -21,59 +21,59 @@ pub struct Space {
     pub level: Level,
 }
 
-/// Which spaces cannot be used, and why.
+/// Spaces that cannot be used, with the reason.
 pub type Unfit = BTreeMap<Arc<str>, String>;
 
 /// The spaces of a cluster. Copies share them.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// Longest prefix first, so that the first that fits is a key's.
+    /// Spaces by descending length of the prefix, so that the first match is a key's space.
     spaces: Arc<[Space]>,
-    /// Those that are not what was said of them.
+    /// Spaces that differ from their declaration.
     unfit: Arc<Unfit>,
 }
 
 impl Layout {
-    /// All spaces of a cluster.
+    /// Creates the layout of all spaces of a cluster.
     pub fn new(mut spaces: Vec<Space>) -> Layout {
         spaces.sort_by_key(|space| std::cmp::Reverse(space.prefix.len()));
         Layout { spaces: spaces.into(), unfit: Arc::default() }
     }
 
-    /// The same spaces, of which some cannot be used.
+    /// Returns the same spaces, with some of them marked as unusable.
     #[must_use]
     pub fn without(self, unfit: Unfit) -> Layout {
         Layout { unfit: unfit.into(), ..self }
     }
 
-    /// The spaces, those with the longest prefixes first.
+    /// Returns the spaces, by descending length of the prefix.
     pub fn spaces(&self) -> &[Space] {
         &self.spaces
     }
 
-    /// A space by its name.
+    /// Returns a space by its name.
     pub fn find(&self, name: &str) -> Option<&Space> {
         self.spaces.iter().find(|space| *space.name == *name)
     }
 
-    /// Why a space cannot be used, if it cannot.
+    /// Returns why a space cannot be used, if so.
     pub fn why_unfit(&self, name: &str) -> Option<&str> {
         self.unfit.get(name).map(String::as_str)
     }
 
-    /// Whether a space is what was said of it.
-    pub(crate) fn fits(&self, name: &str) -> Result<(), StoreError> {
+    /// Checks that a space is as declared.
+    pub(crate) fn validate(&self, name: &str) -> Result<(), StoreError> {
         self.why_unfit(name).map_or(Ok(()), |why| Err(StoreError::Denied(why.to_owned())))
     }
 
-    /// A space that can be used.
+    /// Returns a usable space by its name.
     pub(crate) fn space(&self, name: &str) -> Result<&Space, StoreError> {
-        self.fits(name)?;
+        self.validate(name)?;
         let found = self.find(name);
         found.ok_or_else(|| StoreError::Refused(format!("there is no space `{name}`")))
     }
 
-    /// The key of a program's object.
+    /// Returns the key of a program's object.
     pub(crate) fn key(&self, space: &str, key: &str) -> Result<Vec<u8>, StoreError> {
         if key.starts_with(RESERVED) {
             let text = format!("keys beginning with `{RESERVED}` are reserved: `{key}`");
@@ -82,7 +82,7 @@ impl Layout {
         self.place(space, key)
     }
 
-    /// A key of a space, unless it belongs to another one whose prefix it has.
+    /// Returns a key of a space. Fails if the key belongs to another space with a longer prefix.
     fn place(&self, name: &str, key: &str) -> Result<Vec<u8>, StoreError> {
         let space = self.space(name)?;
         let whole = format!("{}{key}", space.prefix);
@@ -96,17 +96,17 @@ impl Layout {
         }
     }
 
-    /// The key of a named object.
+    /// Returns the key of a named object.
     pub(crate) fn name(&self, name: &Name) -> Result<Vec<u8>, StoreError> {
         self.place(&name.space, &format!("{RESERVED}{NAMES}{}", name.key))
     }
 
-    /// Whether commands in a space are ordered against others.
+    /// Whether commands in a space are ordered against others by certification.
     pub(crate) fn is_strong(&self, space: &str) -> Result<bool, StoreError> {
         Ok(matches!(self.space(space)?.level, Level::Linearizable | Level::Por))
     }
 
-    /// Whether one of these names is in such a space.
+    /// Whether one of these names is in a strong space.
     pub(crate) fn are_strong<'n>(
         &self,
         names: impl IntoIterator<Item = &'n Name>,
@@ -119,8 +119,8 @@ impl Layout {
     }
 }
 
-/// The key of the set that has the names of a space's recovery records. It is not in the space, but
-/// in the default one, so that records of strong spaces do not conflict with one another.
+/// Returns the key of the set with the names of a space's recovery records. The key is in the
+/// default space, so that records of strong spaces do not conflict with one another.
 pub(crate) fn index(space: &str) -> Vec<u8> {
     format!("{RESERVED}{NAMES}records:{space}").into_bytes()
 }

@@ -1,19 +1,19 @@
-//! Solera's spaces as a database of mixed transactions, whatever carries commands to a cluster.
+//! Solera's spaces as a database of mixed transactions, independent of the transport.
 //!
-//! A [`Session`] is a connection of `solera-mixt`. It says what it wants as [`Command`]s and is
-//! answered with [`Reply`]s, through a [`Port`]: crate `solera` has one over RESP, for clients, and
-//! crate `solera-modules` one to the sessions of its own process. One transaction may use several
-//! spaces, so that strong and causal writes take effect together. Objects are kept as Redis types
-//! that other clients read and write, too; `docs/guide/modules.md` tells which.
+//! A [`Session`] is a connection of `solera-mixt`. It sends [`Command`]s and receives [`Reply`]s
+//! through a [`Port`]. Crate `solera` implements a port over RESP, for clients, and crate
+//! `solera-modules` one for the sessions of its own process. One transaction may use several
+//! spaces, so that strong and causal writes take effect together. Objects are stored as Redis types
+//! that other clients read and write too; `docs/guide/modules.md` lists them.
 //!
-//! What is read in a space of level `por` is certified only where the configuration declares that
-//! it conflicts with what others write: a transaction there is not serializable by itself. Stores
-//! declared `linearizable` are never bound to such spaces; stores declared `por` should name in
-//! `conflicts` whatever must not happen side by side.
+//! In a space of level `por`, reads are certified only where the configuration declares that they
+//! conflict with writes of others, so a transaction there is not serializable by itself. Stores
+//! declared `linearizable` are never bound to such spaces. Stores declared `por` should name in
+//! `conflicts` whatever must not happen concurrently.
 //!
 //! The elements of a list or log are ordered by the clocks of the processes that appended them.
-//! Witnesses and records of transactions are kept in the space that they belong to, in keys that
-//! begin with [`RESERVED`] after the space's prefix; handles must not lead there.
+//! Witnesses and records of transactions are stored in the space that they belong to, under keys
+//! that begin with [`RESERVED`] after the space's prefix. Handles must not lead to such keys.
 
 mod digest;
 pub mod failure;
@@ -34,5 +34,6 @@ pub use self::port::{Answer, Broken, Command, Port, Reply};
 pub use self::session::Session;
 pub use self::system::System;
 
-/// Error code of a site that does not know the module of a shipment; SOLERA.PHASE LEARN teaches it.
+/// Error code of a site that does not know the module of a shipment. SOLERA.PHASE LEARN sends it
+/// the module.
 pub const UNKNOWN_MODULE: &str = "UNKNOWNMODULE";

@@ -1,4 +1,4 @@
-//! Operations on objects as operations on their keys.
+//! Translation of operations on objects to operations on keys.
 
 use solera_data::{Op, Operation};
 use solera_mixt::store::{ObjectCall, StoreError};
@@ -10,27 +10,27 @@ use solera_program::value::Value;
 use crate::port::Reply;
 use crate::{failure, stamp};
 
-/// The commands of an operation on an object: those that a user needs a right for.
+/// Returns the commands of an operation on an object, for which a user needs rights.
 pub fn commands(object: &Object, op: ObjectOp) -> impl Iterator<Item = &'static str> {
     let operation = operation_of(object, op);
     let asked = operation.filter(|operation| is_blind(*operation)).map(|_| "TYPE");
     operation.map(Operation::name).into_iter().chain(asked)
 }
 
-/// Whether an operation changes a key of any type.
+/// Whether an operation changes a key of any type without checking it.
 fn is_blind(operation: Operation) -> bool {
     operation.is_update() && operation.needs().is_none()
 }
 
-/// The operation on the key of an object, and whether it would replace or remove a key of any type,
-/// so that its type is to be asked for first.
+/// Returns the operation on an object's key, and whether it would replace or remove a key of any
+/// type, so that the key's type must be read first.
 pub(crate) fn request(call: &ObjectCall) -> Result<(Op, bool), StoreError> {
     let op = call.on_object().on_key(stamp::next).map_err(|error| failed(call, error))?;
     let operation = operation_of(call.object(), call.op).ok_or_else(|| call.impossible())?;
     Ok((op, is_blind(operation)))
 }
 
-/// What the reply means. None: there is nothing, and the operation needs something.
+/// Converts the reply. Returns `None` if there is no object and the operation needs one.
 pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, StoreError> {
     if call.op.mutates() {
         return Ok(Some(Value::Unit));
@@ -40,11 +40,11 @@ pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, S
 }
 
 fn failed(call: &ObjectCall, error: CallError) -> StoreError {
-    call.failed(error, told(call.object()))
+    call.failed(error, describe(call.object()))
 }
 
-/// An object, and the type that it is kept in.
-pub(crate) fn told(object: &Object) -> &'static str {
+/// Describes an object and the type that it is stored as.
+pub(crate) fn describe(object: &Object) -> &'static str {
     match object {
         Object::Register(_) => "a register (string)",
         Object::Counter => "a counter (string)",

@@ -1,4 +1,4 @@
-//! What a session says to a cluster, and what it is answered.
+//! The commands of a session to a cluster, and the replies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use solera_mixt::store::{Horizon, StoreError};
 pub enum Command {
     /// Opens a transaction → [`Reply::Done`].
     Begin {
-        /// Whether it is certified.
+        /// Whether the transaction is certified.
         strong: bool,
     },
     /// Asks for the name of the open strong transaction → [`Reply::Name`].
     Name,
     /// Commits the open transaction → [`Reply::Done`].
     Commit,
-    /// Drops the open transaction → [`Reply::Done`].
+    /// Aborts the open transaction → [`Reply::Done`].
     Abort,
-    /// Drops the open strong transaction, and certifies what it has read → [`Reply::Done`].
+    /// Aborts the open strong transaction and certifies its reads → [`Reply::Done`].
     Certify,
-    /// Lets the open transaction conflict with all that changes a key → [`Reply::Done`].
+    /// Makes the open transaction conflict with all changes of a key → [`Reply::Done`].
     Watch {
         /// The key.
         key: Vec<u8>,
@@ -40,40 +40,40 @@ pub enum Command {
         /// Its name.
         transaction: String,
     },
-    /// Waits until the session sees all that was committed until a time → [`Reply::Done`].
+    /// Waits until the session sees all commits up to a time → [`Reply::Done`].
     AttachUntil {
         /// The time, in milliseconds since 1970.
         until_ms: u64,
-        /// How long to wait, in milliseconds.
+        /// Maximal time to wait, in milliseconds.
         timeout_ms: u64,
-        /// At which sites; at all if none are named.
+        /// Sites whose commits must be visible; empty for all.
         sites: Vec<Arc<str>>,
     },
-    /// Asks how far commits are seen → [`Reply::Horizon`].
+    /// Asks up to which time commits are visible → [`Reply::Horizon`].
     Horizon,
 }
 
-/// What a command is answered.
+/// Reply to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// It is done.
+    /// The command was executed.
     Done,
     /// The name of a transaction.
     Name(String),
-    /// What an operation on a key came to.
+    /// The result of an operation on a key.
     Key(Outcome),
-    /// Whether a transaction has committed; `None` if that is not known.
+    /// Whether the transaction committed; `None` if that is unknown.
     Outcome(Option<bool>),
-    /// How far commits are seen.
+    /// The times up to which commits are visible.
     Horizon(Horizon),
-    /// What no such command is answered, as it can be shown.
+    /// A reply that does not belong to the command, as text.
     Other(String),
 }
 
-/// The reply to a command, or the text of an error reply: a code, and words.
+/// The reply to a command, or the text of an error reply: a code and a message.
 pub type Answer = Result<Reply, String>;
 
-/// Why commands have no answers. Any of them may have been done.
+/// Reason why commands have no answers. Any of them may have been executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken(pub String);
 
@@ -83,39 +83,40 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The way of commands to a cluster: to one session there at a time, which has seen what the
-/// sessions before it had seen when they committed or attached. After [`Broken`], and if nobody
-/// waits for an answer any more, that session ends, and its open transaction has no effect; a
-/// command that runs may take effect for [`IN_DOUBT_MS`](solera_mixt::outcome::IN_DOUBT_MS) more.
+/// Transport of commands to a cluster: to one session there at a time. Each session has seen what
+/// the sessions before it had seen when they committed or attached. After [`Broken`], or if an
+/// answer is no longer awaited, that session ends, and its open transaction has no effect. A
+/// command that still runs may take effect for another
+/// [`IN_DOUBT_MS`](solera_mixt::outcome::IN_DOUBT_MS).
 pub trait Port: Send {
     /// Whether sessions are in this process, so that no connection can lose the answer to a commit.
-    /// Strong transactions of such sessions have no name to ask for their outcome by: if the
-    /// session ends meanwhile, as its journal fails or its user is removed, whether one that leaves
-    /// no record has committed stays unknown.
+    /// Strong transactions of such sessions have no name to ask for their outcome. If the session
+    /// ends while a transaction commits, because its journal fails or its user is removed, and the
+    /// transaction leaves no record, its outcome stays unknown.
     fn is_local(&self) -> bool;
 
     /// Opens a session if none is open.
     fn open(&mut self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Runs commands one after another, whatever the ones before them came to, and returns the
-    /// answer to each. Without an open session they are [`Broken`].
+    /// Runs commands one after another and returns the answer to each. An error does not stop the
+    /// ones that follow. Without an open session, returns [`Broken`].
     fn run(
         &mut self,
         commands: Vec<Command>,
     ) -> impl Future<Output = Result<Vec<Answer>, Broken>> + Send;
 
-    /// Has the server run a group of phases, which the session then has seen, and returns the
+    /// Makes the server run a group of phases, whose effects the session then sees. Returns the
     /// encoded [`Shipped`](solera_mixt::shipment::Shipped) or the text of an error reply. A port
-    /// that runs none refuses.
+    /// that runs no phases returns an error.
     fn ship(
         &mut self,
         _shipment: &Shipment,
     ) -> impl Future<Output = Result<Result<Vec<u8>, String>, Broken>> + Send {
-        std::future::ready(Ok(Err("ERR phases are not run here".to_owned())))
+        std::future::ready(Ok(Err("ERR this connection does not run phases".to_owned())))
     }
 
-    /// Returns whether a shipment that was sent before is over, by its number and the time until
-    /// which it runs, or the text of an error reply.
+    /// Returns whether a shipment that was sent before is over, or the text of an error reply. The
+    /// shipment is given by its number and its time limit.
     fn settle(
         &mut self,
         _number: u64,
@@ -124,10 +125,9 @@ pub trait Port: Send {
         std::future::ready(Ok(Ok(true)))
     }
 
-    /// The site of the last session, if it has said so.
+    /// Returns the site of the last session, if it has reported it.
     fn site(&self) -> Option<Arc<str>>;
 
-    /// Whether a session is open, and nothing has come, not even its end, that nobody has asked
-    /// for.
+    /// Whether a session is open and nothing unexpected has arrived from it, not even its end.
     fn is_quiet(&mut self) -> bool;
 }

@@ -1,8 +1,8 @@
-//! Random numbers of the system.
+//! Random numbers from the operating system.
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// A random number.
+/// Returns a random number.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
     SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");

@@ -1,4 +1,4 @@
-//! A session with a cluster as mixed transactions use it.
+//! A session with a cluster, as mixed transactions use it.
 
 mod certify;
 mod doubt;
@@ -21,56 +21,56 @@ use crate::layout::{Layout, index};
 use crate::objects;
 use crate::port::{Answer, Broken, Command, Port, Reply};
 
-/// The names that can be listed: those of recovery records.
+/// Prefix of the names that can be listed: those of recovery records.
 const LISTED: &str = "r:";
-/// How long a site is given to hear of what was committed elsewhere.
+/// Maximal time to wait until a site sees commits of other sites.
 const SEES_TIMEOUT_MS: u64 = 1_000;
 
 /// A connection of mixed transactions with the spaces of a cluster.
 #[derive(Debug)]
 pub struct Session<P> {
     port: P,
-    /// As whom it acts, if not as the server.
+    /// User that the session acts as; `None` for the server.
     user: Option<Arc<str>>,
     layout: Layout,
     state: State,
     doubt: Option<Doubt>,
 }
 
-/// The transaction.
+/// State of the transaction.
 #[derive(Debug)]
 enum State {
     Closed,
-    /// It has begun for its user; the server is told with the first command.
+    /// Begun for its user; the server receives the begin with the first command.
     Due {
         strong: bool,
-        /// Whether one command follows at most, which only reads.
+        /// Whether at most one command follows, which only reads.
         once: bool,
     },
-    /// It has ended with its only command.
+    /// Ended with its only command.
     Over,
     Open(Open),
-    /// The server has given it up, and why.
+    /// Given up by the server, for this reason.
     Spoiled(StoreError),
 }
 
-/// A transaction that the server has begun.
+/// A transaction that was begun at the server.
 #[derive(Clone, Debug, Default)]
 struct Open {
     strong: bool,
-    /// By which its outcome can be asked for, if it has a name.
+    /// Name to ask for its outcome, if it has one.
     transaction: Option<String>,
-    /// A named object that it writes.
+    /// A named object that the transaction writes.
     object: Option<Object>,
 }
 
 impl<P: Port> Session<P> {
-    /// A session that acts as a user, or as the server.
+    /// Creates a session that acts as a user, or as the server.
     pub fn new(port: P, user: Option<Arc<str>>, layout: Layout) -> Session<P> {
         Session { port, user, layout, state: State::Closed, doubt: None }
     }
 
-    /// Opens the port, if it is not open; otherwise the first transaction does.
+    /// Opens the port if it is closed. Without this call, the first transaction opens it.
     ///
     /// # Errors
     /// As [`Port::open`].
@@ -93,7 +93,7 @@ impl<P: Port> Session<P> {
         Ok(answers.into_iter().next().unwrap_or_else(|| Ok(Reply::Other("nothing".to_owned()))))
     }
 
-    /// Runs commands within the transaction, which they begin if that is due.
+    /// Runs commands within the transaction, and begins it first if necessary.
     async fn send_within(
         &mut self,
         commands: Vec<Command>,
@@ -108,7 +108,7 @@ impl<P: Port> Session<P> {
             State::Open(open) => (Vec::new(), open.strong),
         };
         if writes && !all.is_empty() {
-            // If it cannot begin, what follows would take effect without a transaction.
+            // If the begin failed, later commands would take effect outside a transaction.
             let answers = self.send(all).await.map_err(failure::of_break)?;
             self.began(strong, answers)?;
             all = Vec::new();
@@ -122,14 +122,14 @@ impl<P: Port> Session<P> {
         Ok(answers)
     }
 
-    /// Of a transaction that may write. If a session may end while it commits, its outcome has to
-    /// be asked for.
+    /// Returns the commands that begin a transaction that may write. If a session may end while it
+    /// commits, the transaction needs a name to ask for its outcome.
     fn begin_commands(&self, strong: bool) -> Vec<Command> {
         let name = (strong && !self.port.is_local()).then_some(Command::Name);
         [Command::Begin { strong }].into_iter().chain(name).collect()
     }
 
-    /// What [`Self::begin_commands`] were answered.
+    /// Handles the answers to [`Self::begin_commands`].
     fn began(
         &mut self,
         strong: bool,
@@ -140,7 +140,7 @@ impl<P: Port> Session<P> {
             self.state = State::Closed;
             return Err(failure::of_command(&text));
         }
-        // A user who may not ask for the name does without.
+        // A user without the right to ask for the name continues without it.
         let transaction = match answers.next() {
             Some(Ok(Reply::Name(name))) => Some(name),
             _ => None,
@@ -149,7 +149,7 @@ impl<P: Port> Session<P> {
         Ok(())
     }
 
-    /// An error of a command within the transaction.
+    /// Handles an error of a command within the transaction.
     async fn fail(&mut self, text: &str) -> StoreError {
         let error = failure::of_command(text);
         self.close().await;
@@ -159,11 +159,11 @@ impl<P: Port> Session<P> {
         error
     }
 
-    /// Ends the transaction without effect. One that the server cannot be told of ends with its
-    /// session.
+    /// Ends the transaction without effect. If the server cannot be reached, the transaction ends
+    /// with its session.
     async fn close(&mut self) {
         if let State::Open(_) = self.state {
-            // Whatever it answers, nothing is open afterwards.
+            // Whatever the answer is, no transaction is open afterwards.
             let _ = self.ask(Command::Abort).await;
         }
         self.state = State::Closed;
@@ -196,7 +196,7 @@ impl<P: Port> Session<P> {
         let (op, blind) = objects::request(call)?;
         let look = call.look.as_ref().map(|name| self.layout.name(name)).transpose()?;
         let eventual = self.layout.space(&call.space)?.level == Level::Eventual;
-        // What is eventual takes effect at once, and waits for nothing.
+        // An eventual write takes effect at once and waits for nothing.
         let at_once = eventual && matches!(self.state, State::Due { .. });
         let mut commands = Vec::new();
         if blind {
@@ -236,7 +236,7 @@ impl<P: Port> Session<P> {
         }
     }
 
-    /// What a command on an object was answered with an error.
+    /// Handles an error of a command on an object.
     async fn fail_call(
         &mut self,
         call: &ObjectCall,
@@ -266,7 +266,7 @@ impl<P: Port> Session<P> {
                 Ok(Ok(Reply::Other(found))) => format!("a {found}"),
                 _ => "something else".to_owned(),
             };
-            let wanted = objects::told(call.object()).to_owned();
+            let wanted = objects::describe(call.object()).to_owned();
             StoreError::WrongData { key: Arc::clone(&call.key), found, wanted }
         };
         if !at_once {
@@ -275,7 +275,7 @@ impl<P: Port> Session<P> {
         wrong
     }
 
-    /// The same, with the user and the key if it is about a right.
+    /// Adds the user and the key to an error about a missing right.
     fn with_names(&self, error: StoreError, key: &[u8]) -> StoreError {
         let StoreError::Denied(why) = error else { return error };
         let why = match &self.user {
@@ -324,7 +324,7 @@ impl<P: Port> Session<P> {
         }
     }
 
-    /// What the end of a transaction was answered.
+    /// Handles the answer to the end of a transaction.
     fn committed(
         &mut self,
         mut open: Open,
@@ -340,12 +340,13 @@ impl<P: Port> Session<P> {
             Err(Broken(why)) => StoreError::OutcomeUnknown(why),
         };
         if let StoreError::OutcomeUnknown(_) = failed {
-            self.doubts(Doubted::Commit(open));
+            self.set_doubt(Doubted::Commit(open));
         }
         Err(failed)
     }
 
-    /// A whole transaction that only reads, in one round trip: what its commands were answered.
+    /// Runs a whole transaction that only reads, in one round trip. Returns the answers to its
+    /// commands.
     async fn read_once(
         &mut self,
         strong: bool,
@@ -354,14 +355,13 @@ impl<P: Port> Session<P> {
         let mut all = vec![Command::Begin { strong }];
         all.extend(commands);
         all.push(Command::Commit);
-        // It changes nothing, so that it does not matter whether it has committed if no answer
-        // comes.
+        // The transaction changes nothing, so its outcome does not matter if no answer arrives.
         let mut answers = self.send(all).await.map_err(failure::of_break)?;
         self.state = State::Closed;
         let end = answers.pop();
         self.began(strong, [answers.remove(0)])?;
         self.state = State::Over;
-        // What a command was answered tells more than that the transaction was then given up.
+        // The error of a command explains more than the give-up that follows it.
         if let Some(end) = end
             && answers.iter().all(Result::is_ok)
         {
@@ -417,8 +417,8 @@ impl<P: Port> Session<P> {
         Ok(())
     }
 
-    /// Has what follows see what was committed until a time. Returns why it cannot, if the server
-    /// says so.
+    /// Makes later commands see the commits up to a time. Returns the reason if the server reports
+    /// that this is impossible now.
     async fn attach_until(
         &mut self,
         commits: &Commits,
@@ -435,7 +435,7 @@ impl<P: Port> Session<P> {
         match self.ask(Command::Horizon).await.map_err(failure::of_break)? {
             Ok(Reply::Horizon(horizon)) => Ok(Some(horizon)),
             Ok(other) => Err(failure::unexpected(&other)),
-            // An earlier version, or one that does not tell this user.
+            // The server has an earlier version, or the user has no right.
             Err(_) => Ok(None),
         }
     }
@@ -464,30 +464,30 @@ impl<P: Port> Session<P> {
     }
 }
 
-/// Whether what a command would replace is what the program takes it for.
+/// Checks that a command does not replace a key of another type than the program expects.
 fn check_type(call: &ObjectCall, answer: Option<Answer>) -> Result<(), StoreError> {
     let wanted = type_of(call.object());
     let found = match answer {
         Some(Ok(Reply::Key(Outcome::Type(Some(found))))) if found != wanted => found.name(),
         Some(Ok(Reply::Other(ref found))) => found,
-        // An error is an error of the command after it, too.
+        // The command after it has the same error.
         _ => return Ok(()),
     };
     let (key, found) = (Arc::clone(&call.key), format!("a {found}"));
-    Err(StoreError::WrongData { key, found, wanted: objects::told(call.object()).to_owned() })
+    Err(StoreError::WrongData { key, found, wanted: objects::describe(call.object()).to_owned() })
 }
 
-/// Reads all values of a named object.
+/// Returns the command that reads all values of a named object.
 fn read_all(key: Vec<u8>) -> Command {
     Command::OnKey { key, op: Op::HashGetAll }
 }
 
-/// The field of a value of a named object.
+/// Returns the hash field for a value of a named object.
 fn number(field: u64) -> solera_data::Value {
     field.to_string().into_bytes().into()
 }
 
-/// The values of a named object.
+/// Decodes the values of a named object.
 fn fields(reply: Reply) -> Result<Fields, StoreError> {
     let wrong = |what: &dyn std::fmt::Debug| {
         StoreError::Refused(format!("a record of transactions is damaged: {what:?}"))

@@ -5,15 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::random::random;
 
-/// The greatest time that was given to an element in this process, in microseconds since 1970.
+/// Greatest time of an element in this process, in microseconds since 1970.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// A field name that no other element has, greater than all that this process has given out: the
-/// time, then a random number. As text it is ordered as the times are.
+/// Returns a unique field name, greater than all that this process has returned before: the time,
+/// then a random number. Its order as text is the order of the times.
 pub(crate) fn next() -> Vec<u8> {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    // A clock that stands still or goes back must not reorder what is appended one after another.
+    // A clock that stands still or goes back must not reorder elements that are appended one after
+    // another.
     let last = LAST.fetch_max(time, Ordering::Relaxed);
     let time = if last >= time { LAST.fetch_add(1, Ordering::Relaxed) + 1 } else { time };
     format!("{time:016x}-{:016x}", random()).into_bytes()

@@ -1,4 +1,4 @@
-//! Where transactions of this process run.
+//! The environment in which transactions of this process run.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,8 @@ use solera_mixt::typed::Host;
 use crate::digest::digest;
 use crate::random::random;
 
-/// The time and the random numbers of the system. Waiting needs a runtime of tokio with time.
+/// The operating system's clock and random numbers. Waiting needs a tokio runtime with time
+/// enabled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
@@ -29,8 +30,8 @@ impl Host for System {
         random()
     }
 
-    /// As SOLERA.MODULE names it, so that a cluster to which the source was loaded completes what
-    /// this process leaves.
+    /// Names a module as SOLERA.MODULE does. A cluster that has loaded the source can then complete
+    /// what this process leaves incomplete.
     fn module_name(&self, source: &str) -> String {
         digest(source)
     }

@@ -1,4 +1,4 @@
-//! A cluster that is not asked before it is needed.
+//! A declared cluster, which is not contacted before it is needed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::{Connect, Sources, Space, Spaces};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The spaces of another cluster, by what somebody has said of them. Nothing is connected to before
-/// the first session; each connection then asks the cluster whether it is so, as there may be
-/// another one at its address. Groups of phases run there, as with [`Spaces::executing`]; the
-/// sources of their modules are [learned](Database::learn). Copies are the same database.
+/// The spaces of another cluster, as declared by the caller. The first session opens the first
+/// connection. Each connection checks the declaration, because another cluster may be at the
+/// address. Groups of phases run at the cluster, as with [`Spaces::executing`]; the sources of
+/// their modules are [learned](Database::learn). Clones are the same database.
 #[derive(Clone)]
 pub struct Cluster {
     shared: Arc<Shared>,
@@ -26,14 +26,14 @@ struct Shared {
     name: Arc<str>,
     declared: Vec<(Arc<str>, Level)>,
     connect: Connect,
-    /// As which user it is used there.
+    /// User that sessions act as.
     user: Arc<str>,
     sources: Sources,
 }
 
 impl Cluster {
-    /// A cluster by its name, with those of its spaces that are used and their levels. Sessions are
-    /// opened by `connect`.
+    /// Creates a cluster from its name and the levels of the spaces that are used. `connect` opens
+    /// sessions.
     pub fn new<'s>(
         name: &str,
         spaces: impl IntoIterator<Item = (&'s str, Level)>,
@@ -45,9 +45,8 @@ impl Cluster {
         Cluster { shared: Arc::new(Shared { name, declared, connect, user, sources }) }
     }
 
-    /// With sessions that act as this user there, and not as the default user. Transactions that
-    /// use the cluster name it: what the cluster completes of them it completes with this user's
-    /// rights.
+    /// Sets the user that sessions act as, instead of the default user. Transactions that use the
+    /// cluster name this user, and the cluster completes them with the user's rights.
     #[must_use]
     pub fn used_by(mut self, user: &str) -> Cluster {
         let shared = Arc::get_mut(&mut self.shared);
@@ -55,12 +54,12 @@ impl Cluster {
         self
     }
 
-    /// The spaces of the cluster that is there now, if it is the one that was declared, with a
-    /// first connection.
+    /// Opens a first connection and returns it with the spaces of the cluster, if it is the
+    /// declared one.
     async fn ask(&self) -> Result<(Client, Spaces), StoreError> {
         let (client, spaces) = self.shared.open().await.map_err(|wrong| match wrong {
             Wrong::Error(error) => StoreError::Unavailable(error.to_string()),
-            // People can change that: who waits for the cluster goes on then.
+            // An administrator can change the name, after which waiting transactions continue.
             Wrong::Name(text) => StoreError::Denied(text),
         })?;
         let (shared, wanted) = (Arc::clone(&self.shared), spaces.clone());
@@ -75,20 +74,20 @@ impl Cluster {
     }
 }
 
-/// Why a connection is of no use.
+/// Reason why a connection is useless.
 enum Wrong {
     Error(Error),
-    /// Another cluster is there.
+    /// Another cluster is at the address.
     Name(String),
 }
 
 impl Shared {
-    /// A connection, and the spaces that there are.
+    /// Opens a connection and reads the spaces.
     async fn open(&self) -> Result<(Client, Vec<Space>), Wrong> {
         let client = (self.connect)().await.map_err(Wrong::Error)?;
         if *client.cluster() != *self.name {
             return Err(Wrong::Name(format!(
-                "the cluster there is called `{}`, and must be called as the store is, `{}`",
+                "the cluster there is named `{}`, but must have the name of the store, `{}`",
                 client.cluster(),
                 self.name
             )));
@@ -96,7 +95,7 @@ impl Shared {
         super::ask(client).await.map_err(Wrong::Error)
     }
 
-    /// A connection for a session that knows these spaces.
+    /// Opens a connection for a session that knows these spaces.
     async fn open_again(&self, known: &[Space]) -> Result<Client, Error> {
         match self.open().await {
             Ok((client, spaces)) if spaces == known => Ok(client),
@@ -106,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Which of the declared spaces are not so.
+    /// Returns the declared spaces that do not match.
     fn unfit(&self, spaces: &[Space]) -> Unfit {
         let wrong = |(name, level): &(Arc<str>, Level)| {
             let text = match spaces.iter().find(|space| space.name == *name) {
@@ -150,7 +149,7 @@ impl Database for Cluster {
         Some(Arc::clone(&self.shared.user))
     }
 
-    /// Also asks for the level of the space, each time.
+    /// Also reads the level of the space, each time.
     fn check_operations<'a>(
         &'a self,
         program: &'a Program,

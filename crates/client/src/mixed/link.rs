@@ -1,4 +1,4 @@
-//! Commands of mixed transactions over RESP.
+//! Port of mixed transactions over RESP.
 
 use std::sync::{Arc, PoisonError};
 
@@ -13,19 +13,19 @@ use super::{Connect, Sources};
 use crate::client::{Client, Token};
 use crate::error::Error;
 
-/// A command's words.
+/// The words of a command.
 type Words = Vec<Vec<u8>>;
 
-/// Connections with a cluster, of which each goes on where the last one was.
+/// Connections to a cluster, each of which continues the session of the one before.
 pub(super) struct Link {
     connect: Connect,
-    /// None if the connection broke.
+    /// `None` if the connection broke.
     client: Option<Client>,
-    /// What was seen when something was committed or attached last.
+    /// Token of what the session had seen at the last commit or attach.
     seen: Option<Token>,
-    /// The site of the last connection, if it has said so.
+    /// Site of the last connection, if it reported one.
     site: Option<Arc<str>>,
-    /// The sources of modules whose phases the server runs.
+    /// Sources of modules whose phases the server runs.
     sources: Option<Sources>,
 }
 
@@ -34,7 +34,7 @@ impl Link {
         Link { connect, client: None, seen: None, site: None, sources }
     }
 
-    /// With a connection that is open already.
+    /// Returns the link with an open connection.
     pub(super) fn over(self, client: Client) -> Link {
         let site = client.connected_site().map(Arc::from);
         Link { client: Some(client), site, ..self }
@@ -55,11 +55,11 @@ impl Link {
         })
     }
 
-    /// The same, and asks what the session has seen then.
+    /// Sends commands at once and records what the session has seen then.
     async fn send_and_note(&mut self, mut commands: Vec<Words>) -> Result<Vec<Value>, Broken> {
         commands.push(words(b"SOLERA.TOKEN", []));
         let mut replies = self.send(&commands).await?;
-        // A user who may not ask for the token does without.
+        // A user without the right to take a token continues without one.
         if let Some(Value::Bulk(token)) = replies.pop() {
             self.seen = Some(Token(token));
         }
@@ -107,7 +107,7 @@ impl Port for Link {
         Ok(commands.iter().zip(replies).map(|(command, reply)| answer(command, reply)).collect())
     }
 
-    /// Teaches the module to a server that does not know it.
+    /// Sends the module to a server that does not know it.
     async fn ship(&mut self, shipment: &Shipment) -> Result<Result<Vec<u8>, String>, Broken> {
         let mut source = self.source(shipment.module());
         let run = words(b"SOLERA.PHASE", [b"RUN".to_vec(), shipment.encode().to_vec()]);
@@ -116,7 +116,7 @@ impl Port for Link {
             let text = match reply {
                 Some(Value::Bulk(bytes)) => return Ok(Ok(bytes)),
                 Some(Value::Error(text)) => text,
-                // Whatever it means, the phases may have been run.
+                // Whatever this reply means, the phases may have been run.
                 other => return Err(Broken(format!("it answers {other:?}"))),
             };
             let Some(source) = source.take().filter(|_| text.starts_with(UNKNOWN_MODULE)) else {
@@ -164,7 +164,7 @@ fn words_of(command: &Command) -> Words {
         Command::Watch { key } => words(b"WATCH", [key.clone()]),
         Command::OnKey { key, op } => {
             let name = match op {
-                // Whatever its sign.
+                // The sign does not matter.
                 Op::IncrBy(_) => "INCRBY",
                 Op::HashGetMany(_) => "HMGET",
                 op => op.operation().name(),
@@ -184,7 +184,7 @@ fn words_of(command: &Command) -> Words {
     }
 }
 
-/// The words of an operation after the key.
+/// Returns the words of an operation after the key.
 fn arguments(op: &Op) -> Words {
     let word = |value: &Bytes| value.as_bytes().to_vec();
     match op {
@@ -211,7 +211,7 @@ fn arguments(op: &Op) -> Words {
     }
 }
 
-/// What the reply to a command means.
+/// Converts the reply to a command.
 fn answer(command: &Command, reply: Value) -> Answer {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ok(match (command, reply) {
@@ -239,9 +239,9 @@ fn answer(command: &Command, reply: Value) -> Answer {
     })
 }
 
-/// What a transaction's outcome is answered.
+/// Converts the reply to SOLERA.OUTCOME.
 fn outcome(reply: &Value) -> Reply {
-    match crate::transaction::Outcome::told(reply) {
+    match crate::transaction::Outcome::from_reply(reply) {
         Some(crate::transaction::Outcome::Committed) => Reply::Outcome(Some(true)),
         Some(crate::transaction::Outcome::Aborted) => Reply::Outcome(Some(false)),
         Some(crate::transaction::Outcome::Unknown) => Reply::Outcome(None),
@@ -249,7 +249,7 @@ fn outcome(reply: &Value) -> Reply {
     }
 }
 
-/// What an operation on a key is answered.
+/// Converts the reply to an operation on a key.
 fn on_key(op: &Op, reply: Value) -> Reply {
     let found = match (op, &reply) {
         (Op::Type, Value::Simple(found)) => {
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_read_as_the_command_promises() {
+    fn replies_are_converted_by_their_command() {
         let read = |op: Op, reply: Value| {
             answer(&Command::OnKey { key: b"k".to_vec(), op }, reply).unwrap()
         };
@@ -314,7 +314,7 @@ mod tests {
         let reply = Value::Array(vec![bulk("v"), Value::Null]);
         assert_eq!(read(many, reply), Reply::Key(values));
         let members = Outcome::Members(vec!["a".into()]);
-        // As RESP2 has it, and RESP3.
+        // As an array in RESP2, and as a set in RESP3.
         assert_eq!(
             read(Op::SetMembers, Value::Array(vec![bulk("a")])),
             Reply::Key(members.clone())
@@ -327,13 +327,13 @@ mod tests {
 
     #[test]
     fn operations_are_commands_of_redis() {
-        let told = |op: Op| {
+        let sent = |op: Op| {
             let words = words_of(&Command::OnKey { key: b"k".to_vec(), op });
             String::from_utf8(words.join(&b' ')).unwrap()
         };
-        assert_eq!(told(Op::IncrBy(-3)), "INCRBY k -3");
-        assert_eq!(told(Op::HashGetMany(vec!["a".into(), "b".into()])), "HMGET k a b");
-        assert_eq!(told(Op::HashSet(vec![("f".into(), "v".into())])), "HSET k f v");
-        assert_eq!(told(Op::Exists), "EXISTS k");
+        assert_eq!(sent(Op::IncrBy(-3)), "INCRBY k -3");
+        assert_eq!(sent(Op::HashGetMany(vec!["a".into(), "b".into()])), "HMGET k a b");
+        assert_eq!(sent(Op::HashSet(vec![("f".into(), "v".into())])), "HSET k f v");
+        assert_eq!(sent(Op::Exists), "EXISTS k");
     }
 }

@@ -1,4 +1,4 @@
-//! Connections that one call leaves for the next.
+//! A pool of connections.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,13 +14,13 @@ use solera_program::ir::Program;
 use solera_program::types::StoreId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A database with at most so many connections at once, which are kept when nobody uses them. One
-/// comes back only if it is [reusable](Connection::reusable), and is looked at again before it is
-/// given out.
+/// A database with a limited number of connections, which are kept while they are idle. A
+/// connection returns to the pool only if it is [reusable](Connection::reusable), and is checked
+/// again before it is given out.
 ///
-/// Who gets a connection has seen what its earlier users have committed there. Copies share the
-/// connections. All of them act as the one user that the database acts as by itself: not for
-/// databases that tell users apart.
+/// A caller that gets a connection has seen what earlier users of the connection committed. Clones
+/// share the connections. All connections act as the one user of the database, so a pool is not
+/// suitable for databases that distinguish users.
 #[derive(Clone)]
 pub struct Pool {
     database: Arc<dyn Database>,
@@ -33,7 +33,8 @@ pub struct Pool {
 type Idle = Arc<Mutex<Vec<Box<dyn Connection>>>>;
 
 impl Pool {
-    /// At most `most` connections, at least one; whoever needs a further one waits for `patience`.
+    /// Creates a pool of at most `most` connections, but at least one. A caller waits at most
+    /// `patience` for a connection.
     pub fn new(database: Arc<dyn Database>, most: usize, patience: Duration) -> Pool {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         Pool {
@@ -63,7 +64,7 @@ impl Pool {
         Ok(Pooled { connection, asked: false, idle, _permit: permit })
     }
 
-    /// A connection that was left and has not broken since; those that have are dropped.
+    /// Returns an idle connection that is not broken. Drops broken ones.
     fn idle(&self) -> Option<Box<dyn Connection>> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         std::iter::from_fn(|| idle.pop()).find_map(|mut one| one.reusable().then_some(one))
@@ -116,14 +117,14 @@ impl Database for Pool {
     }
 }
 
-/// A connection that is left for the next when this is dropped.
+/// A connection that returns to the pool when it is dropped.
 struct Pooled {
-    /// There until it is dropped.
+    /// Present until the drop.
     connection: Option<Box<dyn Connection>>,
-    /// Whether an answer is still to come, for which nobody may wait any more.
+    /// Whether an answer is outstanding that is no longer awaited.
     asked: bool,
     idle: Idle,
-    /// Dropped last, when the connection is back.
+    /// Dropped last, after the connection has returned.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -217,7 +218,7 @@ mod tests {
 
     struct Counted {
         open: bool,
-        /// It breaks when this is not 0.
+        /// The connection is broken if this is not 0.
         broken: Arc<AtomicUsize>,
     }
 
@@ -299,7 +300,7 @@ mod tests {
             one.commit(&[]).await.unwrap();
         }
         assert_eq!(opened(), 1);
-        // Two at once are two; the one whose transaction is open is not kept.
+        // Two connections at once are two. The one with an open transaction is not kept.
         let mut one = pool.connect().await.unwrap();
         let other = pool.connect().await.unwrap();
         assert_eq!(opened(), 2);
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_whose_answer_nobody_has_waited_for_is_not_kept() {
+    async fn a_connection_whose_answer_was_not_awaited_is_not_kept() {
         let counting = Arc::new(Counting::default());
         let pool = Pool::new(counting.clone(), 3, Duration::from_secs(60));
         let mut one = pool.connect().await.unwrap();
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_breaks_while_nobody_uses_it_is_not_given_out() {
+    async fn a_connection_that_breaks_while_idle_is_not_given_out() {
         let counting = Arc::new(Counting::default());
         let pool = Pool::new(counting.clone(), 3, Duration::from_secs(60));
         drop(pool.connect().await.unwrap());
@@ -336,11 +337,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_too_long_is_told_and_others_get_what_comes_back() {
+    async fn waiting_times_out_and_returned_connections_are_reused() {
         let pool = Pool::new(Arc::new(Counting::default()), 1, Duration::from_millis(70));
         let one = pool.connect().await.unwrap();
-        let told = pool.connect().await.err().unwrap().to_string();
-        assert!(told.ends_with("all 1 connections to it were in use for 70 ms"), "{told}");
+        let error = pool.connect().await.err().unwrap().to_string();
+        assert!(error.ends_with("all 1 connections to it were in use for 70 ms"), "{error}");
         let (waiting, ()) = tokio::join!(pool.connect(), async { drop(one) });
         assert!(waiting.is_ok());
     }

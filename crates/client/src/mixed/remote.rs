@@ -1,4 +1,4 @@
-//! A database of others whose phases a cluster near it runs (MixT §7.2).
+//! A remote database whose phases a nearby cluster runs (MixT §7.2).
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use solera_spaces::Session;
 use super::Spaces;
 use super::link::Link;
 
-/// A database that is far away, with a cluster beside it that has it as a `[[store]]` of the same
-/// name. Groups of phases take one round trip to the cluster, which runs them; whatever else is
-/// asked goes to the database itself.
+/// A remote database with a cluster near it. The cluster has the database as a `[[store]]` of the
+/// same name and runs groups of phases, in one round trip each. All other requests go to the
+/// database itself.
 #[derive(Clone)]
 pub struct Remote {
     database: Arc<dyn Database>,
@@ -25,7 +25,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// A database, and the cluster beside it, which must be [executing](Spaces::executing).
+    /// Creates the database from the cluster beside it, which must be
+    /// [executing](Spaces::executing).
     pub fn new(database: Arc<dyn Database>, beside: Spaces) -> Remote {
         Remote { database, beside }
     }
@@ -65,7 +66,7 @@ impl Database for Remote {
     }
 
     fn learn(&self, module: &str, source: &str) {
-        // The cluster runs the phases; the database may keep the source for reasons of its own.
+        // The cluster runs the phases. The database may also need the source.
         self.beside.learn(module, source);
         self.database.learn(module, source);
     }
@@ -74,22 +75,22 @@ impl Database for Remote {
         Box::pin(async {
             let session = self.beside.session_over(self.beside.link());
             let (database, direct) = (Arc::clone(&self.database), None);
-            let both = Both { database, direct, session, doubt: false };
-            Ok(Box::new(both) as Box<dyn Connection>)
+            let remote = RemoteSession { database, direct, session, doubt: false };
+            Ok(Box::new(remote) as Box<dyn Connection>)
         })
     }
 }
 
-/// A session with the database, which is opened when it is needed, and one with the cluster.
-struct Both {
+/// A session with the database, opened when needed, and one with the cluster.
+struct RemoteSession {
     database: Arc<dyn Database>,
     direct: Option<Box<dyn Connection>>,
     session: Session<Link>,
-    /// Whether it is not known what became of the last transaction that was asked for directly.
+    /// Whether the outcome of the last transaction at the database itself is unknown.
     doubt: bool,
 }
 
-impl Both {
+impl RemoteSession {
     async fn direct(&mut self) -> Result<&mut Box<dyn Connection>, StoreError> {
         match &mut self.direct {
             Some(direct) => Ok(direct),
@@ -98,10 +99,10 @@ impl Both {
     }
 }
 
-impl Connection for Both {
+impl Connection for RemoteSession {
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
         Box::pin(async {
-            // Phases whose answer was lost may still be under way.
+            // Phases whose answer was lost may still run.
             self.session.resolve().await?;
             let begun = self.direct().await?.begin(begin).await?;
             self.doubt = false;
@@ -134,7 +135,7 @@ impl Connection for Both {
     ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
         Box::pin(async {
             if self.doubt {
-                // A transaction begins only when it is known.
+                // The database begins a transaction only once that outcome is known.
                 self.direct().await?.begin(&Begin::default()).await?;
                 self.doubt = false;
             }
@@ -177,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// One whose answers are not those that are given where nothing is said.
+    /// A database whose answers differ from the trait's defaults.
     #[derive(Default)]
     struct Odd(Mutex<Vec<String>>);
 
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_it_does_not_do_itself_the_database_does() {
+    async fn other_requests_are_passed_to_the_database() {
         let odd = Arc::new(Odd::default());
         let nowhere = || -> BoxFuture<'static, _> {
             Box::pin(std::future::ready(Err(std::io::Error::other("nowhere").into())))

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::rc::Rc;
 
-use solera_session::{Batch, Ends, Lent, Session};
+use solera_session::{Batch, Delegation, Ends, Session};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Worker;
@@ -14,7 +14,7 @@ use super::disconnect::unless_disconnected;
 /// is removed.
 pub(super) async fn serve_caller(
     worker: Rc<Worker>,
-    lent: Lent,
+    delegation: Delegation,
     mut batches: UnboundedReceiver<Batch>,
 ) {
     let clients = worker.network.clients(worker.address.site);
@@ -24,8 +24,8 @@ pub(super) async fn serve_caller(
     };
     worker.count(|counters| counters.connections += 1);
     let mut session = Session::new(worker.clone(), member.client.clone(), None);
-    session.act_for(lent);
-    session.tell();
+    session.act_for(delegation);
+    session.publish();
     let identity = session.identity.clone();
     let serving = async {
         while let Some(batch) = batches.recv().await {
@@ -76,7 +76,7 @@ async fn serve_batch(
         let _ = answers.send(Err(text));
         return None;
     }
-    session.tell();
+    session.publish();
     let _ = answers.send(Ok(done));
     Some(())
 }

@@ -53,7 +53,7 @@ pub(crate) async fn serve<S>(
     };
     worker.count(|counters| counters.connections += 1);
     let mut session = Session::new(worker.clone(), member.client.clone(), from);
-    session.tell();
+    session.publish();
     let identity = session.identity.clone();
     let mut connection = Connection {
         stream: &mut stream,
@@ -185,7 +185,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
                 ));
                 return self.write().await;
             }
-            self.session.tell();
+            self.session.publish();
             self.write().await?;
             if commands > 0 {
                 let micros = started.elapsed().as_micros() as u64;

@@ -106,8 +106,8 @@ impl EventLoop {
             Control::Connect(stream) => {
                 spawn_local(serve(stream, self.worker.clone(), Ends::embedded(), None));
             }
-            Control::Open(lent, batches) => {
-                spawn_local(serve_caller(self.worker.clone(), lent, batches));
+            Control::Open(delegation, batches) => {
+                spawn_local(serve_caller(self.worker.clone(), delegation, batches));
             }
             Control::Sample(detailed, reply) => {
                 let _ = reply.send(self.worker.sample(detailed));

@@ -11,7 +11,7 @@ use solera_machine::{Address, Now, RequestId};
 use solera_membership::{Change, SiteStatus};
 use solera_resp::Value;
 use solera_session::{
-    Ask, Client, Context, Identity, Lent, Page, PeerTimeout, Single, SitesReport, ToPrimary,
+    Ask, Client, Context, Delegation, Identity, Page, PeerTimeout, Single, SitesReport, ToPrimary,
     Unreachable, verify,
 };
 use solera_site::Input;
@@ -92,7 +92,7 @@ impl Context for Worker {
         self.reply_to(request).await
     }
 
-    fn tell(&self, command: Command) {
+    fn send(&self, command: Command) {
         let (request, now) = (self.new_request(), self.now());
         let command = command.into();
         self.state.borrow_mut().engine.handle(now, Input::Client { request, command });
@@ -252,7 +252,11 @@ impl Context for Worker {
         self.state.borrow().counters.commands.iter().sum()
     }
 
-    fn run_modules(&self, caller: Lent, request: Vec<Vec<u8>>) -> Option<oneshot::Receiver<Value>> {
+    fn run_modules(
+        &self,
+        caller: Delegation,
+        request: Vec<Vec<u8>>,
+    ) -> Option<oneshot::Receiver<Value>> {
         let modules = self.network.modules()?;
         // A weak reference, because the network itself holds the modules.
         let network = Arc::downgrade(&self.network);

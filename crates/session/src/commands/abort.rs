@@ -1,4 +1,4 @@
-//! SOLERA.ABORT: drops the open transaction.
+//! SOLERA.ABORT: aborts the open transaction.
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;
@@ -12,7 +12,7 @@ use crate::typed::Typed;
 /// `SOLERA.ABORT [CERTIFY]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abort {
-    /// Whether what the strong transaction has read is certified before it is dropped.
+    /// Whether the reads of the strong transaction are certified before it is aborted.
     pub certify: bool,
 }
 
@@ -48,7 +48,7 @@ impl Request for Abort {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -56,6 +56,6 @@ mod tests {
         assert_eq!(parse("SOLERA.ABORT"), Ok(Abort { certify: false }));
         assert_eq!(parse("solera.abort Certify"), Ok(Abort { certify: true }));
         let error = "ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY";
-        refuses::<Abort>(&[("SOLERA.ABORT x", error), ("SOLERA.ABORT CERTIFY x", error)]);
+        rejects::<Abort>(&[("SOLERA.ABORT x", error), ("SOLERA.ABORT CERTIFY x", error)]);
     }
 }

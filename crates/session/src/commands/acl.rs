@@ -1,4 +1,4 @@
-//! ACL: what users may do.
+//! ACL: reports users and their rights.
 
 use data_encoding::HEXLOWER;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -13,10 +13,10 @@ use crate::session::Session;
 
 const BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
                     positive number up to 4096";
-/// The subcommands that are served.
+/// Supported subcommands.
 pub(super) const SUBCOMMANDS: [&str; 7] =
     ["cat", "genpass", "getuser", "help", "list", "users", "whoami"];
-/// What Redis has, and the configuration here.
+/// Subcommands of Redis that Solera replaces by its configuration file.
 const CHANGES: [&str; 7] = ["setuser", "deluser", "load", "save", "log", "dryrun", "reset"];
 const HELP: [&str; 16] = [
     "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -37,14 +37,14 @@ const HELP: [&str; 16] = [
     "HELP (no arguments)",
 ];
 
-/// A subcommand of ACL that is served.
+/// A supported subcommand of ACL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Acl {
-    /// `CAT`: the categories.
+    /// `CAT`: the list of categories.
     Categories,
-    /// `CAT category`, which exists, in lower case.
+    /// `CAT category`: the name of an existing category, in lower case.
     Category(String),
-    /// `GENPASS [bits]`, from 1 to 4096.
+    /// `GENPASS [bits]`: the number of bits, from 1 to 4096.
     GenPass {
         bits: usize,
     },
@@ -62,7 +62,7 @@ impl Request for Acl {
         if !SUBCOMMANDS.iter().any(|name| name.as_bytes() == subcommand) {
             return Err(match CHANGES.iter().find(|name| name.as_bytes() == subcommand) {
                 Some(name) => format!(
-                    "ERR ACL {} is not served; users are in solera.toml, and are read again on SIGHUP",
+                    "ERR ACL {} is not supported; users are in solera.toml, and are read again on SIGHUP",
                     name.to_uppercase()
                 ),
                 None => unknown_subcommand("ACL", arguments.get(1)),
@@ -126,7 +126,7 @@ impl Request for Acl {
     }
 }
 
-/// A category that exists.
+/// Returns the name of an existing category in lower case.
 fn category(name: &[u8]) -> Result<String, String> {
     let name = String::from_utf8_lossy(name).to_lowercase();
     match CATEGORIES.contains(&name.as_str()) {
@@ -160,7 +160,7 @@ fn get_user<W: Context>(session: &mut Session<W>, name: &[u8]) {
 fn generate<W: Context>(session: &mut Session<W>, bits: usize) {
     let mut bytes = vec![0; bits.div_ceil(8)];
     if SystemRandom::new().fill(&mut bytes).is_err() {
-        return session.fail("ERR the system gives no random numbers");
+        return session.fail("ERR the operating system provides no random numbers");
     }
     let mut text = HEXLOWER.encode(&bytes);
     text.truncate(bits.div_ceil(4));
@@ -169,7 +169,7 @@ fn generate<W: Context>(session: &mut Session<W>, bits: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -183,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Acl>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Acl>(&[
             ("ACL FOO", "ERR unknown subcommand 'FOO'. Try ACL HELP."),
             (
                 "ACL SETUSER bob",
-                "ERR ACL SETUSER is not served; users are in solera.toml, and are read again on SIGHUP",
+                "ERR ACL SETUSER is not supported; users are in solera.toml, and are read again on SIGHUP",
             ),
             ("ACL WHOAMI x", "ERR wrong number of arguments for 'acl|whoami' command"),
             ("ACL GETUSER", "ERR wrong number of arguments for 'acl|getuser' command"),

@@ -1,4 +1,4 @@
-//! SOLERA.AT-RISK: what the loss of sites could still undo.
+//! SOLERA.AT-RISK: reports writes that the loss of sites could still undo.
 
 use solera_config::ClusterSpec;
 use solera_resp::{Arguments, parse_integer};
@@ -7,12 +7,12 @@ use super::request::Request;
 use crate::context::{Context, Unreachable};
 use crate::session::Session;
 
-/// SOLERA.AT-RISK [COUNT n]: how many transactions of this site the loss of sites could still undo,
-/// the keys of the latest, and the sites of whose transactions in the session's durability past
-/// some could be undone.
+/// SOLERA.AT-RISK [COUNT n]: replies with the number of transactions of this site that the loss of
+/// sites could still undo, the keys of the latest of them, and the sites whose transactions in the
+/// session's durability past are not uniform yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AtRisk {
-    /// How many keys are told at most; up to 10,000.
+    /// Maximal number of keys in the reply; at most 10,000.
     keys: usize,
 }
 
@@ -61,7 +61,7 @@ impl Request for AtRisk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(parse("SOLERA.AT-RISK"), Ok(AtRisk { keys: 10 }));
         assert_eq!(parse("SOLERA.AT-RISK count 10000"), Ok(AtRisk { keys: 10_000 }));
         let out_of_range = "ERR COUNT is 0 to 10000";
-        refuses::<AtRisk>(&[
+        rejects::<AtRisk>(&[
             ("SOLERA.AT-RISK COUNT", "ERR syntax error"),
             ("SOLERA.AT-RISK KEYS 3", "ERR syntax error"),
             ("SOLERA.AT-RISK COUNT 10001", out_of_range),

@@ -16,29 +16,30 @@ use crate::session::{Session, Wait};
 use crate::token::Token;
 use crate::typed::Typed;
 
-/// How long SOLERA.ATTACH waits for what is still under way.
+/// Default timeout of SOLERA.ATTACH.
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
-/// By how much the clocks of a site's workers may differ.
+/// Maximal difference between the clocks of a site's workers.
 const SKEW: Duration = Duration::from_secs(1);
 
 /// SOLERA.ATTACH token: waits until this site holds the token's causal past (UniStore Alg. 1 l.
-/// 51). The token's durability past is added to the session's without waiting, so that barriers
-/// here cover it.
+/// 51). The command adds the token's durability past to the session's without waiting, so that
+/// later barriers at this site cover it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attach {
     /// The token.
     pub token: Token,
 }
 
-/// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until this site holds all that was
-/// committed until a time, at some sites or at all. Of a site that is cut off, it is not known.
+/// SOLERA.ATTACH UNTIL unix-ms [timeout-ms [site …]]: waits until this site holds all transactions
+/// that some sites, or all sites, committed up to a time. It times out if one of these sites is cut
+/// off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachUntil {
-    /// The time.
+    /// Time up to which commits must be visible.
     pub until: Timestamp,
-    /// How long to wait.
+    /// Maximal time to wait.
     pub timeout: Duration,
-    /// The sites; none for all.
+    /// Sites whose commits must be visible; empty for all sites.
     pub sites: Vec<SiteId>,
 }
 
@@ -46,22 +47,22 @@ pub struct AttachUntil {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachHorizon;
 
-/// What [`AttachHorizon`] answers.
+/// Answer to [`AttachHorizon`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Horizon {
-    /// A time not before that of any commit which this site has heard of.
+    /// A time that is not before any commit that this site knows of.
     pub latest: Timestamp,
-    /// Until when every session that begins at any site sees all commits of all sites.
+    /// Every session that begins at any site sees all commits of all sites up to this time.
     pub stable: Timestamp,
 }
 
 impl Horizon {
-    /// [`Horizon::latest`] in milliseconds since 1970, rounded up.
+    /// Returns [`Horizon::latest`] in milliseconds since 1970, rounded up.
     pub fn latest_ms(&self) -> u64 {
         self.latest.micros().div_ceil(1000)
     }
 
-    /// [`Horizon::stable`] in milliseconds since 1970, rounded down.
+    /// Returns [`Horizon::stable`] in milliseconds since 1970, rounded down.
     pub fn stable_ms(&self) -> u64 {
         self.stable.micros() / 1000
     }
@@ -101,7 +102,7 @@ impl Typed for AttachHorizon {
             let there = |site: &SiteId| members.status(*site) != SiteStatus::Gone;
             let settled =
                 SiteId::all(members.sites()).filter(there).map(|site| view.settled_vec[site]);
-            // Where nothing is ever strong, nothing is waited for.
+            // Without strong transactions the entry stays zero and must not hold the minimum back.
             let is_strong = view.stable_vec.strong > Timestamp::ZERO;
             let strong = is_strong.then_some(view.settled_vec.strong);
             let latest = status.clock().max(view.clock).max(physical).later(SKEW);
@@ -112,10 +113,11 @@ impl Typed for AttachHorizon {
 }
 
 impl AttachUntil {
-    /// Waits until a time in milliseconds since 1970, at sites by their names; none for all.
+    /// Creates a wait for commits up to a time in milliseconds since 1970, at the named sites; at
+    /// all sites if no name is given.
     ///
     /// # Errors
-    /// The error reply: there is no such site.
+    /// The error reply, if a site does not exist.
     pub fn new<'a>(
         spec: &ClusterSpec,
         until_ms: u64,
@@ -152,9 +154,9 @@ impl Typed for AttachUntil {
     }
 }
 
-/// Whether a time is not too far in the future to be waited for.
+/// Checks that a time is not too far in the future to wait for.
 fn is_near<W: Context>(worker: &W, until: Timestamp) -> Result<(), String> {
-    // Commits are given times of hybrid clocks, which may be ahead of physical ones.
+    // Commit times come from hybrid clocks, which may be ahead of physical ones.
     let physical = Timestamp::from_physical(worker.now().physical);
     let now = worker.with(|replica| replica.status().clock()).max(physical);
     match until > now.later(ATTACH_TIMEOUT) {
@@ -181,21 +183,21 @@ async fn wait_for<W: Context>(
             session.pasts.join(&pasts);
             Ok(())
         }
-        Some(Response::Failed(error)) => Err(session.told(&error)),
+        Some(Response::Failed(error)) => Err(session.error_reply(&error)),
         _ => Err(session.unanswered()),
     }
 }
 
-/// What SOLERA.ATTACH asks for. The token and the names of sites are looked up when it is run.
+/// Arguments of SOLERA.ATTACH. The token and the names of sites are resolved when the command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AttachRequest {
-    /// A token, encoded.
+    /// An encoded token.
     Token(Vec<u8>),
     Until {
         /// Milliseconds since 1970.
         until_ms: u64,
         timeout: Duration,
-        /// The sites' names; none for all.
+        /// Names of the sites; empty for all.
         sites: Vec<Vec<u8>>,
     },
     Horizon,
@@ -225,7 +227,7 @@ impl Request for AttachRequest {
 
     async fn reply<W: Context>(self, session: &mut Session<W>) {
         let attached = match self {
-            AttachRequest::Horizon => return tell_horizon(session).await,
+            AttachRequest::Horizon => return write_horizon(session).await,
             AttachRequest::Token(text) => match token(&*session.worker, &text) {
                 Ok(token) => Attach { token }.run(session).await,
                 Err(error) => Err(error),
@@ -260,7 +262,7 @@ fn parse_until(arguments: &Arguments<'_>) -> Result<AttachRequest, String> {
     Ok(AttachRequest::Until { until_ms, timeout, sites })
 }
 
-/// A token of this cluster.
+/// Decodes a token of this cluster.
 fn token<W: Context>(worker: &W, text: &[u8]) -> Result<Token, String> {
     let spec = worker.spec();
     let shape = (spec.sites.len(), spec.partitions);
@@ -277,7 +279,7 @@ fn until<W: Context>(
     AttachUntil::new(worker.spec(), until_ms, timeout, sites.iter().map(Vec::as_slice))
 }
 
-async fn tell_horizon<W: Context>(session: &mut Session<W>) {
+async fn write_horizon<W: Context>(session: &mut Session<W>) {
     match AttachHorizon.run(session).await {
         Ok(horizon) => {
             session.out.array(2);
@@ -290,7 +292,7 @@ async fn tell_horizon<W: Context>(session: &mut Session<W>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -308,9 +310,9 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
+    fn bad_arguments_are_rejected() {
         let number = "ERR a time is not an integer or out of range";
-        refuses::<AttachRequest>(&[
+        rejects::<AttachRequest>(&[
             ("SOLERA.ATTACH UNTIL", "ERR SOLERA.ATTACH UNTIL takes unix-ms [timeout-ms [site …]]"),
             ("SOLERA.ATTACH UNTIL 0", number),
             ("SOLERA.ATTACH UNTIL x", number),

@@ -1,4 +1,4 @@
-//! AUTH: which user the connection is.
+//! AUTH: authenticates the connection as a user.
 
 use solera_config::{ClusterSpec, DEFAULT_USER};
 use solera_resp::Arguments;
@@ -14,7 +14,7 @@ const NO_PASSWORD: &str = "ERR AUTH <password> called without any password confi
 /// AUTH [user] password.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Auth {
-    /// `None` for the default user.
+    /// Name of the user; `None` for the default user.
     user: Option<Vec<u8>>,
     password: Vec<u8>,
 }
@@ -45,10 +45,10 @@ impl Request for Auth {
     }
 }
 
-/// Makes the connection a user.
+/// Authenticates the connection as a user.
 ///
 /// # Errors
-/// The error reply: the password is wrong.
+/// The error reply, if the password is wrong or the user is disabled.
 pub(super) fn authenticate<W: Context>(
     session: &mut Session<W>,
     name: &[u8],
@@ -57,14 +57,15 @@ pub(super) fn authenticate<W: Context>(
     if !session.worker.login(&session.identity, name, password, session.from) {
         return Err(WRONG);
     }
-    // What the client sends along may take long, and CLIENT KILL USER must find it.
-    session.tell();
+    // The commands that follow in the batch may take long, and CLIENT KILL USER must find the
+    // client.
+    session.publish();
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -75,6 +76,6 @@ mod tests {
         };
         assert!(parse("AUTH pw") == Ok(auth(None, "pw")));
         assert!(parse("AUTH bob pw") == Ok(auth(Some("bob"), "pw")));
-        refuses::<Auth>(&[("AUTH bob pw x", "ERR syntax error")]);
+        rejects::<Auth>(&[("AUTH bob pw x", "ERR syntax error")]);
     }
 }

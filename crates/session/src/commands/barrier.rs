@@ -1,4 +1,4 @@
-//! SOLERA.BARRIER: waiting until what the session has seen survives the loss of f sites.
+//! SOLERA.BARRIER: waits until what the session has seen survives the loss of f sites.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::session::{Session, Wait};
 /// 49).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Barrier {
-    /// `None` waits for as long as it takes.
+    /// Maximal time to wait; `None` for no limit.
     timeout: Option<Duration>,
 }
 
@@ -54,7 +54,7 @@ impl Request for Barrier {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(parse("SOLERA.BARRIER 0"), barrier(None));
         assert_eq!(parse("SOLERA.BARRIER 20"), barrier(Some(Duration::from_millis(20))));
         let number = "ERR timeout is not an integer or out of range";
-        refuses::<Barrier>(&[
+        rejects::<Barrier>(&[
             ("SOLERA.BARRIER x", number),
             ("SOLERA.BARRIER -1", number),
             ("SOLERA.BARRIER 1 2", "ERR wrong number of arguments for 'solera.barrier' command"),

@@ -12,7 +12,7 @@ use crate::typed::Typed;
 /// SOLERA.BEGIN [CAUSAL | STRONG].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// Whether the transaction is certified.
+    /// Whether the transaction will be certified.
     pub strong: bool,
 }
 
@@ -58,7 +58,7 @@ impl Request for Begin {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(parse("SOLERA.BEGIN"), Ok(Begin { strong: false }));
         assert_eq!(parse("SOLERA.BEGIN Causal"), Ok(Begin { strong: false }));
         assert_eq!(parse("SOLERA.BEGIN STRONG"), Ok(Begin { strong: true }));
-        refuses::<Begin>(&[
+        rejects::<Begin>(&[
             (
                 "SOLERA.BEGIN weak",
                 "ERR there are no WEAK transactions: SOLERA.BEGIN CAUSAL or SOLERA.BEGIN STRONG",

@@ -1,4 +1,4 @@
-//! CLIENT: what is known of connections, and what one may do to them.
+//! CLIENT: reports connections, configures the own one, and ends others.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const HELP: [&str; 21] = [
     "LIST [TYPE NORMAL] [ID <id> [<id> ...]]",
     "    Return information about the client connections of this node.",
     "NO-EVICT (ON|OFF), NO-TOUCH (ON|OFF)",
-    "    Taken and without effect: nothing is evicted here.",
+    "    Accepted without effect: Solera evicts nothing.",
     "REPLY (ON|OFF|SKIP)",
     "    Control the replies sent to the current connection.",
     "SETINFO (LIB-NAME|LIB-VER) <value>",
@@ -39,11 +39,11 @@ pub(crate) const BAD_NAME: &str =
 
 const SYNTAX: &str = "ERR syntax error";
 
-/// A subcommand: its name, as `CLIENT LIST` shows it, and how many arguments it takes, CLIENT
-/// included.
+/// A subcommand: its name, its name in `CLIENT LIST`, and the minimal and maximal number of
+/// arguments, CLIENT included.
 type Subcommand = (&'static str, &'static str, usize, usize);
 
-/// The subcommands.
+/// Supported subcommands.
 pub(super) const SUBCOMMANDS: [Subcommand; 11] = [
     ("getname", "client|getname", 2, 2),
     ("help", "client|help", 2, 2),
@@ -58,7 +58,7 @@ pub(super) const SUBCOMMANDS: [Subcommand; 11] = [
     ("setname", "client|setname", 3, 3),
 ];
 
-/// CLIENT with its arguments.
+/// A CLIENT command with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Request {
     GetName,
@@ -66,9 +66,9 @@ enum Request {
     Id,
     Info,
     Kill(Kill),
-    /// The clients with these numbers; `None` for all.
+    /// LIST: the numbers of the clients; `None` for all.
     List(Option<Vec<i64>>),
-    /// NO-EVICT and NO-TOUCH.
+    /// NO-EVICT and NO-TOUCH, which are accepted without effect.
     NoEffect,
     Reply(Reply),
     SetInfo(Info, String),
@@ -77,9 +77,9 @@ enum Request {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kill {
-    /// The client that calls from this address.
+    /// The client with this address.
     Address(Vec<u8>),
-    /// The clients that all of these fit.
+    /// The clients that match all filters.
     Matching { filters: Vec<Filter>, skip_me: bool },
 }
 
@@ -104,8 +104,8 @@ enum Info {
     LibraryVersion,
 }
 
-/// Parses and runs CLIENT. Unlike other commands, it shows its subcommand as the client's last
-/// command even if the arguments of that make no sense, and it may close the connection.
+/// Parses and runs CLIENT. Unlike other commands, it records its subcommand as the client's last
+/// command even if the arguments are invalid, and it may close the connection.
 pub(crate) fn serve<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) -> Next {
     let parsed = subcommand(arguments).and_then(|found| {
         session.last_command = found.1;
@@ -120,7 +120,7 @@ pub(crate) fn serve<W: Context>(session: &mut Session<W>, arguments: &Arguments<
     }
 }
 
-/// The subcommand, if it takes as many arguments.
+/// Returns the subcommand if the number of arguments is right.
 ///
 /// # Errors
 /// The error reply.
@@ -137,7 +137,7 @@ fn subcommand(arguments: &Arguments<'_>) -> Result<&'static Subcommand, String> 
 }
 
 impl Request {
-    /// Parses the arguments of a [`subcommand`], which may name one of `users`.
+    /// Parses the arguments of a [`subcommand`]. The names of `users` are valid in KILL USER.
     ///
     /// # Errors
     /// The error reply.
@@ -170,7 +170,7 @@ impl Request {
         })
     }
 
-    /// Runs it and appends its reply.
+    /// Runs the command and appends its reply.
     fn reply<W: Context>(self, session: &mut Session<W>) -> Next {
         match self {
             Request::GetName if session.name.is_empty() => session.out.null(),
@@ -178,7 +178,7 @@ impl Request {
             Request::Help => help::answer(session, &HELP),
             Request::Id => session.out.integer(session.client.id as i64),
             Request::Info => {
-                session.tell();
+                session.publish();
                 let line = session.client.line() + "\n";
                 session.out.verbatim(*b"txt", &line);
             }
@@ -202,7 +202,7 @@ impl Request {
     }
 }
 
-/// Text that does not break the lines of `CLIENT LIST`, if it is that.
+/// Returns `bytes` as text if they cannot break a line of `CLIENT LIST`.
 pub(crate) fn word(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok()?;
     text.bytes().all(|byte| byte.is_ascii_graphic()).then(|| text.to_owned())
@@ -225,7 +225,7 @@ fn info(option: &[u8], value: &[u8]) -> Result<Request, String> {
     Ok(Request::SetInfo(info, value))
 }
 
-/// The numbers of the clients that CLIENT LIST is to tell; `None` for all.
+/// Returns the numbers of the clients that CLIENT LIST shows; `None` for all.
 fn listed(arguments: &Arguments<'_>) -> Result<Option<Vec<i64>>, String> {
     if arguments.len() == 2 {
         return Ok(None);
@@ -234,7 +234,7 @@ fn listed(arguments: &Arguments<'_>) -> Result<Option<Vec<i64>>, String> {
     match (option.as_slice(), arguments.len()) {
         (b"type", 4) => match arguments.get(3).to_ascii_lowercase().as_slice() {
             b"normal" => Ok(None),
-            // There are none of these.
+            // Solera has no clients of these types.
             b"master" | b"replica" | b"slave" | b"pubsub" => Ok(Some(Vec::new())),
             _ => {
                 let kind = String::from_utf8_lossy(arguments.get(3));
@@ -296,7 +296,7 @@ impl Reply {
 }
 
 fn list<W: Context>(session: &mut Session<W>, ids: Option<&[i64]>) {
-    session.tell();
+    session.publish();
     let mut lines = String::new();
     for client in session.worker.clients() {
         if ids.is_none_or(|ids| ids.contains(&(client.id as i64))) {
@@ -323,7 +323,7 @@ impl Kill {
             Kill::Matching { filters, skip_me } => {
                 let me = session.client.id;
                 found.retain(|client| {
-                    filters.iter().all(|filter| filter.fits(client))
+                    filters.iter().all(|filter| filter.matches(client))
                         && !(skip_me && client.id == me)
                 });
                 session.out.integer(found.len() as i64);
@@ -334,7 +334,7 @@ impl Kill {
 }
 
 impl Filter {
-    fn fits(&self, client: &Client) -> bool {
+    fn matches(&self, client: &Client) -> bool {
         match self {
             Filter::Id(id) => client.id as i64 == *id,
             Filter::Address(address) => client.address().as_bytes() == address,
@@ -344,7 +344,7 @@ impl Filter {
     }
 }
 
-/// Ends connections; the own one after its reply.
+/// Ends connections. The session's own connection ends after its reply.
 fn end<W: Context>(session: &Session<W>, clients: &[Arc<Client>]) -> Next {
     let (own, others): (Vec<_>, Vec<_>) =
         clients.iter().partition(|client| client.id == session.client.id);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
+    fn bad_arguments_are_rejected() {
         for (line, error) in [
             ("CLIENT FOO", "ERR unknown subcommand 'FOO'. Try CLIENT HELP."),
             ("CLIENT ID 1", "ERR wrong number of arguments for 'client|id' command"),

@@ -1,4 +1,4 @@
-//! COMMAND: what the table of commands says.
+//! COMMAND: describes the commands of the table.
 
 use solera_commands::{COMMANDS, Command as Described, lookup, unknown_subcommand};
 use solera_config::ClusterSpec;
@@ -9,7 +9,7 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
-/// The reply to COMMAND HELP, worded as Redis does.
+/// The reply to COMMAND HELP, in Redis' words.
 const HELP: [&str; 19] = [
     "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "(no subcommand)",
@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// COMMAND, or INFO without names.
     All,
     Count,
-    /// `None` for a command that does not exist.
+    /// INFO with names; `None` for a command that does not exist.
     Info(Vec<Option<&'static Described>>),
     Docs(Vec<&'static Described>),
     GetKeys(Vec<Vec<u8>>),
@@ -60,7 +60,7 @@ impl Request for Command {
             b"info" => Command::Info(arguments.from(2).map(lookup).collect()),
             b"docs" if count == 2 => Command::Docs(COMMANDS.iter().collect()),
             b"docs" => Command::Docs(arguments.from(2).filter_map(lookup).collect()),
-            // Redis asks for an argument of the inner command, too.
+            // Redis also requires an argument of the inner command.
             b"getkeys" if count < 4 => return Err(wrong_arity("getkeys")),
             b"getkeys" => Command::GetKeys(keys(arguments)?.1),
             b"getkeysandflags" if count < 4 => return Err(wrong_arity("getkeysandflags")),
@@ -80,7 +80,7 @@ impl Request for Command {
 }
 
 impl Command {
-    /// Appends what the table says.
+    /// Appends the reply.
     fn write(&self, out: &mut Writer) {
         match self {
             Command::All => {
@@ -126,7 +126,7 @@ fn wrong_arity(subcommand: &str) -> String {
     format!("ERR wrong number of arguments for 'command|{subcommand}' command")
 }
 
-/// The command that is an argument itself, and its keys.
+/// Returns the command that the arguments contain, and its keys.
 fn keys(arguments: &Arguments<'_>) -> Result<(&'static Described, Vec<Vec<u8>>), String> {
     let inner = arguments.from(2);
     let error = match inner.clone().next().and_then(lookup) {
@@ -142,7 +142,7 @@ fn keys(arguments: &Arguments<'_>) -> Result<(&'static Described, Vec<Vec<u8>>),
     Err(error.to_owned())
 }
 
-/// Describes the command as COMMAND INFO does.
+/// Appends the description of a command, as COMMAND INFO does.
 pub fn describe(command: &Described, out: &mut Writer) {
     out.array(10);
     out.bulk(command.name.as_bytes());
@@ -152,14 +152,14 @@ pub fn describe(command: &Described, out: &mut Writer) {
         out.integer(number);
     }
     simple_set(out, command.categories().into_iter());
-    // Hints for cluster proxies: there are none.
+    // Solera gives no hints for cluster proxies.
     out.set(0);
     describe_keys(command, out);
-    // Subcommands are not described apart.
+    // Subcommands have no descriptions of their own.
     out.set(0);
 }
 
-/// Documents the command as COMMAND DOCS does: its name, then what there is to say.
+/// Appends the documentation of a command, as COMMAND DOCS does: its name and a map.
 fn document(command: &Described, out: &mut Writer) {
     out.bulk(command.name.as_bytes());
     out.map(3);
@@ -171,13 +171,13 @@ fn document(command: &Described, out: &mut Writer) {
     }
 }
 
-/// Where the keys are, in the newer form that Redis calls key specifications.
+/// Appends the positions of the keys in the newer form that Redis calls key specifications.
 fn describe_keys(command: &Described, out: &mut Writer) {
     if !command.is_data() {
         out.set(0);
         return;
     }
-    // The last key counts from the first one here, unless it counts from the end.
+    // In this form the last key counts from the first key, unless it counts from the end.
     let last =
         if command.last_key < 0 { command.last_key } else { command.last_key - command.first_key };
     out.set(1);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told() {
+    fn getkeys_returns_the_keys() {
         let keys = ask(Protocol::Resp2, "command getkeys mset a 1 b 2");
         assert_eq!(keys.as_deref(), Ok("*2\r\n$1\r\na\r\n$1\r\nb\r\n"));
         let flags = ask(Protocol::Resp2, "command getkeysandflags mset a 1 b 2");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn documentation_names_what_is_asked_for() {
+    fn docs_describe_the_named_commands() {
         let docs = ask(Protocol::Resp3, "COMMAND DOCS foo solera.site");
         let expected = "%1\r\n$11\r\nsolera.site\r\n%3\r\n$7\r\nsummary\r\n$15\r\nNames the site.\r\n\
             $5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$6\r\nsolera\r\n";
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_in_the_words_of_redis() {
+    fn errors_use_the_words_of_redis() {
         for (line, error) in [
             ("COMMAND FOO", "unknown subcommand 'FOO'. Try COMMAND HELP."),
             ("COMMAND \"\"", "unknown subcommand ''. Try COMMAND HELP."),

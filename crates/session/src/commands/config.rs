@@ -1,4 +1,4 @@
-//! CONFIG: settings that clients ask for when they connect.
+//! CONFIG: reports settings that clients read when they connect.
 
 use solera_commands::unknown_subcommand;
 use solera_config::ClusterSpec;
@@ -9,7 +9,7 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
-/// Settings that clients ask for when they connect.
+/// Settings that clients read when they connect.
 const SETTINGS: [(&str, &str); 8] = [
     ("appendonly", "no"),
     ("databases", "1"),
@@ -21,7 +21,7 @@ const SETTINGS: [(&str, &str); 8] = [
     ("timeout", "0"),
 ];
 
-/// The subcommands of CONFIG that are served.
+/// Supported subcommands of CONFIG.
 pub(super) const SUBCOMMANDS: [&str; 2] = ["get", "help"];
 
 const CONFIG_HELP: [&str; 5] = [
@@ -32,10 +32,10 @@ const CONFIG_HELP: [&str; 5] = [
     "    Print this help.",
 ];
 
-/// A subcommand of CONFIG that is served.
+/// A supported subcommand of CONFIG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Config {
-    /// `GET pattern …`: the patterns in lower case.
+    /// `GET pattern …`: the patterns, in lower case.
     Get(Vec<String>),
     Help,
 }
@@ -47,7 +47,7 @@ impl Request for Config {
         if !SUBCOMMANDS.iter().any(is) {
             return Err(match ["set", "resetstat", "rewrite"].iter().find(|name| is(name)) {
                 Some(name) => format!(
-                    "ERR CONFIG {} is not served; settings are in solera.toml, CONFIG GET reads some",
+                    "ERR CONFIG {} is not supported; settings are in solera.toml, CONFIG GET reads some",
                     name.to_uppercase()
                 ),
                 None => unknown_subcommand("CONFIG", subcommand),
@@ -94,7 +94,7 @@ fn get<W: Context>(session: &mut Session<W>, patterns: &[String]) {
     }
 }
 
-/// Whether a name matches a pattern in which `*` stands for anything.
+/// Whether a name matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -106,7 +106,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -117,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn patterns_or_help_are_asked_for() {
+    fn get_and_help_are_parsed() {
         let patterns = vec!["max*".to_owned(), "save".to_owned()];
         assert_eq!(parse("CONFIG GET MAX* save"), Ok(Config::Get(patterns)));
         assert_eq!(parse("CONFIG Help"), Ok(Config::Help));
-        refuses::<Config>(&[
+        rejects::<Config>(&[
             ("CONFIG FOO", "ERR unknown subcommand 'FOO'. Try CONFIG HELP."),
             (
                 "CONFIG SET save x",
-                "ERR CONFIG SET is not served; settings are in solera.toml, CONFIG GET reads some",
+                "ERR CONFIG SET is not supported; settings are in solera.toml, CONFIG GET reads some",
             ),
             ("CONFIG GET", "ERR wrong number of arguments for 'config|get' command"),
             ("CONFIG HELP x", "ERR wrong number of arguments for 'config|help' command"),

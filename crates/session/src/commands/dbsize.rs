@@ -1,4 +1,4 @@
-//! DBSIZE: how many keys the site has.
+//! DBSIZE: counts the keys of the site.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;
@@ -7,7 +7,7 @@ use super::request::Request;
 use crate::context::{Context, Unreachable};
 use crate::session::Session;
 
-/// DBSIZE: the keys of the whole site.
+/// DBSIZE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dbsize;
 
@@ -24,7 +24,8 @@ impl Request for Dbsize {
     }
 }
 
-/// How many keys the site's workers have that can be reached, and one that cannot.
+/// Returns the number of keys at the site's reachable workers, and a worker that is unreachable, if
+/// any.
 pub(super) async fn count_keys<W: Context>(session: &Session<W>) -> (usize, Option<Unreachable>) {
     let worker = &session.worker;
     let (mut keys, mut missing) = (0, None);

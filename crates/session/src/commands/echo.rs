@@ -1,4 +1,4 @@
-//! ECHO: answers its argument.
+//! ECHO: replies with its argument.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;

@@ -1,4 +1,4 @@
-//! SOLERA.EXPORT: everything in one snapshot, for `solera backup`.
+//! SOLERA.EXPORT: reads all keys in one snapshot, for `solera backup`.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,17 @@ use crate::context::{Context, Unreachable};
 use crate::scan::{Ask, Cursor, Page};
 use crate::session::Session;
 
-/// How long a page is waited for: until the transactions that were prepared when the snapshot was
-/// taken are decided.
+/// Maximal time to wait for a page. A worker cannot answer until the transactions that were
+/// prepared when the snapshot was taken are decided.
 const PATIENCE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_millis(2);
 
 /// SOLERA.EXPORT [partition cursor].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Export {
-    /// Tells of the open transaction's snapshot.
+    /// Describes the open transaction's snapshot.
     Introduce,
-    /// The next page of a partition in that snapshot; from its beginning without a cursor.
+    /// Reads the next page of a partition in that snapshot; the first page without a cursor.
     Page { partition: PartitionId, from: Option<Cursor> },
 }
 
@@ -102,7 +102,7 @@ async fn introduce<W: Context>(session: &mut Session<W>, snapshot: &Vector) {
     snapshot.first(spec.sites.len()).iter().for_each(|ts| out.integer(ts.0 as i64));
 }
 
-/// Notes which processes run the site's workers: one that restarts may forget the snapshot.
+/// Records which processes run the site's workers. A process that restarts may forget the snapshot.
 fn remember_processes<W: Context>(session: &mut Session<W>) {
     let worker = &session.worker;
     if let Some(open) = session.mode.open_mut().filter(|open| open.scanned.is_empty()) {
@@ -110,7 +110,7 @@ fn remember_processes<W: Context>(session: &mut Session<W>) {
     }
 }
 
-/// Asks the partition's worker until it answers.
+/// Asks the partition's worker for a page until it answers or [`PATIENCE`] has passed.
 async fn find<W: Context>(session: &mut Session<W>, ask: Ask) -> Result<Page, String> {
     let worker = &session.worker;
     let owner = worker.with(|replica| replica.holder_of(ask.partition));
@@ -130,7 +130,7 @@ async fn find<W: Context>(session: &mut Session<W>, ask: Ask) -> Result<Page, St
     let before = open.and_then(|open| open.scanned.get(usize::from(owner.worker)).copied()?);
     if before.is_none() || before != worker.process_of(owner) {
         return Err(format!(
-            "TRYAGAIN {} restarted meanwhile, and may have forgotten the snapshot; begin anew",
+            "TRYAGAIN {} restarted during the export and may have forgotten the snapshot; start again",
             worker.node_name(owner)
         ));
     }
@@ -147,7 +147,7 @@ fn write_page(out: &mut Writer, page: &Page) {
     page.entries.iter().for_each(|(key, content)| write_entry(out, key, content));
 }
 
-/// An array: the key, its type, and what it holds.
+/// Appends an array: the key, its type, and its content.
 fn write_entry(out: &mut Writer, key: &Key, content: &Outcome) {
     let mut begin = |kind: &[u8], length: usize| {
         out.array(2 + length);
@@ -176,7 +176,7 @@ fn write_entry(out: &mut Writer, key: &Key, content: &Outcome) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -189,8 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Export>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Export>(&[
             ("SOLERA.EXPORT 1", "ERR wrong number of arguments for 'solera.export' command"),
             ("SOLERA.EXPORT 1 x", "ERR invalid cursor"),
         ]);

@@ -1,4 +1,4 @@
-//! HELLO: which protocol the client speaks, and who it is.
+//! HELLO: sets the protocol, and authenticates and names the client.
 
 use solera_config::ClusterSpec;
 use solera_resp::{Arguments, Protocol, parse_integer};
@@ -9,7 +9,7 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
-/// The version of Redis whose behaviour clients may expect.
+/// Version of Redis that HELLO and INFO report, for clients that depend on it.
 pub(crate) const VERSION: &str = "7.0.15";
 
 const UNKNOWN: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
@@ -19,9 +19,9 @@ const UNKNOWN: &str = "NOAUTH HELLO must be called with the client already authe
 /// HELLO [version [AUTH user password] [SETNAME name] …].
 #[derive(Default, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// `None` leaves it as it is.
+    /// New version of RESP; `None` leaves it unchanged.
     protocol: Option<Protocol>,
-    /// Users and their passwords, in the order in which the connection becomes them.
+    /// Users and their passwords, in the order in which the connection authenticates.
     logins: Vec<(Vec<u8>, Vec<u8>)>,
     name: Option<String>,
 }
@@ -76,7 +76,7 @@ impl Request for Hello {
     }
 }
 
-/// Appends what HELLO tells of the server.
+/// Appends the description of the server.
 fn introduce<W: Context>(session: &mut Session<W>) {
     let protocol = session.out.protocol;
     let client = session.client.id;
@@ -108,7 +108,7 @@ fn introduce<W: Context>(session: &mut Session<W>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -123,8 +123,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Hello>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Hello>(&[
             ("HELLO 4", "NOPROTO unsupported protocol version"),
             ("HELLO x", "ERR Protocol version is not an integer or out of range"),
             ("HELLO 3 FOO", "ERR Syntax error in HELLO option 'FOO'"),

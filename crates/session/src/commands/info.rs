@@ -1,4 +1,4 @@
-//! INFO: what there is to say about the server.
+//! INFO: reports the state of the server.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use crate::session::Session;
 /// INFO [section …].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
-    /// The sections, in lower case; none for all.
+    /// Sections, in lower case; empty for all.
     sections: Vec<String>,
 }
 

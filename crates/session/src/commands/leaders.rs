@@ -1,4 +1,4 @@
-//! SOLERA.LEADERS: from which sites strong transactions are led, and moving that.
+//! SOLERA.LEADERS: reports which sites lead strong transactions, and moves leaders.
 
 use std::collections::BTreeSet;
 
@@ -17,9 +17,9 @@ const SYNTAX: &str =
     "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";
 
 const HELP: &[&str] = &[
-    "SOLERA.LEADERS [<subcommand> [<arg> ...]]. Without one, how many partitions each site leads. Subcommands are:",
+    "SOLERA.LEADERS [<subcommand> [<arg> ...]]. Without one, return how many partitions each site leads. Subcommands are:",
     "PARTITIONS",
-    "    Return who leads each partition.",
+    "    Return the leader of each partition.",
     "MOVE <site> [ALL | <partition> ...]",
     "    Ask a site to lead these partitions, or all. Does not wait for it.",
     "HELP",
@@ -31,11 +31,11 @@ const HELP: &[&str] = &[
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Leaders {
     Help,
-    /// How many partitions each site leads, as this site knows.
+    /// Counts the partitions that each site leads, as far as this site knows.
     Counts,
-    /// Who leads each partition.
+    /// Lists the leader of each partition.
     Partitions,
-    /// Asks a site to lead some partitions, or all.
+    /// Requests that a site lead some partitions, or all.
     Move {
         site: SiteId,
         partitions: BTreeSet<PartitionId>,
@@ -62,8 +62,8 @@ impl Request for Leaders {
     async fn reply<W: Context>(self, session: &mut Session<W>) {
         match self {
             Leaders::Help => help::answer(session, HELP),
-            Leaders::Counts => tell_counts(session).await,
-            Leaders::Partitions => tell_partitions(session).await,
+            Leaders::Counts => write_counts(session).await,
+            Leaders::Partitions => write_partitions(session).await,
             Leaders::Move { site, partitions } => {
                 let asked = lead_from(&*session.worker, site, partitions);
                 session.answer_ok(asked);
@@ -72,10 +72,10 @@ impl Request for Leaders {
     }
 }
 
-/// Asks a site to lead partitions.
+/// Requests that a site lead partitions.
 ///
 /// # Errors
-/// The error reply: it takes no part.
+/// The error reply, if the site is not a member.
 fn lead_from(
     worker: &impl Context,
     site: SiteId,
@@ -83,7 +83,7 @@ fn lead_from(
 ) -> Result<(), String> {
     if !worker.with(|replica| replica.status().members().is_member(site)) {
         let name = worker.site_name(site);
-        return Err(format!("ERR site {name} takes no part, so it cannot lead"));
+        return Err(format!("ERR site {name} is not a member, so it cannot lead"));
     }
     let now = worker.now();
     for partition in partitions {
@@ -92,9 +92,9 @@ fn lead_from(
     Ok(())
 }
 
-/// A site by its name, or by its number from 1.
+/// Returns a site by its name, or by its number from 1.
 fn site_of(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
-    // No site's name is a number.
+    // No site's name is a number, so the two cannot be confused.
     site_named(spec, wanted).or_else(|error| {
         let number = || usize::try_from(parse_integer(wanted)?).ok()?.checked_sub(1);
         let site = number().filter(|site| *site < spec.sites.len());
@@ -125,7 +125,7 @@ fn partitions_of(
     Ok(if partitions.is_empty() { all().collect() } else { partitions })
 }
 
-async fn tell_counts<W: Context>(session: &mut Session<W>) {
+async fn write_counts<W: Context>(session: &mut Session<W>) {
     let Some(leaders) = by_partition(session).await else { return };
     let worker = session.worker.clone();
     let sites = worker.spec().sites.len();
@@ -137,7 +137,7 @@ async fn tell_counts<W: Context>(session: &mut Session<W>) {
     }
 }
 
-async fn tell_partitions<W: Context>(session: &mut Session<W>) {
+async fn write_partitions<W: Context>(session: &mut Session<W>) {
     let Some(leaders) = by_partition(session).await else { return };
     let worker = session.worker.clone();
     session.out.array(leaders.len());
@@ -149,8 +149,8 @@ async fn tell_partitions<W: Context>(session: &mut Session<W>) {
     }
 }
 
-/// Who leads each partition, as the worker of this site knows that holds it. Without an answer,
-/// appends the error.
+/// Returns the leader of each partition, according to the worker of this site that holds the
+/// partition. Appends an error and returns `None` if a worker does not answer.
 async fn by_partition<W: Context>(session: &mut Session<W>) -> Option<Vec<Option<SiteId>>> {
     let worker = session.worker.clone();
     let topology = worker.spec().topology();
@@ -170,7 +170,7 @@ async fn by_partition<W: Context>(session: &mut Session<W>) -> Option<Vec<Option
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     fn moved(site: u8, partitions: impl IntoIterator<Item = u16>) -> Result<Leaders, String> {
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(parse("SOLERA.LEADERS Partitions"), Ok(Leaders::Partitions));
         assert_eq!(parse("SOLERA.LEADERS HELP"), Ok(Leaders::Help));
         assert_eq!(parse("SOLERA.LEADERS MOVE us 3 1 3"), moved(1, [1, 3]));
-        // Sites also go by their numbers, from 1.
+        // Sites can also be given by number, from 1.
         assert_eq!(parse("SOLERA.LEADERS MOVE 1 2"), moved(0, [2]));
         let all: Leaders = parse("SOLERA.LEADERS MOVE us").unwrap();
         assert_eq!(parse("SOLERA.LEADERS MOVE us 1 All"), Ok(all.clone()));
@@ -192,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Leaders>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Leaders>(&[
             ("SOLERA.LEADERS MOVE", SYNTAX),
             ("SOLERA.LEADERS foo", SYNTAX),
             ("SOLERA.LEADERS PARTITIONS x", SYNTAX),

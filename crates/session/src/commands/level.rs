@@ -1,4 +1,4 @@
-//! SOLERA.LEVEL: the level of a key.
+//! SOLERA.LEVEL: reports the level of a key.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;
@@ -7,7 +7,7 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
-/// SOLERA.LEVEL key: what operations on a key promise.
+/// SOLERA.LEVEL key: replies with the consistency level of the key's space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     key: Vec<u8>,

@@ -1,4 +1,4 @@
-//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE, which are carried out above this crate.
+//! SOLERA.MODULE, SOLERA.CALL and SOLERA.PHASE. A crate above this one runs them.
 
 use solera_commands::{CommandId, lookup};
 use solera_config::ClusterSpec;
@@ -7,18 +7,18 @@ use solera_resp::{Arguments, Value, Writer};
 use super::help;
 use super::request::Request;
 use crate::context::Context;
-use crate::lent::Lent;
+use crate::delegation::Delegation;
 use crate::session::Session;
 
-/// The subcommands of SOLERA.MODULE, as access is given to them.
+/// Subcommands of SOLERA.MODULE that users can be given access to.
 #[cfg(test)]
 pub(crate) const SUBCOMMANDS: [&str; 6] = ["load", "drop", "list", "source", "check", "help"];
 
 const MODULE: &[&str] = &[
     "SOLERA.MODULE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "LOAD <name> <source> [REPLACE] [BIND <store>=<space> ...]",
-    "    Load a module. BIND names the spaces that stores are; the others are the",
-    "    spaces of their own names. What the compiler warns of, LIST and CHECK tell.",
+    "    Load a module. BIND maps stores to spaces; the other stores use the",
+    "    spaces of their own names. LIST and CHECK show the compiler's warnings.",
     "DROP <name>",
     "    Forget a module.",
     "LIST",
@@ -26,23 +26,23 @@ const MODULE: &[&str] = &[
     "SOURCE <name>",
     "    Return the source of a module.",
     "CHECK <name> <source>",
-    "    Return all that the compiler says of a source, and load nothing.",
+    "    Return the compiler's diagnostics for a source, without loading it.",
     "HELP",
     "    Print this help.",
 ];
 
 const CALL: &[&str] = &[
     "SOLERA.CALL <module>.<transaction> [<arg> ...]",
-    "    Run a transaction of a module. SOLERA.MODULE LIST tells which there are.",
+    "    Run a transaction of a module. SOLERA.MODULE LIST shows the transactions.",
     "SOLERA.CALL RESUME <ticket>",
     "    Complete a transaction that was left INCOMPLETE, with the rights of the user who",
-    "    has begun it, and return its result.",
+    "    began it, and return its result.",
     "SOLERA.CALL INCOMPLETE",
-    "    List the transactions of which a part has taken effect.",
+    "    List the transactions that have taken effect only in part.",
     "SOLERA.CALL COMPLETE <transaction>",
-    "    Complete one with the rights of who asks for it, and return its result.",
+    "    Complete one with the caller's rights, and return its result.",
     "SOLERA.CALL FORGET <transaction>",
-    "    Give up one that has failed for good, or whose user has no right to what is left.",
+    "    Give up one that has failed for good, or that its user has no right to complete.",
     "SOLERA.CALL HELP",
     "    Print this help.",
 ];
@@ -54,17 +54,17 @@ const PHASE: &[&str] = &[
     "SETTLE <number> <until>",
     "    Return whether a shipment is over, or will never be run.",
     "LEARN <source>",
-    "    Take a module that shipments name by the digest of its source.",
+    "    Store a module, so that shipments can name it by the digest of its source.",
     "HELP",
     "    Print this help.",
 ];
 
-/// One of these commands. What carries it out parses its arguments, which name modules and
-/// transactions that are known there.
+/// One of these commands. The module runtime parses its arguments, because only it knows the
+/// modules and transactions that they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Modules {
     Help(&'static [&'static str]),
-    /// The command with its arguments.
+    /// The command with its arguments, for the module runtime.
     Other(Vec<Vec<u8>>),
 }
 
@@ -88,13 +88,14 @@ impl Request for Modules {
     }
 }
 
-/// Hands a command over and waits for its answer. The session has seen then what was done.
+/// Passes a command to the module runtime and waits for its answer. The session then depends on the
+/// writes of the command.
 async fn hand_over<W: Context>(session: &mut Session<W>, request: Vec<Vec<u8>>) {
     if session.in_transaction() {
         return session.fail("ERR modules cannot be used inside a transaction");
     }
-    let lent = Lent::new(session.identity.user(), session.pasts);
-    let Some(answer) = session.worker.run_modules(lent.clone(), request) else {
+    let delegation = Delegation::new(session.identity.user(), session.pasts);
+    let Some(answer) = session.worker.run_modules(delegation.clone(), request) else {
         return session.fail("ERR this server runs no modules");
     };
     match answer.await {
@@ -102,10 +103,10 @@ async fn hand_over<W: Context>(session: &mut Session<W>, request: Vec<Vec<u8>>) 
         Ok(value) => write(&mut session.out, &value),
         Err(_) => session.fail_unanswered(),
     }
-    session.pasts.join(&lent.pasts());
+    session.pasts.join(&delegation.pasts());
 }
 
-/// Appends a value. Kinds that modules do not answer with are told as texts.
+/// Appends a value. Kinds that modules never answer with are written as text.
 fn write(out: &mut Writer, value: &Value) {
     match value {
         Value::Null => out.null(),

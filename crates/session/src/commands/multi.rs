@@ -1,4 +1,4 @@
-//! MULTI: has commands queued until EXEC.
+//! MULTI: queues the commands that follow until EXEC.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;

@@ -1,4 +1,4 @@
-//! One operation on a key, of whichever command does that.
+//! One operation on a key, typed, for server-side code.
 
 use solera_commands::CommandId;
 use solera_data::{Op, Outcome};
@@ -8,7 +8,7 @@ use crate::plan::{self, Plan};
 use crate::session::{Session, Stopped};
 use crate::typed::Typed;
 
-/// An operation on a key, in the open transaction or as one of its own.
+/// An operation on a key, within the open transaction or as a transaction of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnKey {
     key: Vec<u8>,
@@ -17,14 +17,15 @@ pub struct OnKey {
 }
 
 impl OnKey {
-    /// `None` for what no command of clients does.
+    /// Creates the command. Returns `None` for operations that no command of clients performs.
     pub fn new(key: impl Into<Vec<u8>>, op: Op) -> Option<OnKey> {
         let command = command_of(&op)?;
         Some(OnKey { key: key.into(), op, command })
     }
 }
 
-/// The command that does an operation: who may run it may do that.
+/// Returns the command that performs an operation. The right to run it is the right to do the
+/// operation.
 fn command_of(op: &Op) -> Option<CommandId> {
     Some(match op {
         Op::Get => CommandId::Get,
@@ -64,6 +65,6 @@ impl Typed for OnKey {
         let plan = Plan::single(self.command, &self.key, self.op.clone());
         let mut results = session.run_plan(&plan).await.map_err(Stopped::into_error)?;
         let result = results.pop().expect("one operation has one result");
-        result.map_err(|error| plan::told(&error))
+        result.map_err(|error| plan::error_reply(&error))
     }
 }

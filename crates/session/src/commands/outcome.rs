@@ -1,4 +1,4 @@
-//! SOLERA.OUTCOME: what became of a strong transaction whose reply was lost.
+//! SOLERA.OUTCOME: reports the outcome of a strong transaction whose reply was lost.
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;
@@ -13,15 +13,15 @@ use crate::typed::Typed;
 /// SOLERA.OUTCOME id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The transaction.
+    /// Id of the transaction.
     pub tid: TransactionId,
 }
 
 impl Outcome {
-    /// About a transaction by its name.
+    /// Creates a query for the transaction with this name.
     ///
     /// # Errors
-    /// The error reply: it is no name of a transaction.
+    /// The error reply, if `name` is not the name of a transaction.
     pub fn of(name: &str) -> Result<Outcome, String> {
         let tid = name.parse().map_err(|error| format!("ERR '{name}': {error}"))?;
         Ok(Outcome { tid })
@@ -29,7 +29,7 @@ impl Outcome {
 }
 
 impl Typed for Outcome {
-    /// Whether it has committed; `None` if that is not known.
+    /// Whether the transaction committed; `None` if that is unknown.
     type Answer = Option<bool>;
 
     fn command(&self) -> CommandId {
@@ -46,14 +46,15 @@ impl Typed for Outcome {
     }
 }
 
-/// Whether there is such a worker as coordinated a transaction, which people call `name`.
+/// Checks that the worker that coordinated a transaction exists. `name` is the transaction's name
+/// in the error.
 fn has_coordinator(spec: &ClusterSpec, tid: TransactionId, name: &str) -> Result<(), String> {
     let TransactionId { coordinator, .. } = tid;
     let exists = spec.sites.len() > coordinator.site.index()
         && coordinator.worker < spec.workers_of(coordinator.site.index());
     match exists {
         true => Ok(()),
-        false => Err(format!("ERR '{name}' names a site or worker that there is not")),
+        false => Err(format!("ERR '{name}' refers to an unknown site or worker")),
     }
 }
 
@@ -79,16 +80,16 @@ impl Request for Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
     fn a_transaction_of_a_worker_of_the_cluster_is_named() {
         let outcome = Outcome::of("1.0.7.42").unwrap();
         assert_eq!(parse("SOLERA.OUTCOME 1.0.7.42"), Ok(outcome));
-        refuses::<Outcome>(&[
+        rejects::<Outcome>(&[
             ("SOLERA.OUTCOME x", "ERR 'x': a transaction is named by four numbers, as in 0.1.3.42"),
-            ("SOLERA.OUTCOME 2.0.7.42", "ERR '2.0.7.42' names a site or worker that there is not"),
+            ("SOLERA.OUTCOME 2.0.7.42", "ERR '2.0.7.42' refers to an unknown site or worker"),
         ]);
     }
 }

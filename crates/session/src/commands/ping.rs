@@ -1,4 +1,4 @@
-//! PING: answers PONG, or its argument.
+//! PING: replies with PONG, or with its argument.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;
@@ -32,13 +32,13 @@ impl Request for Ping {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
     fn one_message_may_be_given() {
         assert_eq!(parse("PING"), Ok(Ping { message: None }));
         assert_eq!(parse("PING a"), Ok(Ping { message: Some(b"a".to_vec()) }));
-        refuses::<Ping>(&[("PING a b", "ERR wrong number of arguments for 'ping' command")]);
+        rejects::<Ping>(&[("PING a b", "ERR wrong number of arguments for 'ping' command")]);
     }
 }

@@ -1,4 +1,4 @@
-//! The way of a command from byte strings to its reply.
+//! The trait of commands that are not on keys: parsing, checks and reply.
 
 use std::pin::Pin;
 
@@ -10,11 +10,10 @@ use crate::session::{Later, Session};
 
 /// A command that does not read or change keys, with its arguments.
 ///
-/// The table of commands has checked the number of arguments, and what the user may run;
-/// [`Request::admit`] comes before the arguments are parsed, [`Request::reply`] after.
+/// The session checks the number of arguments and the user's rights first. It then calls
+/// [`Request::admit`], [`Request::parse`] and [`Request::reply`], in this order.
 pub(crate) trait Request: Sized + 'static {
-    /// Checks what this command needs beyond what all commands do: a mode of the session, or
-    /// another right.
+    /// Checks requirements that only this command has: a mode of the session, or another right.
     ///
     /// # Errors
     /// The error reply.
@@ -22,8 +21,8 @@ pub(crate) trait Request: Sized + 'static {
         Ok(())
     }
 
-    /// Parses the arguments, of which the name of the command is the first. Names of sites and
-    /// numbers of partitions are those of the cluster that `spec` describes.
+    /// Parses the arguments. The first one is the name of the command. `spec` lists the sites and
+    /// partitions that the arguments may name.
     ///
     /// # Errors
     /// The error reply.
@@ -53,7 +52,7 @@ pub(super) async fn serve<R: Request, W: Context>(
 /// Parses a command that EXEC will run.
 ///
 /// # Errors
-/// The error reply, which EXEC gives.
+/// The error reply, which EXEC sends.
 pub(super) fn for_later<R: Request + Clone, W: Context>(
     arguments: &Arguments<'_>,
     spec: &ClusterSpec,
@@ -69,7 +68,7 @@ pub(super) mod testing {
 
     use super::Request;
 
-    /// Has `parse` read a command that is written as a line.
+    /// Parses a command line with `parse`.
     pub(in crate::commands) fn with_line<T>(
         line: &str,
         parse: impl FnOnce(&Arguments<'_>, &ClusterSpec) -> T,
@@ -80,13 +79,13 @@ pub(super) mod testing {
         parse(&arguments, &sample::parse(sample::TWO_SITES))
     }
 
-    /// The command on a line, in a cluster of the sites `eu` and `us`.
+    /// Parses a command line in a cluster of the sites `eu` and `us`.
     pub(in crate::commands) fn parse<R: Request>(line: &str) -> Result<R, String> {
         with_line(line, R::parse)
     }
 
-    /// Requires that each line is refused with the error beside it.
-    pub(in crate::commands) fn refuses<R: Request>(cases: &[(&str, &str)]) {
+    /// Asserts that each line is rejected with the error beside it.
+    pub(in crate::commands) fn rejects<R: Request>(cases: &[(&str, &str)]) {
         for (line, error) in cases {
             assert_eq!(parse::<R>(line).err().as_deref(), Some(*error), "{line}");
         }

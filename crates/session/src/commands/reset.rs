@@ -1,4 +1,4 @@
-//! RESET: the session as if the client had connected anew.
+//! RESET: returns the session to the state of a new connection.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;

@@ -1,4 +1,4 @@
-//! SELECT: there is database 0 alone.
+//! SELECT: accepts database 0, the only one.
 
 use solera_config::ClusterSpec;
 use solera_resp::{Arguments, parse_integer};
@@ -27,13 +27,13 @@ impl Request for Select {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
     fn database_0_is_the_only_one() {
         assert_eq!(parse("SELECT 0"), Ok(Select));
-        refuses::<Select>(&[
+        rejects::<Select>(&[
             ("SELECT 1", "ERR DB index is out of range"),
             ("SELECT x", "ERR value is not an integer or out of range"),
         ]);

@@ -1,4 +1,4 @@
-//! SOLERA.SITE: the name of the site.
+//! SOLERA.SITE: replies with the name of the site.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;

@@ -1,4 +1,4 @@
-//! SOLERA.SITES: how the sites stand, and removing and adding one.
+//! SOLERA.SITES: reports the status of the sites, and removes or adds one.
 
 use solera_config::ClusterSpec;
 use solera_membership::Change;
@@ -13,17 +13,18 @@ use crate::session::Session;
 const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD site]";
 
 const HELP: &[&str] = &[
-    "SOLERA.SITES [<subcommand> [<arg> [opt]]]. Without one, how each site stands. Subcommands are:",
+    "SOLERA.SITES [<subcommand> [<arg> [opt]]]. Without one, return the status of each site. Subcommands are:",
     "REMOVE <site> [FORCE]",
     "    Remove a site that is dead for good; with FORCE also one that answers.",
     "ADD <site>",
-    "    Have a site take part that was removed, or is new in solera.toml.",
+    "    Add a site that was removed, or is new in solera.toml.",
     "HELP",
     "    Print this help.",
     "`solera site remove` and `solera site add` do the same, and wait until it is done.",
 ];
 
-/// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: how each site stands, after the change.
+/// SOLERA.SITES [REMOVE name [FORCE] | ADD name]: replies with the status of each site, after the
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sites {
     Help,
@@ -31,12 +32,12 @@ pub(crate) enum Sites {
     Change(Wanted),
 }
 
-/// A change of a site's standing.
+/// A requested change of a site's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     site: SiteId,
     change: Change,
-    /// Whether a site is removed that still answers.
+    /// Whether to remove the site even if it still answers.
     force: bool,
 }
 
@@ -73,21 +74,22 @@ impl Request for Sites {
 }
 
 impl Wanted {
-    /// Checks that the change may be asked for now.
+    /// Checks that the change is allowed now.
     ///
     /// # Errors
     /// The error reply.
     fn may_be_made(&self, worker: &impl Context) -> Result<(), String> {
         if worker.spec().nodes().next().is_none() {
-            return Err("ERR the sites of one process come and go together".to_owned());
+            return Err("ERR the sites of a single process cannot be removed or added one by one"
+                .to_owned());
         }
         match self.change {
             Change::Remove if self.force => {}
             Change::Remove => {
                 if let Some(alive) = worker.answering_node(self.site) {
                     return Err(format!(
-                        "ALIVE {alive} answers. To remove its site loses what the site has acknowledged and \
-                         told nobody, and ends its processes. Stop its nodes first, or say FORCE"
+                        "ALIVE {alive} answers. Removing its site ends its processes and loses the writes that it \
+                         has acknowledged but not sent to another site. Stop its nodes first, or use FORCE"
                     ));
                 }
             }
@@ -96,7 +98,7 @@ impl Wanted {
                     let name = worker.site_name(self.site);
                     return Err(format!(
                         "ERR site {name} must be in the list of every node first; {unready} does not list it \
-                         yet, or was not heard since this node started"
+                         yet, or has not been heard from since this node started"
                     ));
                 }
             }
@@ -105,10 +107,10 @@ impl Wanted {
     }
 }
 
-/// Makes the change, if there is one, and appends how the sites stand then.
+/// Makes the change, if there is one, and appends the status of the sites after it.
 async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId, Change)>) {
     let worker = session.worker.clone();
-    let Some(told) = worker.sites(change).await else {
+    let Some(report) = worker.sites(change).await else {
         let root = worker.workers().next().expect("a site has a worker");
         let node = worker.node_name(root);
         return session.fail(format!(
@@ -116,30 +118,30 @@ async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId
         ));
     };
     let name = |site: SiteId| worker.site_name(site).to_owned();
-    if let Some(refused) = told.refused {
+    if let Some(refused) = report.refused {
         return session.fail(format!("ERR {}", refused.explain(name)));
     }
     let out = &mut session.out;
-    // The root may list more sites than this node, or fewer.
-    let sites = told.members.sites().min(worker.spec().sites.len());
+    // The root worker may list more sites than this node, or fewer.
+    let sites = report.members.sites().min(worker.spec().sites.len());
     out.array(sites);
     for site in SiteId::all(sites) {
         out.map(4);
-        let standing = told.members.status(site).to_string();
+        let standing = report.members.status(site).to_string();
         for (key, value) in [("name", name(site)), ("standing", standing)] {
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());
         }
         out.bulk(b"life");
-        out.integer(i64::from(told.members.life(site)));
-        // Whether every other site has confirmed the same.
+        out.integer(i64::from(report.members.life(site)));
+        // A site that has not confirmed the same members; empty if all have.
         out.bulk(b"waits-for");
-        let waits = told.not_agreed.map(name).unwrap_or_default();
+        let waits = report.not_agreed.map(name).unwrap_or_default();
         out.bulk(waits.as_bytes());
     }
 }
 
-/// A site by its name.
+/// Returns a site by its name.
 pub(crate) fn site_named(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, String> {
     let named = |name: &str| name.as_bytes().eq_ignore_ascii_case(wanted);
     let site = spec.sites.iter().position(|site| named(&site.name));
@@ -152,7 +154,7 @@ pub(crate) fn site_named(spec: &ClusterSpec, wanted: &[u8]) -> Result<SiteId, St
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -167,8 +169,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_are_refused() {
-        refuses::<Sites>(&[
+    fn bad_arguments_are_rejected() {
+        rejects::<Sites>(&[
             ("SOLERA.SITES REMOVE", SYNTAX),
             ("SOLERA.SITES MOVE eu", SYNTAX),
             ("SOLERA.SITES ADD eu FORCE", SYNTAX),

@@ -1,4 +1,4 @@
-//! SOLERA.SPACES: the spaces and their levels.
+//! SOLERA.SPACES: lists the spaces and their levels.
 
 use solera_config::{ClusterSpec, Runs};
 use solera_levels::Level;
@@ -8,9 +8,9 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
-/// SOLERA.SPACES: name, prefix and level of each space, and the protocol that runs it, by name and
-/// number; of level `por` also the strong commands and the pairs that conflict; of one that
-/// `primary` runs, when updates are answered.
+/// SOLERA.SPACES: replies with the name, prefix and level of each space, and the protocol that runs
+/// it, by name and number. A space of level `por` also lists its strong commands and the
+/// conflicting pairs. A space that `primary` runs also has the setting `answer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spaces;
 

@@ -1,4 +1,4 @@
-//! TIME: the wall clock.
+//! TIME: replies with the wall-clock time.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;
@@ -7,7 +7,7 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::Session;
 
-/// TIME: seconds and microseconds since 1970.
+/// TIME: replies with the seconds and microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Time;
 

@@ -1,4 +1,4 @@
-//! SOLERA.TOKEN: the session's causal and durability past, to be attached at any site.
+//! SOLERA.TOKEN: replies with the session's causal and durability past, which any site can attach.
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;

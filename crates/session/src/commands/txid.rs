@@ -1,4 +1,4 @@
-//! SOLERA.TXID: the name of the open strong transaction.
+//! SOLERA.TXID: replies with the name of the open strong transaction.
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;

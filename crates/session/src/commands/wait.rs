@@ -1,4 +1,4 @@
-//! WAIT: as many other sites hold what the session has seen.
+//! WAIT: waits until other sites store what the session has seen.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use super::request::Request;
 use crate::context::Context;
 use crate::session::{self, Session};
 
-/// WAIT sites timeout: as Redis does with replicas, the number of other sites that surely hold what
-/// the session has seen and written: f once that is uniform, and 0 if it is not in time or never
-/// can be.
+/// WAIT sites timeout: replies with the number of other sites that certainly store what the session
+/// has seen and written, as Redis does for replicas. The number is f once that is uniform. It is 0
+/// if that does not happen in time or is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// Whether any other site is to hold it.
+    /// Whether at least one other site is to store it.
     wants_sites: bool,
-    /// `None` waits for as long as it takes.
+    /// Maximal time to wait; `None` for no limit.
     timeout: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ impl Request for Wait {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::testing::{parse, refuses};
+    use super::super::request::testing::{parse, rejects};
     use super::*;
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
         };
         assert_eq!(parse("WAIT 0 0"), wait(false, None));
         assert_eq!(parse("WAIT 2 50"), wait(true, Some(50)));
-        refuses::<Wait>(&[
+        rejects::<Wait>(&[
             ("WAIT x 0", "ERR value is not an integer or out of range"),
             ("WAIT -1 0", "ERR value is out of range, must be positive"),
             ("WAIT 1 -1", "ERR timeout is negative"),

@@ -1,4 +1,4 @@
-//! WATCH: has the next transaction depend on keys.
+//! WATCH: makes the next transaction depend on keys.
 
 use solera_commands::CommandId;
 use solera_config::ClusterSpec;
@@ -12,7 +12,7 @@ use crate::typed::Typed;
 /// WATCH key ….
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// The keys.
+    /// Keys to watch.
     pub keys: Vec<Vec<u8>>,
 }
 

@@ -3,7 +3,7 @@
 use solera_data::Op;
 use solera_resp::{Arguments, parse_integer};
 
-/// DECRBY.
+/// Parses DECRBY.
 ///
 /// # Errors
 /// The error reply.
@@ -12,7 +12,7 @@ pub(super) fn decrement(arguments: &Arguments<'_>) -> Result<Op, String> {
     Ok(Op::IncrBy(by.checked_neg().ok_or("ERR decrement would overflow")?))
 }
 
-/// A number.
+/// Parses an integer.
 ///
 /// # Errors
 /// The error reply.

@@ -5,7 +5,7 @@ use solera_resp::Arguments;
 
 use super::come_in_pairs;
 
-/// HSET.
+/// Parses HSET.
 ///
 /// # Errors
 /// The error reply.

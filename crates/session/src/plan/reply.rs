@@ -5,7 +5,7 @@ use solera_resp::Writer;
 
 use super::{Plan, Shape};
 
-/// Appends the reply of a command on keys. Returns whether it is no error.
+/// Appends the reply of a command on keys. Returns whether it is not an error.
 pub(crate) fn write_results(
     out: &mut Writer,
     plan: &Plan<'_>,
@@ -44,7 +44,7 @@ pub(crate) fn write_results(
     true
 }
 
-/// Appends the reply of a command on one key. Returns whether it is no error.
+/// Appends the reply of a command on one key. Returns whether it is not an error.
 pub(crate) fn write_single(out: &mut Writer, result: &Result<Outcome, OpError>) -> bool {
     match result {
         Ok(outcome) => {
@@ -56,12 +56,12 @@ pub(crate) fn write_single(out: &mut Writer, result: &Result<Outcome, OpError>) 
 }
 
 fn write_error(out: &mut Writer, error: &OpError) -> bool {
-    out.error(&told(error));
+    out.error(&error_reply(error));
     false
 }
 
-/// An error of an operation, as clients are told.
-pub(crate) fn told(error: &OpError) -> String {
+/// Returns the error reply for an error of an operation.
+pub(crate) fn error_reply(error: &OpError) -> String {
     let code = if *error == OpError::WrongType { "WRONGTYPE" } else { "ERR" };
     format!("{code} {error}")
 }

@@ -6,14 +6,14 @@ use solera_resp::Arguments;
 
 use super::{KeyOp, come_in_pairs};
 
-/// Whether SET has the option NX, and no other.
+/// Whether SET has the option NX and no other.
 pub(super) fn is_new(arguments: &Arguments<'_>) -> bool {
     let mut options = arguments.from(3);
     options.next().is_some_and(|option| option.eq_ignore_ascii_case(b"nx"))
         && options.next().is_none()
 }
 
-/// SET without NX. Its other options are not served, also not beside NX.
+/// Parses SET without NX. Other options are not supported, alone or with NX.
 ///
 /// # Errors
 /// The error reply.
@@ -26,12 +26,12 @@ pub(super) fn set(arguments: &Arguments<'_>) -> Result<Op, String> {
     let other = options().find(|option| !option.eq_ignore_ascii_case(b"nx")).unwrap_or(b"");
     let known = OPTIONS.iter().find(|name| other.eq_ignore_ascii_case(name.as_bytes()));
     Err(match known {
-        Some(name) => format!("ERR SET {name} is not served by this version of Solera"),
+        Some(name) => format!("ERR SET {name} is not supported by this version of Solera"),
         None => "ERR syntax error".to_owned(),
     })
 }
 
-/// MSET.
+/// Parses MSET.
 ///
 /// # Errors
 /// The error reply.

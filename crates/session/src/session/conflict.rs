@@ -1,19 +1,19 @@
-//! What an aborted strong transaction leaves for its next attempt.
+//! What a session keeps of an aborted strong transaction for the next attempt.
 
 use std::time::{Duration, Instant};
 
 use solera_time::Vector;
 use solera_unistore::Claim;
 
-/// For how long commands that are known in full are run again after conflicts.
+/// Maximal time for which the server retries a command after conflicts.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the session's last strong transaction leaves for its next attempt, whether that is the
-/// server's or the client's.
+/// Abort of the session's last strong transaction, for the next attempt of the server or the
+/// client.
 #[derive(Debug)]
 pub(crate) struct Conflict {
     claim: Claim,
-    /// Before this is visible here, another attempt is in vain.
+    /// Snapshot that must be visible here before another attempt can succeed.
     pub(crate) lacks: Option<Vector>,
     pub(crate) since: Instant,
 }
@@ -23,7 +23,7 @@ impl Conflict {
         Conflict { claim, lacks, since: Instant::now() }
     }
 
-    /// What the next attempt shows; nothing if the client has let too much time pass.
+    /// Returns the claim for the next attempt; `None` if the client has let too much time pass.
     pub(crate) fn claim(&self) -> Option<Claim> {
         (self.since.elapsed() < PATIENCE).then_some(self.claim)
     }

@@ -1,4 +1,4 @@
-//! MULTI and EXEC: commands are queued, and then run in one transaction.
+//! MULTI and EXEC: commands are queued, then run in one transaction.
 
 use std::time::Instant;
 
@@ -15,18 +15,18 @@ use super::transaction::NotCommitted;
 use crate::context::Context;
 use crate::plan::Plan;
 
-/// What EXEC has come to.
+/// Result of one attempt to run a queue.
 enum Executed {
     Done,
-    /// Another transaction was in the way, or a watched key has changed.
+    /// Another transaction conflicted, or a watched key has changed.
     Conflict,
     /// Nothing was done, for this reason.
     Failed(String),
 }
 
 impl<W: Context> Session<W> {
-    /// Queues a command for EXEC; without `work`, it is one that EXEC does not run. Appends the
-    /// reply.
+    /// Queues a command for EXEC and appends the reply. Without `work`, the command is not allowed
+    /// in a queue.
     pub(crate) fn enqueue(
         &mut self,
         command: &'static Described,
@@ -65,8 +65,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// EXEC: all queued commands in one transaction, which is certified if a key is watched or a
-    /// command needs agreement, and causal else.
+    /// EXEC: runs all queued commands in one transaction. It is strong if a key is watched or a
+    /// command needs agreement, and causal otherwise.
     pub(crate) async fn exec(&mut self) {
         let Some(queue) = self.mode.end_queue() else {
             self.fail("ERR EXEC without MULTI");
@@ -95,12 +95,13 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Runs what EXEC is to run as one strong transaction, again and again after conflicts as long
-    /// as nothing is watched: then the commands do not depend on what the client has read.
+    /// Runs a queue as one strong transaction. Retries after conflicts if no key is watched,
+    /// because the commands then do not depend on what the client has read.
     async fn exec_strong(&mut self, queue: &Queue<W>) {
         let watched = std::mem::take(&mut self.watched);
         if !watched.is_empty() {
-            // Strong reads between WATCH and EXEC would wait for what is kept free for EXEC.
+            // Otherwise strong reads between WATCH and EXEC would wait for keys that are reserved
+            // for this EXEC.
             self.conflict = None;
         }
         let began = Instant::now();
@@ -132,23 +133,23 @@ impl<W: Context> Session<W> {
                 Executed::Done
             }
             Err(NotCommitted::Failed(CommandError::Aborted { .. })) => Executed::Conflict,
-            Err(error) => Executed::Failed(self.told_commit(error)),
+            Err(error) => Executed::Failed(self.commit_error(error)),
         }
     }
 
-    /// Runs the queued commands in the transaction that the session is executing, and finishes
-    /// that. Returns their replies.
+    /// Runs the queued commands in the transaction that the session executes, and finishes
+    /// executing. Returns their replies.
     ///
     /// # Errors
-    /// Why the transaction was aborted. If the worker has not said why, there is none: the commit's
-    /// answer tells.
+    /// The reason why the transaction was aborted. Returns `Ok` if the worker gave no reason,
+    /// because the answer to the commit will.
     async fn run_queued(&mut self, queue: &Queue<W>) -> Result<Vec<u8>, String> {
         let before = std::mem::take(&mut self.out.bytes);
         self.out.array(queue.commands.len());
         let mut aborted = None;
         for queued in &queue.commands {
             aborted = self.run_one(queued).await;
-            // Nothing of an aborted transaction may run outside of it.
+            // No later command may run outside the aborted transaction.
             if aborted.is_some() {
                 break;
             }
@@ -161,10 +162,10 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Runs one queued command and appends its reply. Returns why that has aborted the transaction,
-    /// if it has.
+    /// Runs one queued command and appends its reply. Returns the reason if the command aborted the
+    /// transaction.
     async fn run_one(&mut self, queued: &Queued<W>) -> Option<Dropped> {
-        // Users may have changed since it was queued.
+        // Rights may have changed since the command was queued.
         if let Err(refused) = self.may_use(Unit::of(queued.command, None), queued.keys()) {
             self.fail(refused.in_exec());
             return None;

@@ -1,4 +1,4 @@
-//! What the commands of a session belong to: none, a queue, or a transaction.
+//! Modes of a session: idle, queueing, or within a transaction.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::queue::Queue;
 
 /// What the session's next command belongs to.
 ///
-/// MULTI leads from `Idle` to `Queueing`, and EXEC or DISCARD back; SOLERA.BEGIN leads to `Open`,
+/// MULTI leads from `Idle` to `Queueing`, and EXEC or DISCARD back. SOLERA.BEGIN leads to `Open`,
 /// and SOLERA.COMMIT or SOLERA.ABORT back. An error in `Open` leads to `GivenUp`. Commands that
 /// begin a transaction of their own are `Executing` while they run. RESET leads to `Idle` from
 /// anywhere.
@@ -19,15 +19,15 @@ pub(crate) enum Mode<W> {
     /// Each command stands alone.
     #[default]
     Idle,
-    /// MULTI has come, and commands are queued until EXEC or DISCARD.
+    /// MULTI was received. Commands are queued until EXEC or DISCARD.
     Queueing(Queue<W>),
-    /// The current command runs in a transaction that it has begun itself: EXEC, a command on
-    /// several keys, or SOLERA.BEGIN STRONG while it looks at the watched keys. If the connection
-    /// ends meanwhile, the transaction is aborted with it.
+    /// The current command runs in a transaction that it began itself: EXEC, a command on several
+    /// keys, or SOLERA.BEGIN STRONG while it reads the watched keys. The transaction is aborted if
+    /// the connection ends meanwhile.
     Executing(Transaction),
     /// SOLERA.BEGIN has opened a transaction.
     Open(Open),
-    /// The transaction that SOLERA.BEGIN opened has no effect, and the client has not ended it yet.
+    /// The transaction of SOLERA.BEGIN was given up, and the client has not ended it yet.
     GivenUp(GivenUp),
 }
 
@@ -47,21 +47,21 @@ pub(crate) struct Open {
     pub(crate) writes: bool,
     /// The user who sent SOLERA.BEGIN, with the rules that held then.
     pub(crate) began_as: Option<Arc<User>>,
-    /// The process of each worker of the site when the snapshot was first scanned; `None` for a
-    /// worker of which nothing was heard, and empty before the first scan.
+    /// Process of each worker of the site at the first scan of the snapshot; `None` for a worker of
+    /// which no message had arrived. Empty before the first scan.
     pub(crate) scanned: Vec<Option<u64>>,
 }
 
-/// The first error in an interactive transaction. Until the client ends the transaction, its
-/// commands must not run outside of it.
+/// The first error in an interactive transaction. Later commands must not run outside the
+/// transaction, so they are rejected until the client ends it.
 #[derive(Debug)]
 pub(crate) struct GivenUp(String);
 
-/// What SOLERA.COMMIT or SOLERA.ABORT has ended.
+/// What SOLERA.COMMIT or SOLERA.ABORT ended.
 pub(crate) enum Ended {
     Open(Open),
     GivenUp(GivenUp),
-    /// Nothing: no interactive transaction has begun.
+    /// No interactive transaction was begun.
     Nothing,
 }
 
@@ -72,7 +72,7 @@ impl<W> Mode<W> {
         !matches!(self, Mode::Idle)
     }
 
-    /// The queue, between MULTI and EXEC.
+    /// Returns the queue between MULTI and EXEC.
     pub(crate) fn queue(&self) -> Option<&Queue<W>> {
         match self {
             Mode::Queueing(queue) => Some(queue),
@@ -80,7 +80,7 @@ impl<W> Mode<W> {
         }
     }
 
-    /// The queue, between MULTI and EXEC.
+    /// Returns the queue between MULTI and EXEC.
     pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue<W>> {
         match self {
             Mode::Queueing(queue) => Some(queue),
@@ -88,7 +88,7 @@ impl<W> Mode<W> {
         }
     }
 
-    /// The transaction that commands run in.
+    /// Returns the transaction that commands run in.
     pub(crate) fn transaction(&self) -> Option<Transaction> {
         match self {
             Mode::Executing(transaction) | Mode::Open(Open { transaction, .. }) => {
@@ -98,7 +98,7 @@ impl<W> Mode<W> {
         }
     }
 
-    /// The interactive transaction.
+    /// Returns the interactive transaction.
     pub(crate) fn open_mut(&mut self) -> Option<&mut Open> {
         match self {
             Mode::Open(open) => Some(open),
@@ -106,10 +106,10 @@ impl<W> Mode<W> {
         }
     }
 
-    /// Checks that a command may run although the transaction before it was given up.
+    /// Checks that no given-up transaction forbids a command.
     ///
     /// # Errors
-    /// The error reply: the client must end the transaction first.
+    /// The error reply, if the client must end the transaction first.
     pub(crate) fn admits(&self, command: CommandId) -> Result<(), String> {
         match self {
             Mode::GivenUp(given_up) if !ends_given_up(command) => {
@@ -119,10 +119,10 @@ impl<W> Mode<W> {
         }
     }
 
-    /// MULTI: begins to queue.
+    /// MULTI: begins a queue.
     ///
     /// # Errors
-    /// The error reply: the session already queues, or is in a transaction.
+    /// The error reply, if the session already queues or is in a transaction.
     pub(crate) fn begin_queue(&mut self) -> Result<(), String> {
         match self {
             Mode::Idle => {
@@ -137,8 +137,8 @@ impl<W> Mode<W> {
         }
     }
 
-    /// EXEC and DISCARD: ends queueing and returns the queue. `None` without MULTI, and then
-    /// nothing changes.
+    /// EXEC and DISCARD: ends the queue and returns it. Without MULTI, changes nothing and returns
+    /// `None`.
     pub(crate) fn end_queue(&mut self) -> Option<Queue<W>> {
         match std::mem::take(self) {
             Mode::Queueing(queue) => Some(queue),
@@ -149,26 +149,25 @@ impl<W> Mode<W> {
         }
     }
 
-    /// The current command runs in a transaction of its own from now on, and until
-    /// [`Mode::finish`].
+    /// Puts the current command into a transaction of its own, until [`Mode::finish`].
     ///
     /// # Panics
-    /// If it does not stand alone.
+    /// If the session is not idle.
     pub(crate) fn execute(&mut self, transaction: Transaction) {
         assert!(matches!(self, Mode::Idle), "a transaction of a command is within no other");
         *self = Mode::Executing(transaction);
     }
 
-    /// The current command's own transaction is over, or its commit comes next.
+    /// Ends the current command's own transaction, which has finished or is about to commit.
     ///
     /// # Panics
-    /// If it runs in no transaction of its own.
+    /// If the command runs in no transaction of its own.
     pub(crate) fn finish(&mut self) {
         assert!(matches!(self, Mode::Executing(_)), "only what executes can finish");
         *self = Mode::Idle;
     }
 
-    /// SOLERA.BEGIN has succeeded: a transaction is open for the commands to come.
+    /// SOLERA.BEGIN: opens a transaction for the commands that follow.
     ///
     /// # Panics
     /// If the session is in a transaction.
@@ -178,9 +177,9 @@ impl<W> Mode<W> {
         *self = Mode::Open(Open { transaction, writes: false, began_as, scanned });
     }
 
-    /// Gives the open transaction up for an error, and returns it for its worker to abort; the
-    /// session refuses its commands until the client ends it. Changes nothing if no transaction is
-    /// open.
+    /// Gives the open transaction up because of an error. Returns its id, for its worker to abort
+    /// it. The session then rejects commands until the client ends the transaction. Changes nothing
+    /// if no transaction is open.
     pub(crate) fn give_up(&mut self, error: String) -> Option<TxId> {
         match self {
             Mode::Open(open) => {
@@ -192,8 +191,8 @@ impl<W> Mode<W> {
         }
     }
 
-    /// SOLERA.COMMIT and SOLERA.ABORT: ends the interactive transaction, also one that was given
-    /// up. Nothing else changes.
+    /// SOLERA.COMMIT and SOLERA.ABORT: ends the interactive transaction, which may be given up.
+    /// Changes nothing else.
     pub(crate) fn end(&mut self) -> Ended {
         match std::mem::take(self) {
             Mode::Open(open) => Ended::Open(open),
@@ -205,8 +204,8 @@ impl<W> Mode<W> {
         }
     }
 
-    /// RESET, or the client is gone: leaves everything. Returns the transaction that its worker is
-    /// to abort.
+    /// Returns to `Idle` after RESET or at the end of the connection. Returns the transaction that
+    /// its worker must abort.
     pub(crate) fn reset(&mut self) -> Option<TxId> {
         let transaction = self.transaction();
         *self = Mode::Idle;
@@ -215,16 +214,16 @@ impl<W> Mode<W> {
 }
 
 impl GivenUp {
-    /// Whether the transaction expired, and no command was at fault.
+    /// Whether the transaction expired, so that no command caused the error.
     fn is_expired(&self) -> bool {
         self.0.starts_with("NOTX ")
     }
 
-    /// The answer to its commit.
+    /// Returns the error reply to the transaction's commit.
     pub(crate) fn at_commit(self) -> String {
         match self.is_expired() {
             true => self.0,
-            // The words of Redis, where EXEC follows a command that was refused.
+            // The words of Redis for EXEC after a rejected command.
             false => format!(
                 "EXECABORT Transaction discarded because of previous errors, first: {}",
                 self.0
@@ -232,7 +231,7 @@ impl GivenUp {
         }
     }
 
-    /// The answer to a command that belongs to it.
+    /// Returns the error reply to a command within the transaction.
     fn before_the_end(&self) -> &'static str {
         match self.is_expired() {
             true => "NOTX the transaction was given up; SOLERA.ABORT it, then start again",
@@ -244,7 +243,7 @@ impl GivenUp {
     }
 }
 
-/// Whether a command ends a transaction that was given up, or the whole session.
+/// Whether a command ends a given-up transaction, or the whole session.
 fn ends_given_up(command: CommandId) -> bool {
     matches!(
         command,
@@ -274,7 +273,7 @@ mod tests {
         assert_eq!(mode.begin_queue(), Ok(()));
         assert!(mode.queue().is_some() && mode.is_in_transaction());
         assert!(mode.begin_queue().unwrap_err().contains("nested"));
-        // A refused SOLERA.COMMIT leaves the queue.
+        // A rejected SOLERA.COMMIT leaves the queue.
         assert!(matches!(mode.end(), Ended::Nothing) && mode.queue().is_some());
         assert!(mode.end_queue().is_some() && !mode.is_in_transaction());
     }
@@ -290,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_refuses_commands_until_it_is_ended() {
+    fn a_given_up_transaction_rejects_commands_until_it_is_ended() {
         let mut mode = open();
         assert_eq!(mode.give_up("ERR first".to_owned()), Some(TRANSACTION.id));
         assert_eq!(mode.give_up("ERR second".to_owned()), None);
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expired_is_told_by_its_own_error() {
+    fn an_expired_transaction_answers_with_its_own_error() {
         let mut mode = open();
         mode.give_up("NOTX it is over".to_owned());
         assert!(mode.admits(CommandId::Get).unwrap_err().starts_with("NOTX "));
@@ -314,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn reset_leaves_every_mode_and_tells_what_to_abort() {
+    fn reset_leaves_every_mode_and_returns_what_to_abort() {
         let (mut idle, mut executing) = (IDLE, IDLE);
         assert_eq!(idle.reset(), None);
         executing.execute(TRANSACTION);

@@ -1,4 +1,4 @@
-//! Commands on keys: in the open transaction, or as one of their own.
+//! Execution of commands on keys, in the open transaction or as one of their own.
 
 use smallvec::{SmallVec, smallvec};
 use solera_data::{OpError, Outcome};
@@ -11,35 +11,35 @@ use super::mode::Transaction;
 use crate::context::{Context, PeerTimeout, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
 
-/// What each operation of a command comes to, in order.
+/// Result of each operation of a command, in order.
 pub(crate) type Results = SmallVec<[Result<Outcome, OpError>; 1]>;
 
-/// Why an operation of a transaction could not be done.
+/// Reason why an operation of a transaction could not be done.
 pub(crate) enum Failure {
     Command(CommandError),
     Unreachable(Unreachable),
-    /// See [`Session::fail_unanswered`].
+    /// The worker gave no answer; see [`Session::fail_unanswered`].
     Unanswered,
 }
 
-/// Why a command on keys has no result: the error reply.
+/// Reason why a command on keys has no result, as an error reply.
 pub(crate) enum Stopped {
-    /// The command is refused or has failed alone. A transaction that it is part of goes on.
+    /// The command was rejected or failed. Its transaction continues.
     Alone(String),
-    /// The transaction that it is part of was aborted for it.
+    /// The command's transaction was aborted.
     Aborted(Dropped),
 }
 
-/// A transaction that was aborted because an operation of it could not be done.
+/// A transaction that was aborted because one of its operations could not be done.
 pub(crate) struct Dropped {
-    /// What the client is told.
+    /// The error reply.
     pub(crate) error: String,
-    /// Whether the worker has said so: otherwise the answer to the commit may tell more.
+    /// Whether the worker gave the reason. Otherwise the answer to the commit may say more.
     pub(crate) is_answered: bool,
 }
 
 impl Stopped {
-    /// The error reply.
+    /// Returns the error reply.
     pub(crate) fn into_error(self) -> String {
         match self {
             Stopped::Alone(error) | Stopped::Aborted(Dropped { error, .. }) => error,
@@ -54,11 +54,11 @@ impl From<String> for Stopped {
 }
 
 impl<W: Context> Session<W> {
-    /// Runs a command on keys: in the open transaction, which is given up if it is aborted by that,
-    /// or as a transaction of its own.
+    /// Runs a command on keys, in the open transaction or as a transaction of its own. An open
+    /// transaction is given up if the command aborts it.
     ///
     /// # Errors
-    /// The error reply: nothing was done, or it is not known what.
+    /// The error reply. Nothing was done, or the effect is unknown.
     pub(crate) async fn run_plan(&mut self, plan: &Plan<'_>) -> Result<Results, Stopped> {
         if self.is_for_primary(plan) {
             return Ok(Box::pin(self.run_on_primary(plan)).await?);
@@ -67,7 +67,7 @@ impl<W: Context> Session<W> {
             self.may_run(plan, transaction.strong)?;
             let results = self.operate_all(transaction, plan).await;
             return results.map_err(|dropped| {
-                // It is aborted already.
+                // The transaction is aborted already.
                 self.mode.give_up(dropped.error.clone());
                 Stopped::Aborted(dropped)
             });
@@ -78,7 +78,7 @@ impl<W: Context> Session<W> {
     /// Runs a command on keys as a transaction of its own.
     ///
     /// # Errors
-    /// The error reply: nothing was done, or it is not known what.
+    /// The error reply. Nothing was done, or the effect is unknown.
     async fn run_alone(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
         let strong = self.is_strong(plan);
         self.may_run(plan, strong)?;
@@ -98,7 +98,7 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// MGET, MSET, and others on several keys: one atomic causal transaction.
+    /// Runs MGET, MSET or another command on several keys as one atomic causal transaction.
     async fn run_as_transaction(&mut self, plan: &Plan<'_>) -> Result<Results, String> {
         let transaction = self.begin_transaction(false).await?;
         self.mode.execute(transaction);
@@ -109,8 +109,8 @@ impl<W: Context> Session<W> {
         Ok(results)
     }
 
-    /// Begins a transaction that sees the session's causal past. Unless the mode keeps it, nobody
-    /// ends it when the connection ends.
+    /// Begins a transaction that sees the session's causal past. The caller must record it in the
+    /// mode; otherwise it is not ended when the connection ends.
     ///
     /// # Errors
     /// The error reply.
@@ -121,10 +121,11 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Runs a command's operations in a transaction, and aborts it if one of them cannot be done.
+    /// Runs a command's operations in a transaction. Aborts the transaction if one of them cannot
+    /// be done.
     ///
     /// # Errors
-    /// Why it was aborted.
+    /// The reason for the abort.
     pub(crate) async fn operate_all(
         &mut self,
         transaction: Transaction,
@@ -137,10 +138,10 @@ impl<W: Context> Session<W> {
             match self.operate(tx, op, kind).await {
                 Ok(result) => results.push(result),
                 Err(failure) => {
-                    // Nothing of a transaction is done before it commits.
-                    self.worker.tell(Command::Abort { tx });
+                    // Nothing of a transaction takes effect before it commits.
+                    self.worker.send(Command::Abort { tx });
                     let is_answered = !matches!(failure, Failure::Unanswered);
-                    return Err(Dropped { error: self.told_failure(&failure), is_answered });
+                    return Err(Dropped { error: self.failure_reply(&failure), is_answered });
                 }
             }
         }
@@ -172,7 +173,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// A transaction of one operation. A key of this worker costs no more than the call.
+    /// Runs one operation as a causal transaction. For a key of this worker it costs no more than
+    /// the call.
     ///
     /// # Errors
     /// The error reply.
@@ -195,7 +197,7 @@ impl<W: Context> Session<W> {
                 self.pasts.join(&pasts);
                 Ok(outcome)
             }
-            Ok(Some(Response::Failed(error))) => Err(self.told(&error)),
+            Ok(Some(Response::Failed(error))) => Err(self.error_reply(&error)),
             Ok(_) => Err(self.unanswered()),
             Err(PeerTimeout(node)) if op.op.is_update() => {
                 Err(format!("UNKNOWN {node} does not answer; the command may have been done"))

@@ -1,4 +1,4 @@
-//! Commands on keys of spaces that `primary` runs, and what the session has seen there.
+//! Commands on keys of spaces that `primary` runs, and the session's past there.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,17 @@ use super::operations::Results;
 use crate::context::{Context, ToPrimary, Unreachable};
 use crate::plan::{KeyOp, Plan};
 
-/// What a session waits for.
+/// State that a session waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// This site has applied what the past has seen.
+    /// This site has applied the updates in the past.
     Applied,
-    /// f + 1 sites store it.
+    /// f + 1 sites store them.
     Stored,
 }
 
 impl<W: Context> Session<W> {
-    /// Returns whether a command names a key of a space that `primary` runs.
+    /// Whether a command names a key of a space that `primary` runs.
     pub(crate) fn is_for_primary(&self, plan: &Plan<'_>) -> bool {
         let spaces = &self.worker.spec().spaces;
         spaces.run_primary() && plan.ops.iter().any(|op| spaces.primary_of(&op.key).is_some())
@@ -33,7 +33,7 @@ impl<W: Context> Session<W> {
     /// Checks that no key is in a space that `primary` runs.
     ///
     /// # Errors
-    /// The error reply, which says what such a space takes.
+    /// The error reply, which lists the commands that such a space takes.
     pub(crate) fn is_beside_primary<'a>(
         &self,
         mut keys: impl Iterator<Item = &'a [u8]>,
@@ -69,11 +69,12 @@ impl<W: Context> Session<W> {
         };
         let owner = self.worker.reach(&op.key).map_err(|error| error.to_string())?;
         let response = self.worker.ask_primary(owner, ToPrimary { command, takes_accepted }).await;
-        let response = response.ok_or_else(|| self.told_silence(owner, op))?;
+        let response = response.ok_or_else(|| self.no_answer_reply(owner, op))?;
         Ok(smallvec![Ok(self.outcome_of(op, response)?)])
     }
 
-    /// What an operation comes to. Notes what the session has seen by that.
+    /// Returns the outcome of an operation. Adds the position that it read or wrote to the
+    /// session's past.
     fn outcome_of(&mut self, op: &KeyOp<'_>, response: Response) -> Result<Outcome, String> {
         match response {
             Response::Value { value, position } => {
@@ -91,18 +92,18 @@ impl<W: Context> Session<W> {
                     (Op::Set(_), _) => Ok(Outcome::Ok),
                     (_, Some(number)) => Ok(Outcome::Int(number)),
                     (_, None) => Err(format!(
-                        "UNKNOWN {} was changed as asked for, but the result is not known; read the key",
+                        "UNKNOWN {} was changed, but the result is unknown; read the key",
                         self.named(&op.key)
                     )),
                 }
             }
-            Response::Failed(failure) => Err(self.told_failed(&op.key, failure)),
+            Response::Failed(failure) => Err(self.primary_error(&op.key, failure)),
             Response::Attached | Response::Stored => Err(self.unanswered()),
         }
     }
 
     fn note_position(&mut self, key: &[u8], position: Position) {
-        // Before the first update there is nothing to see.
+        // Before the first update of a partition there is nothing to depend on.
         if position.index == 0 {
             return;
         }
@@ -110,13 +111,13 @@ impl<W: Context> Session<W> {
         self.primary.note(partition, position);
     }
 
-    /// A key and its space, as clients are told.
+    /// Formats a key and its space for an error.
     fn named(&self, key: &[u8]) -> String {
         let space = self.worker.spec().spaces.space_of(key);
         format!("'{}' (space '{}')", String::from_utf8_lossy(key), space.name)
     }
 
-    fn told_failed(&self, key: &[u8], failure: Failure) -> String {
+    fn primary_error(&self, key: &[u8], failure: Failure) -> String {
         let named = self.named(key);
         match failure {
             Failure::TimedOut => format!(
@@ -132,8 +133,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// A worker has not answered at all.
-    fn told_silence(&self, owner: Address, op: &KeyOp<'_>) -> String {
+    /// Returns the error reply for a worker that gave no answer at all.
+    fn no_answer_reply(&self, owner: Address, op: &KeyOp<'_>) -> String {
         let node = self.worker.node_name(owner);
         match self.worker.process_of(owner) {
             Some(0) => self.unanswered(),
@@ -144,7 +145,7 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Waits until what a past has seen is where `wait` says.
+    /// Waits until the updates in a past have reached the state `wait`.
     ///
     /// # Errors
     /// The error reply.
@@ -173,10 +174,10 @@ impl<W: Context> Session<W> {
                 match self.wait_at(worker, &past, wait, left()).await {
                     None => return Err(Unreachable(self.worker.node_name(worker)).to_string()),
                     Some(Response::Attached | Response::Stored) => break,
-                    // The protocol waits for some time of its own.
+                    // The protocol times out by itself; ask again while time is left.
                     Some(Response::Failed(Failure::TimedOut))
                         if left().is_none_or(|left| !left.is_zero()) => {}
-                    Some(Response::Failed(failure)) => return Err(told_late(wait, failure)),
+                    Some(Response::Failed(failure)) => return Err(timeout_reply(wait, failure)),
                     Some(_) => return Err(self.unanswered()),
                 }
             }
@@ -222,7 +223,7 @@ fn is_taken(command: CommandId) -> bool {
     )
 }
 
-/// Why a space of `primary` does not take a command, and what it takes.
+/// Returns the error for a command that a space of `primary` does not take.
 fn not_taken(key: &[u8], space: &Space) -> String {
     format!(
         "ERR '{}' is in space '{}', which 'primary' runs: it takes GET, SET without options, INCR, DECR, INCRBY, \
@@ -232,7 +233,7 @@ fn not_taken(key: &[u8], space: &Space) -> String {
     )
 }
 
-fn told_late(wait: Wait, failure: Failure) -> String {
+fn timeout_reply(wait: Wait, failure: Failure) -> String {
     match (failure, wait) {
         (Failure::Lost, _) => {
             "LOST the session or its token has seen updates of a space that 'primary' runs that were lost with a \

@@ -8,9 +8,9 @@ use solera_resp::Arguments;
 use super::Session;
 use crate::plan::Plan;
 
-/// What the commands between MULTI and EXEC may take together, in bytes.
+/// Maximal size in bytes of all commands between MULTI and EXEC.
 pub(super) const QUEUE_BYTES: usize = 64 << 20;
-/// What an argument takes beside its own bytes.
+/// Bytes that an argument counts in addition to its length.
 const ARGUMENT_BYTES: usize = 32;
 
 /// A queue between MULTI and EXEC.
@@ -27,33 +27,32 @@ pub(crate) struct Queue<W> {
 
 /// A command in a queue.
 pub(crate) struct Queued<W> {
-    /// Its line in the table, by which EXEC checks again whether the user may run it.
+    /// The command's entry in the table, with which EXEC checks the user's rights again.
     pub(super) command: &'static Described,
-    /// The keys that [`Work`] does not name, for the same check.
+    /// Keys that [`Work`] does not contain, for the same check.
     pub(super) other_keys: Vec<Vec<u8>>,
     pub(super) work: Work<W>,
 }
 
-/// What EXEC has to do for a command.
+/// Work that EXEC does for a command.
 pub(crate) enum Work<W> {
-    /// It reads or changes keys.
+    /// A command on keys.
     Keys(Plan<'static>),
-    /// It does something else.
+    /// Any other command.
     Other(Box<dyn Later<W>>),
-    /// Its arguments make no sense: EXEC answers this error, as in Redis.
+    /// A command with invalid arguments. EXEC answers this error, as Redis does.
     Wrong(String),
 }
 
-/// A command that is run after it was parsed. EXEC may run it several times, if other transactions
-/// are in the way.
+/// A parsed command that runs later. EXEC may run it several times after conflicts.
 pub(crate) trait Later<W> {
     /// Runs the command and appends its reply.
     fn run<'a>(&'a self, session: &'a mut Session<W>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 }
 
 impl<W> Queue<W> {
-    /// Queues a command that came with these arguments. Returns whether there was room; if not, the
-    /// queue is of no use any more.
+    /// Queues a command with these arguments. Returns whether there was room; if not, the queue is
+    /// useless from then on.
     pub(super) fn push(&mut self, queued: Queued<W>, arguments: &Arguments<'_>) -> bool {
         let bytes = arguments.from(0).map(|argument| argument.len() + ARGUMENT_BYTES);
         self.bytes += ARGUMENT_BYTES + bytes.sum::<usize>();
@@ -76,7 +75,7 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> Work<W> {
-    /// The plan of a command on keys.
+    /// Returns the plan of a command on keys.
     pub(super) fn plan(&self) -> Option<&Plan<'static>> {
         match self {
             Work::Keys(plan) => Some(plan),
@@ -86,7 +85,7 @@ impl<W> Work<W> {
 }
 
 impl<W> Queued<W> {
-    /// The keys that the user must be allowed to use.
+    /// Returns the keys that the user must be allowed to use.
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let planned = self.work.plan().into_iter().flat_map(Plan::keys);
         planned.chain(self.other_keys.iter().map(Vec::as_slice))

@@ -1,4 +1,4 @@
-//! What the client may do.
+//! Rights of the client.
 
 use solera_commands::{Command as Described, Unit};
 use solera_config::Denied;
@@ -6,20 +6,20 @@ use solera_resp::Arguments;
 
 use super::Session;
 use crate::context::Context;
+use crate::delegation::{Delegation, is_reserved};
 use crate::identity::Refused;
-use crate::lent::{Lent, is_reserved};
 
 impl<W: Context> Session<W> {
-    /// Acts for another session from the beginning.
-    pub fn act_for(&mut self, lent: Lent) {
-        self.pasts.join(&lent.pasts());
-        if let Some(user) = &lent.user {
+    /// Makes the session act for another one. Must be called before the first command.
+    pub fn act_for(&mut self, delegation: Delegation) {
+        self.pasts.join(&delegation.pasts());
+        if let Some(user) = &delegation.user {
             self.identity.become_user(user.clone());
         }
-        self.lent = Some(lent);
+        self.delegation = Some(delegation);
     }
 
-    /// Whether the client may send a request. Its number of arguments has been checked.
+    /// Checks that the client may send a request. The number of arguments has been checked before.
     pub(crate) fn may(
         &self,
         command: &'static Described,
@@ -32,7 +32,7 @@ impl<W: Context> Session<W> {
         self.may_use(unit, command.keys(arguments.from(0)))
     }
 
-    /// Whether the client may run a command, or a subcommand, on keys.
+    /// Checks that the client may run a command, or a subcommand, on keys.
     pub(crate) fn may_use<'a>(
         &self,
         unit: Unit,
@@ -43,19 +43,23 @@ impl<W: Context> Session<W> {
         }
         let spaces = &self.worker.spec().spaces;
         let command = unit.command().id;
-        if self.lent.as_ref().is_some_and(|lent| lent.may(command, keys.clone(), spaces)) {
+        if self
+            .delegation
+            .as_ref()
+            .is_some_and(|delegation| delegation.may(command, keys.clone(), spaces))
+        {
             return Ok(());
         }
         self.identity.may(unit, keys.clone())?;
-        // What transactions and modules keep is believed by those that complete them, with the
-        // rights of a server.
+        // Servers trust the records that transactions and modules keep under reserved keys, and
+        // complete transactions from them with their own rights.
         if keys.clone().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
             return Err(Refused::Denied(Denied::Key));
         }
         Ok(())
     }
 
-    /// Whether the client must say who it is, and has not.
+    /// Whether the client must authenticate and has not done so.
     pub fn is_unknown(&self) -> bool {
         self.worker.is_guarded() && !self.identity.is_known()
     }

@@ -1,5 +1,4 @@
-//! Strong transactions of a session: WATCH, SOLERA.BEGIN STRONG, and commands that are strong by
-//! themselves.
+//! Strong transactions of a session: WATCH, SOLERA.BEGIN STRONG, and strong commands.
 
 use std::time::Instant;
 
@@ -19,34 +18,34 @@ use super::transaction::NotCommitted;
 use crate::context::Context;
 use crate::plan::{KeyOp, Plan};
 
-/// A key that the next EXEC or SOLERA.BEGIN STRONG depends on, and what it held.
+/// A key that the next EXEC or SOLERA.BEGIN STRONG depends on, with its content at WATCH.
 #[derive(Debug)]
 pub(crate) struct Watched {
     key: Key,
     digest: Result<Outcome, OpError>,
 }
 
-/// Why a transaction that depends on what was watched has not begun.
+/// Reason why a transaction that depends on watched keys was not begun.
 pub(crate) enum NotBegun {
-    /// This key has changed since.
+    /// The key has changed since WATCH.
     Changed(Key),
-    /// For this reason.
+    /// Another error, as an error reply.
     Failed(String),
 }
 
 impl<W: Context> Session<W> {
-    /// What a command's operation needs of certification.
+    /// Returns how certification must treat a command's operation.
     pub(crate) fn class_of(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
         let spec = self.worker.spec();
         spec.protocol.class_of(&spec.spaces, &op.key, command, &op.op)
     }
 
-    /// Whether a command is a strong transaction where it stands alone.
+    /// Whether a command outside a transaction runs as a strong one.
     pub(crate) fn is_strong(&self, plan: &Plan<'_>) -> bool {
         plan.ops.iter().any(|op| self.class_of(plan.command, op).strong)
     }
 
-    /// Whether a command may run in a transaction of this kind.
+    /// Checks that a command may run in a strong or causal transaction.
     ///
     /// # Errors
     /// The error reply.
@@ -57,7 +56,7 @@ impl<W: Context> Session<W> {
             let class = self.class_of(plan.command, op);
             let key = String::from_utf8_lossy(&op.key);
             let name = &space.name;
-            // Whatever the protocol: certification knows nothing of eventual writes.
+            // This holds for every protocol, because certification does not cover eventual writes.
             if strong && space.level == Level::Eventual && op.op.is_update() {
                 return Err(format!(
                     "ERR '{key}' cannot be written in a strong transaction: its space '{name}' is eventual"
@@ -69,14 +68,14 @@ impl<W: Context> Session<W> {
             if class.strong && !strong {
                 return Err(format!(
                     "ERR this needs agreement on '{key}' (space '{name}' is {}), which a causal transaction \
-                     has not: use SOLERA.BEGIN STRONG",
+                     does not have: use SOLERA.BEGIN STRONG",
                     space.level
                 ));
             }
             if matches!(op.op, Op::SetNew(_)) && !strong {
                 return Err(format!(
-                    "ERR whether '{key}' exists takes agreement, which space '{name}' ({}) has not for this \
-                     command: use a key of a linearizable space, or SOLERA.BEGIN STRONG",
+                    "ERR whether '{key}' exists needs agreement, which space '{name}' ({}) does not provide for \
+                     this command: use a key of a linearizable space, or SOLERA.BEGIN STRONG",
                     space.level
                 ));
             }
@@ -84,7 +83,7 @@ impl<W: Context> Session<W> {
         Ok(())
     }
 
-    /// A strong command on one key. The worker executes it again when it aborts.
+    /// Runs a strong command on one key. The worker retries it after aborts.
     ///
     /// # Errors
     /// The error reply.
@@ -105,14 +104,14 @@ impl<W: Context> Session<W> {
                 self.pasts.join(&pasts);
                 Ok(outcome)
             }
-            Some(Response::Failed(error)) => Err(self.told(&error)),
+            Some(Response::Failed(error)) => Err(self.error_reply(&error)),
             _ => Err(self.unanswered()),
         }
     }
 
-    /// WATCH key …: EXEC does nothing if one of them has changed by then, and SOLERA.BEGIN STRONG
-    /// fails. In a strong transaction, its commit does if another strong transaction changes one of
-    /// them.
+    /// WATCH key …: makes EXEC do nothing, and SOLERA.BEGIN STRONG fail, if one of the keys has
+    /// changed by then. Within a strong transaction, makes the commit fail if another strong
+    /// transaction changes one of the keys.
     ///
     /// # Errors
     /// The error reply.
@@ -124,14 +123,14 @@ impl<W: Context> Session<W> {
         if self.mode.queue().is_some() {
             return Err("ERR WATCH inside MULTI is not allowed".to_owned());
         }
-        // What a protocol for comparisons certifies nothing of may be watched: there, nothing is
-        // promised.
+        // With a protocol for comparisons that certifies nothing, keys may be watched without any
+        // promise.
         let transaction = self.mode.transaction();
         if transaction.is_some_and(|transaction| !transaction.strong)
             && self.worker.spec().protocol == Baseline::UniStore
         {
             return Err(
-                "ERR WATCH needs agreement, which a causal transaction has not: use SOLERA.BEGIN STRONG, or \
+                "ERR WATCH needs agreement, which a causal transaction does not have: use SOLERA.BEGIN STRONG, or \
                  WATCH before MULTI"
                     .to_owned(),
             );
@@ -144,7 +143,7 @@ impl<W: Context> Session<W> {
             }
             if let Some(Transaction { id, .. }) = transaction {
                 if let Err(failure) = self.look(id, key).await {
-                    let error = self.told_failure(&failure);
+                    let error = self.failure_reply(&failure);
                     self.give_up(error.clone());
                     return Err(error);
                 }
@@ -160,14 +159,14 @@ impl<W: Context> Session<W> {
         Ok(())
     }
 
-    /// What a key holds in the open transaction, which conflicts with changes from now on.
+    /// Reads a key in the open transaction, which conflicts with changes of the key from now on.
     async fn look(&mut self, tx: TxId, key: &[u8]) -> Result<Result<Outcome, OpError>, Failure> {
         let op = KeyOp::new(key, Op::Digest);
         let kind = self.class_of(CommandId::Watch, &op).as_kind();
         self.operate(tx, &op, kind).await
     }
 
-    /// SOLERA.BEGIN STRONG, which depends on the watched keys from here on.
+    /// SOLERA.BEGIN STRONG: begins a transaction that depends on the watched keys.
     ///
     /// # Errors
     /// The error reply.
@@ -189,8 +188,8 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// SOLERA.TXID: the name of the open strong transaction, to ask for its outcome if the answer
-    /// to its commit is lost.
+    /// SOLERA.TXID: returns the name of the open strong transaction. With it, the client can ask
+    /// for the outcome if the answer to the commit is lost.
     ///
     /// # Errors
     /// The error reply.
@@ -202,22 +201,21 @@ impl<W: Context> Session<W> {
         };
         match self.worker.call(Command::Name { tx }).await {
             Some(Response::Named(tid)) => Ok(tid),
-            Some(Response::Failed(error)) => Err(self.told(&error)),
+            Some(Response::Failed(error)) => Err(self.error_reply(&error)),
             _ => Err(self.unanswered()),
         }
     }
 
-    /// Begins a strong transaction that depends on what was watched. The session is executing it
-    /// from then on.
+    /// Begins a strong transaction that depends on the watched keys. The session then executes it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why the transaction was not begun.
     pub(super) async fn begin_watching(
         &mut self,
         watched: &[Watched],
     ) -> Result<Transaction, NotBegun> {
-        // Where the keys are, so that the snapshot has what others of this site have written to
-        // them.
+        // Read at the workers that hold the keys, so that the snapshot includes what other sessions
+        // of this site have written to them.
         for Watched { key, digest } in watched {
             let op = KeyOp::new(key.as_bytes(), Op::Digest);
             match self.execute_causal(&op, Level::Causal).await {
@@ -232,17 +230,17 @@ impl<W: Context> Session<W> {
             let reason = match self.look(transaction.id, key.as_bytes()).await {
                 Ok(now) if now == *digest => continue,
                 Ok(_) => NotBegun::Changed(key.clone()),
-                Err(failure) => NotBegun::Failed(self.told_failure(&failure)),
+                Err(failure) => NotBegun::Failed(self.failure_reply(&failure)),
             };
             self.mode.finish();
-            self.worker.tell(Command::Abort { tx: transaction.id });
+            self.worker.send(Command::Abort { tx: transaction.id });
             return Err(reason);
         }
         Ok(transaction)
     }
 
-    /// MSET, DEL, and others on several keys of which one needs agreement: one strong transaction,
-    /// again after conflicts.
+    /// Runs MSET, DEL or another command on several keys, of which one needs agreement, as one
+    /// strong transaction. Retries it after conflicts.
     ///
     /// # Errors
     /// The error reply.
@@ -264,15 +262,15 @@ impl<W: Context> Session<W> {
                 {
                     self.pause_after_conflict().await;
                 }
-                Err(error) => return Err(self.told_commit(error)),
+                Err(error) => return Err(self.commit_error(error)),
             }
         }
     }
 
-    /// If the client is about to try again what has just aborted, waits until that may succeed.
+    /// Waits until a retry of the transaction that was just aborted may succeed.
     pub(crate) async fn wait_for_conflict(&mut self) {
         if self.conflict.as_ref().is_some_and(|conflict| conflict.since.elapsed() >= PATIENCE) {
-            // It is about something else now.
+            // The conflict is too old to belong to the client's next transaction.
             self.conflict = None;
         }
         if let Some(past) = self.conflict.as_mut().and_then(|conflict| conflict.lacks.take()) {
@@ -281,7 +279,7 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Between two attempts of the server.
+    /// Pauses between two attempts of the server.
     pub(super) async fn pause_after_conflict(&mut self) {
         match &self.conflict {
             Some(Conflict { lacks: Some(_), .. }) => self.wait_for_conflict().await,
@@ -289,10 +287,10 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Why an operation could not be done, as clients are told.
-    pub(crate) fn told_failure(&self, failure: &Failure) -> String {
+    /// Returns the error reply for an operation that could not be done.
+    pub(crate) fn failure_reply(&self, failure: &Failure) -> String {
         match failure {
-            Failure::Command(error) => self.told(error),
+            Failure::Command(error) => self.error_reply(error),
             Failure::Unreachable(error) => error.to_string(),
             Failure::Unanswered => self.unanswered(),
         }

@@ -1,4 +1,4 @@
-//! Interactive transactions: their begin, their commit, and why they are given up.
+//! Interactive transactions: begin, commit and abort.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use super::conflict::Conflict;
 use super::mode::{Ended, Open, Transaction};
 use crate::context::Context;
 
-/// Why a transaction was not committed.
+/// Reason why a transaction was not committed.
 #[derive(Debug)]
 pub(crate) enum NotCommitted {
-    /// The node takes no writes: what the client is told.
+    /// The node accepts no writes; the error reply.
     Refused(String),
     Failed(CommandError),
-    /// The worker does not say.
+    /// The worker gave no answer.
     Unanswered,
 }
 
 impl<W: Context> Session<W> {
-    /// Whether a transaction can be begun.
+    /// Checks that a transaction can be begun.
     ///
     /// # Errors
-    /// The error reply: one is open.
+    /// The error reply, if one is open.
     pub(crate) fn may_begin(&self) -> Result<(), String> {
         match self.in_transaction() {
             true => {
@@ -36,7 +36,7 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// SOLERA.BEGIN.
+    /// SOLERA.BEGIN: opens a transaction.
     ///
     /// # Errors
     /// The error reply.
@@ -51,7 +51,7 @@ impl<W: Context> Session<W> {
         Ok(())
     }
 
-    /// SOLERA.COMMIT.
+    /// SOLERA.COMMIT: commits the open transaction.
     ///
     /// # Errors
     /// The error reply.
@@ -62,20 +62,20 @@ impl<W: Context> Session<W> {
             Ended::Nothing => return Err("ERR SOLERA.COMMIT without SOLERA.BEGIN".to_owned()),
         };
         if let Err(reason) = self.may_commit(began_as) {
-            self.worker.tell(Command::Abort { tx: transaction.id });
+            self.worker.send(Command::Abort { tx: transaction.id });
             return Err(format!("NOPERM {reason}; nothing of the transaction was done"));
         }
         self.commit(transaction, writes).await
     }
 
-    /// SOLERA.ABORT.
+    /// SOLERA.ABORT: aborts the open transaction.
     ///
     /// # Errors
-    /// The error reply: there is nothing to abort.
+    /// The error reply, if there is nothing to abort.
     pub(crate) fn abort_open(&mut self) -> Result<(), String> {
         match self.mode.end() {
             Ended::Open(Open { transaction, .. }) => {
-                self.worker.tell(Command::Abort { tx: transaction.id });
+                self.worker.send(Command::Abort { tx: transaction.id });
                 Ok(())
             }
             Ended::GivenUp(_) => Ok(()),
@@ -83,11 +83,10 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// SOLERA.ABORT CERTIFY: drops the open strong transaction after certification of what it has
-    /// read.
+    /// SOLERA.ABORT CERTIFY: certifies the reads of the open strong transaction, then drops it.
     ///
     /// # Errors
-    /// The error reply: what it has read is not certified, or there is nothing to certify.
+    /// The error reply, if the reads are not certified or there is nothing to certify.
     pub(crate) async fn certify_open(&mut self) -> Result<(), String> {
         let transaction = match self.mode.end() {
             Ended::Open(open) => open.transaction,
@@ -95,26 +94,27 @@ impl<W: Context> Session<W> {
             Ended::Nothing => return Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
         };
         let tx = transaction.id;
-        // A protocol for comparisons may certify no transaction at all: its commits are certain
+        // A protocol for comparisons may certify no transactions. Their commits are certain
         // without.
         if !transaction.strong && self.worker.spec().protocol == Baseline::UniStore {
-            self.worker.tell(Command::Abort { tx });
-            return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it is \
-                        over, and nothing of it was done"
+            self.worker.send(Command::Abort { tx });
+            return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it was \
+                        aborted"
                 .to_owned());
         }
         let claim = self.claim(transaction);
         let certified = self.end(transaction, Command::Certify { tx, claim }).await;
-        certified.map_err(|error| self.told_commit(error))
+        certified.map_err(|error| self.commit_error(error))
     }
 
-    /// A command has failed with an error: an open transaction has no effect. SOLERA.COMMIT and
-    /// SOLERA.ABORT have ended it all the same; after any other command it is given up.
+    /// Handles a command that failed with an error, after which an open transaction has no effect.
+    /// SOLERA.COMMIT and SOLERA.ABORT end the transaction even then; after any other command it is
+    /// given up.
     pub(crate) fn fail_transaction(&mut self, command: Option<CommandId>, error: String) {
         match command {
             Some(CommandId::SoleraCommit | CommandId::SoleraAbort) => {
                 if let Ended::Open(Open { transaction, .. }) = self.mode.end() {
-                    self.worker.tell(Command::Abort { tx: transaction.id });
+                    self.worker.send(Command::Abort { tx: transaction.id });
                 }
             }
             _ => self.give_up(error),
@@ -130,14 +130,14 @@ impl<W: Context> Session<W> {
         transaction: Transaction,
         writes: bool,
     ) -> Result<(), String> {
-        self.try_commit(transaction, writes).await.map_err(|error| self.told_commit(error))
+        self.try_commit(transaction, writes).await.map_err(|error| self.commit_error(error))
     }
 
-    /// Why a transaction was not committed, as clients are told.
-    pub(crate) fn told_commit(&self, error: NotCommitted) -> String {
+    /// Returns the error reply for a transaction that was not committed.
+    pub(crate) fn commit_error(&self, error: NotCommitted) -> String {
         match error {
             NotCommitted::Refused(reason) => reason,
-            NotCommitted::Failed(error) => self.told(&error),
+            NotCommitted::Failed(error) => self.error_reply(&error),
             NotCommitted::Unanswered => self.unanswered(),
         }
     }
@@ -145,29 +145,29 @@ impl<W: Context> Session<W> {
     /// Commits a transaction that may have `writes`.
     ///
     /// # Errors
-    /// Why it was not, as far as that is known.
+    /// The reason why it was not committed, as far as that is known.
     pub(crate) async fn try_commit(
         &mut self,
         transaction: Transaction,
         writes: bool,
     ) -> Result<(), NotCommitted> {
         let tx = transaction.id;
-        // What came before the commit may have taken its time.
+        // The commands before the commit may have taken long, so check again.
         if writes && let Some(reason) = self.worker.takes_no_writes() {
-            self.worker.tell(Command::Abort { tx });
+            self.worker.send(Command::Abort { tx });
             return Err(NotCommitted::Refused(reason));
         }
         let claim = self.claim(transaction);
         self.end(transaction, Command::Commit { tx, claim }).await
     }
 
-    /// What a transaction shows of an attempt before it that was aborted.
+    /// Returns the claim of the aborted attempt before this transaction, if there is one.
     fn claim(&self, transaction: Transaction) -> Option<Claim> {
         let conflict = self.conflict.as_ref().filter(|_| transaction.strong);
         conflict.and_then(Conflict::claim)
     }
 
-    /// Ends a transaction by a command that is answered as commits are.
+    /// Ends a transaction with a command that is answered as commits are.
     async fn end(
         &mut self,
         transaction: Transaction,
@@ -191,11 +191,11 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// Checks that what a transaction has buffered is still allowed: each command was when it came,
-    /// to the user who the client was then.
+    /// Checks that the user may still do what the transaction has buffered. Each command was
+    /// checked when it came, against the rules and the user of that time.
     ///
     /// # Errors
-    /// What has changed since.
+    /// What has changed since then.
     fn may_commit(&self, then: Option<Arc<User>>) -> Result<(), String> {
         let now = self.identity.user();
         if then == now {

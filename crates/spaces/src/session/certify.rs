@@ -1,4 +1,4 @@
-//! Certification of what a transaction has read that fails.
+//! Certification of the reads of a transaction that fails.
 
 use solera_mixt::store::StoreError;
 
@@ -7,12 +7,11 @@ use crate::failure;
 use crate::port::{Command, Port};
 
 impl<P: Port> Session<P> {
-    /// Gives the transaction up, after the server has certified what it has read if it is a strong
-    /// one.
+    /// Gives the transaction up. The server certifies the reads of a strong transaction first.
     ///
     /// # Errors
-    /// As of [`Connection::certify`](solera_mixt::store::Connection::certify). What the server
-    /// itself has given up, because it refused a command, it does not certify any more.
+    /// See [`Connection::certify`](solera_mixt::store::Connection::certify). The server cannot
+    /// certify a transaction that it gave up itself because of a rejected command.
     pub(super) async fn certify(&mut self) -> Result<(), StoreError> {
         match &self.state {
             State::Open(open) if open.strong => {}
@@ -22,15 +21,15 @@ impl<P: Port> Session<P> {
                 let text = "the transaction has ended with the operation that was refused";
                 return Err(StoreError::Refused(text.to_owned()));
             }
-            // What is causal has no order to be certified, what is due has read nothing, and what
-            // is over has committed.
+            // A causal transaction has no order to certify, a due one has read nothing, and one
+            // that is over has committed.
             State::Open(_) | State::Due { .. } | State::Over => {
                 self.close().await;
                 return Ok(());
             }
         }
         self.state = State::Closed;
-        // Nothing was to be written, so that nothing is in doubt.
+        // The transaction was not going to write, so nothing is in doubt.
         match self.ask(Command::Certify).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(text)) => Err(failure::of_command(&text)),

@@ -1,4 +1,4 @@
-//! Commits whose outcome is not known.
+//! Resolution of commits with unknown outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +14,35 @@ use crate::failure;
 use crate::port::{Command, Port, Reply};
 use crate::system::System;
 
-/// How long a site is given to show what it has committed itself. Its clocks have to pass its own
+/// Maximal time to wait until a site shows its own commits. Its clocks must pass its own
 /// [horizon](solera_mixt::store::Horizon).
 const SEES_OVER_TIMEOUT_MS: u64 = 3_000;
-/// How long a command may still run whose session has ended; longer than a server lets it.
+/// Maximal time that a command may still run after its session has ended; longer than a server
+/// allows.
 const AFTER_BREAK: Duration = Duration::from_millis(IN_DOUBT_MS);
 
 /// A named object.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     pub(super) key: Vec<u8>,
-    /// Whether it is in a space where all that changes it conflicts.
+    /// Whether the object is in a space where all changes of it conflict.
     pub(super) linearizable: bool,
 }
 
-/// A commit whose outcome is not known.
+/// A commit with an unknown outcome.
 #[derive(Debug)]
 pub(super) struct Doubt {
     of: Doubted,
-    /// When no answer came.
+    /// Time when the answer was missed.
     since: Instant,
-    /// The site that was asked to commit.
+    /// Site that received the commit.
     site: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
 pub(super) enum Doubted {
     Commit(Open),
-    /// Of phases that the server runs.
+    /// Phases that the server runs.
     Phases(Lost),
 }
 
@@ -53,16 +54,16 @@ pub(super) struct Lost {
 }
 
 impl<P: Port> Session<P> {
-    /// It is not known whether this has committed.
-    pub(super) fn doubts(&mut self, of: Doubted) {
+    /// Records that the outcome of `of` is unknown.
+    pub(super) fn set_doubt(&mut self, of: Doubted) {
         self.doubt = Some(Doubt { of, since: Instant::now(), site: self.port.site() });
     }
 
-    /// Returns once the last commit, if its outcome was not known, is seen by what follows, or is
-    /// known never to take effect.
+    /// Resolves the last commit if its outcome was unknown. On success, either later commands see
+    /// the commit, or it never takes effect.
     ///
     /// # Errors
-    /// It is not known yet.
+    /// The outcome is still unknown.
     pub async fn resolve(&mut self) -> Result<(), StoreError> {
         let Some(Doubt { of, since, site }) = &self.doubt else { return Ok(()) };
         let (is_over, site) = (since.elapsed() >= AFTER_BREAK, site.clone());
@@ -87,7 +88,7 @@ impl<P: Port> Session<P> {
         Ok(())
     }
 
-    /// Returns if phases whose answer was lost are over.
+    /// Returns `Ok` if the phases whose answer was lost are over.
     async fn settle(&mut self, lost: Lost) -> Result<(), StoreError> {
         self.open().await?;
         match self.port.settle(lost.number, lost.until_ms).await.map_err(failure::of_break)? {
@@ -120,8 +121,8 @@ impl<P: Port> Session<P> {
                 self.pass(object, [read]).await
             }
             (None, Some(object)) if is_over && object.linearizable => {
-                // It conflicts with this, so that it comes before it or never. Perhaps nobody knows
-                // of it any more.
+                // This transaction conflicts with the lost one, which therefore comes before it or
+                // never. The cluster may have forgotten the lost transaction.
                 let on_key = |op| Command::OnKey { key: object.key.clone(), op };
                 let field = number(u64::MAX);
                 let add = on_key(Op::HashSet(vec![(field.clone(), b""[..].into())]));
@@ -134,8 +135,8 @@ impl<P: Port> Session<P> {
         }
     }
 
-    /// Commits a strong transaction on an object, of which no other one that conflicts is unseen
-    /// then.
+    /// Commits a strong transaction on an object. Afterwards every conflicting transaction before
+    /// it is visible.
     async fn pass(
         &mut self,
         object: Object,
@@ -155,7 +156,7 @@ impl<P: Port> Session<P> {
         }
     }
 
-    /// Waits until what follows sees all causal transactions that a site has committed by now.
+    /// Waits until later commands see all causal transactions that a site has committed so far.
     async fn see_commits_at(&mut self, site: Option<Arc<str>>) -> Result<(), StoreError> {
         let latest = self.horizon().await?.map(|horizon| horizon.latest);
         let until_ms = latest.unwrap_or_else(|| System.now_ms());
@@ -164,7 +165,7 @@ impl<P: Port> Session<P> {
             None => Ok(()),
             Some(text) => Err(match failure::of_command(&text) {
                 denied @ StoreError::Denied(_) => denied,
-                _ => unavailable(&format!("what it committed before is not seen yet: {text}")),
+                _ => unavailable(&format!("its earlier commits are not visible yet: {text}")),
             }),
         }
     }

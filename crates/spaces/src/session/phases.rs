@@ -1,4 +1,4 @@
-//! Groups of phases that the server runs.
+//! Execution of groups of phases at the server.
 
 use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::StoreError;
@@ -8,10 +8,10 @@ use super::doubt::{Doubted, Lost};
 use crate::port::Port;
 
 impl<P: Port> Session<P> {
-    /// Has the server run a group of phases.
+    /// Makes the server run a group of phases.
     pub(super) async fn execute(&mut self, shipment: &Shipment) -> Result<Shipped, StoreError> {
         self.close().await;
-        shipment.spaces().try_for_each(|space| self.layout.fits(space))?;
+        shipment.spaces().try_for_each(|space| self.layout.validate(space))?;
         self.resolve().await?;
         self.open().await?;
         match self.port.ship(shipment).await {
@@ -27,7 +27,7 @@ impl<P: Port> Session<P> {
 
     fn lost(&mut self, shipment: &Shipment, why: String) -> StoreError {
         let (number, until_ms) = (shipment.number(), shipment.until_ms());
-        self.doubts(Doubted::Phases(Lost { number, until_ms }));
+        self.set_doubt(Doubted::Phases(Lost { number, until_ms }));
         StoreError::OutcomeUnknown(why)
     }
 }

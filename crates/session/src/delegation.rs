@@ -1,5 +1,5 @@
-//! Sessions within the process that act for another session: what they take over from it, and what
-//! they may do beyond their user's rights.
+//! Delegation: sessions within the process that act for another session. They take over its user
+//! and its pasts, and have some rights beyond the user's.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,49 +8,50 @@ use solera_config::{Spaces, User};
 use solera_data::RESERVED;
 use solera_unistore::Pasts;
 
-/// What a session in this process takes over from the one for which it was opened.
+/// User and pasts that a session in this process takes over from the session for which it acts.
 #[derive(Clone)]
-pub struct Lent {
-    /// Who it is. Nobody, and allowed everything, if it is the server's own.
+pub struct Delegation {
+    /// The user. `None` means an unauthenticated session, or the server itself, which may do
+    /// everything.
     pub(crate) user: Option<Arc<User>>,
-    /// Whether it is the server's own.
+    /// Whether the session acts for the server itself.
     pub(crate) own: bool,
     pasts: Arc<Mutex<Pasts>>,
 }
 
-impl Lent {
-    /// Acts for a user who has seen this.
-    pub fn new(user: Option<Arc<User>>, pasts: Pasts) -> Lent {
-        Lent { user, own: false, pasts: Arc::new(Mutex::new(pasts)) }
+impl Delegation {
+    /// Creates a delegation for a user whose session has seen `pasts`.
+    pub fn new(user: Option<Arc<User>>, pasts: Pasts) -> Delegation {
+        Delegation { user, own: false, pasts: Arc::new(Mutex::new(pasts)) }
     }
 
-    /// Who it is; `None` if it is nobody, or the server's own.
+    /// Returns the user; `None` for an unauthenticated session and for the server itself.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
     }
 
-    /// The same session's past, for another user.
-    pub fn with_user(&self, user: Option<Arc<User>>) -> Lent {
-        Lent { user, own: false, pasts: self.pasts.clone() }
+    /// Returns a delegation with the same pasts for another user.
+    pub fn with_user(&self, user: Option<Arc<User>>) -> Delegation {
+        Delegation { user, own: false, pasts: self.pasts.clone() }
     }
 
-    /// The same session's past, for the server itself.
-    pub fn for_server(&self) -> Lent {
-        Lent { user: None, own: true, pasts: self.pasts.clone() }
+    /// Returns a delegation with the same pasts for the server itself.
+    pub fn for_server(&self) -> Delegation {
+        Delegation { user: None, own: true, pasts: self.pasts.clone() }
     }
 
-    /// What the sessions have seen and written.
+    /// Returns what the sessions have seen and written.
     pub fn pasts(&self) -> Pasts {
         *self.pasts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session has seen and written this.
+    /// Records what a session has seen and written.
     pub(crate) fn note(&self, pasts: &Pasts) {
         self.pasts.lock().unwrap_or_else(PoisonError::into_inner).join(pasts);
     }
 
-    /// Whether the session may send a command, whatever its user may: what every transaction needs,
-    /// and all on keys that are not for users.
+    /// Whether the session may run a command even if its user may not. It may always run the
+    /// commands that every transaction needs, and all commands on reserved keys.
     pub(crate) fn may<'a>(
         &self,
         command: CommandId,
@@ -73,7 +74,7 @@ impl Lent {
     }
 }
 
-/// Whether a key is not for the data of users.
+/// Whether a key is reserved for the server, and not for the data of users.
 pub fn is_reserved(spaces: &Spaces, key: &[u8]) -> bool {
     let prefix = spaces.space_of(key).prefix.len();
     key[prefix..].starts_with(RESERVED.as_bytes())
@@ -87,12 +88,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lent_session_may_more_only_on_reserved_keys() {
+    fn a_delegate_has_more_rights_only_on_reserved_keys() {
         let spaces = vec![Space::new("mail", "mail:", Level::Causal)];
         let spaces = Spaces::new(spaces).unwrap();
-        let lent = Lent::new(None, Pasts::none(1));
-        let may =
-            |command, keys: &[&'static [u8]]| lent.may(command, keys.iter().copied(), &spaces);
+        let delegation = Delegation::new(None, Pasts::none(1));
+        let may = |command, keys: &[&'static [u8]]| {
+            delegation.may(command, keys.iter().copied(), &spaces)
+        };
         assert!(may(CommandId::SoleraBegin, &[]));
         assert!(may(CommandId::Hset, &[b"mail:solera:mixt:w:a"]));
         assert!(may(CommandId::Hget, &[b"solera:modules"]));
@@ -100,6 +102,6 @@ mod tests {
         assert!(!may(CommandId::Hget, &[b"a:solera:b"]));
         assert!(!may(CommandId::Mget, &[b"solera:modules", b"a"]));
         assert!(!may(CommandId::SoleraExport, &[]));
-        assert!(lent.for_server().may(CommandId::Get, [&b"a"[..]], &spaces));
+        assert!(delegation.for_server().may(CommandId::Get, [&b"a"[..]], &spaces));
     }
 }

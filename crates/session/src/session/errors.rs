@@ -1,4 +1,4 @@
-//! Errors of the machine, as clients are told.
+//! Error replies for errors of UniStore's machine.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::context::Context;
 
 impl<W: Context> Session<W> {
     pub(crate) fn fail_command(&mut self, error: &CommandError) {
-        let text = self.told(error);
+        let text = self.error_reply(error);
         self.fail(text);
     }
 
-    /// An error of the machine, as clients are told.
-    pub(crate) fn told(&self, error: &CommandError) -> String {
+    /// Returns the error reply for an error of the machine.
+    pub(crate) fn error_reply(&self, error: &CommandError) -> String {
         match error {
             CommandError::NoSuchTransaction => format!("NOTX {error}"),
             CommandError::OperationsOutstanding
@@ -42,7 +42,7 @@ impl<W: Context> Session<W> {
             CommandError::Unavailable { .. } | CommandError::NotHereYet => {
                 format!("UNAVAILABLE {error}")
             }
-            CommandError::TimedOut { origin, behind } => self.told_late(*origin, *behind),
+            CommandError::TimedOut { origin, behind } => self.timeout_reply(*origin, *behind),
             CommandError::Lost { site, missing } => format!(
                 "LOST site {} failed or is cut off, and the last {} ms of its writes that the \
                  session or its token has seen are at no other site; go on without the token, or try \
@@ -53,9 +53,9 @@ impl<W: Context> Session<W> {
         }
     }
 
-    /// A barrier or attach that did not succeed in time, because this site misses so much of
-    /// another one's writes, or others of its own.
-    fn told_late(&self, origin: Origin, behind: Option<Duration>) -> String {
+    /// Returns the error reply to a barrier or attach that timed out. Either this site has not
+    /// received some writes of `origin` yet, or other sites have not received this site's.
+    fn timeout_reply(&self, origin: Origin, behind: Option<Duration>) -> String {
         let worker = &self.worker;
         let far = match behind {
             Some(behind) => format!("still {} ms behind", behind.as_millis().max(1)),
@@ -81,7 +81,7 @@ impl<W: Context> Session<W> {
                 (format!("{far} site {}", worker.site_name(site)), "it may be cut off, try again")
             }
         };
-        // How far a site is, its nodes know only together.
+        // Only all nodes of this site together can report how far the site is.
         match worker.unreachable_neighbour() {
             Some(node) => {
                 format!("TIMEOUT {missing}; {node} cannot be reached, try again when it is back")
