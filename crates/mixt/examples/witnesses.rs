@@ -17,7 +17,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{
@@ -191,7 +191,7 @@ impl Bench {
         let mut coordinator = made.expect("the arguments fit");
         let outcome = now(run(&mut coordinator, &mut self.connections, &self.clock));
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-        self.collector.add(coordinator.leftovers(), self.clock.now_ms());
+        self.collector.add(coordinator.garbage(), self.clock.now_ms());
     }
 
     /// `strong` of a hundred transactions are at the strong level.

@@ -11,7 +11,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::executor::{Clock, Connections};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
@@ -295,7 +295,7 @@ fn a_ticket_that_comes_after_others_have_completed_and_collected_runs_nothing() 
     let mut resumed = resume(&bench, ticket);
     let outcome = ends(&bench, &mut resumed, |_, _| {});
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-    assert_eq!((resumed.leftovers().len(), bench.names()), (0, 0));
+    assert_eq!((resumed.garbage().len(), bench.names()), (0, 0));
     assert_eq!(bench.done("read"), ints([1, 1]), "it was done twice");
 }
 

@@ -13,10 +13,10 @@ use proptest::sample::Index;
 use solera_mixt::any_bytes::read_any;
 use solera_mixt::binding::Modules;
 use solera_mixt::coordinator::{Ask, Next, Reply, Request};
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
-use solera_mixt::shipment::Shipment;
+use solera_mixt::remote_group::RemoteGroup;
 use solera_mixt::store::StoreError;
 use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, is_commit};
@@ -95,10 +95,10 @@ fn written(parts: &(Begun, State, Ended)) -> Vec<u8> {
 fn real(bench: &Bench) -> Vec<Vec<u8>> {
     let mut all = vec![ticket(bench, "one"), ticket(bench, "two")];
     let mut coordinator = bench.coordinator("both");
-    coordinator.ship_to(["one".into()]);
+    coordinator.use_workers_of(["one".into()]);
     match coordinator.next(bench.clock.now_ms(), None) {
-        Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) => {
-            all.push(shipment.encode().to_vec());
+        Next::Ask(Ask::Store { request: Request::Execute(remote_group), .. }) => {
+            all.push(remote_group.encode().to_vec());
         }
         other => panic!("{other:?}"),
     }
@@ -133,7 +133,7 @@ fn what_is_real_is_read_and_gone_on_with() {
     let real = real(&bench);
     assert_eq!(real.len(), 3);
     assert!(real[..2].iter().all(|bytes| Record::decode(bytes).is_ok()));
-    assert!(Shipment::decode(&real[2]).is_ok());
+    assert!(RemoteGroup::decode(&real[2]).is_ok());
     for bytes in &real {
         assert_eq!(bytes[0], FORM);
         read_any(bytes, &bench.modules);

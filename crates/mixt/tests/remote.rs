@@ -11,15 +11,15 @@ use solera_language::compile::compile;
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome, Why};
-use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, Database, Description, Fields, List, NameWrite,
     ObjectCall, StoreError,
 };
-use solera_mixt::worker::{Unshipped, Worker};
+use solera_mixt::worker::{ExecuteError, Worker};
 use solera_program::value::{Handle, Value};
 
 const SOURCE: &str = r#"
@@ -148,27 +148,28 @@ impl Connection for Line {
 
     fn execute<'a>(
         &'a mut self,
-        shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
         self.count();
         Box::pin(async {
-            let bytes = shipment.encode();
+            let bytes = remote_group.encode();
             self.far.shipped.lock().unwrap().push(bytes.to_vec());
             let executed = self.far.execute(&bytes).await;
-            let shipped = executed.map_err(Unshipped::into_store_error)?;
+            let shipped = executed.map_err(ExecuteError::into_store_error)?;
             let bytes = shipped.encode().to_vec();
             let bytes = self.far.spoil.as_ref().map_or(bytes.clone(), |spoil| spoil(bytes));
-            Shipped::decode(&bytes).map_err(|error| StoreError::OutcomeUnknown(error.to_string()))
+            RemoteReplies::decode(&bytes)
+                .map_err(|error| StoreError::OutcomeUnknown(error.to_string()))
         })
     }
 }
 
 impl Far {
-    async fn execute(&self, bytes: &[u8]) -> Result<Shipped, Unshipped> {
-        let shipment = Shipment::decode(bytes).unwrap();
+    async fn execute(&self, bytes: &[u8]) -> Result<RemoteReplies, ExecuteError> {
+        let remote_group = RemoteGroup::decode(bytes).unwrap();
         let memory: Arc<dyn Database> = Arc::new(self.memory.clone());
         let (mut own, known) = (Connections::new([memory]), (&*self.modules, Limits::default()));
-        self.worker.execute(&shipment, known, &mut own, &*self.clock).await
+        self.worker.execute(&remote_group, known, &mut own, &*self.clock).await
     }
 }
 
@@ -289,11 +290,11 @@ fn what_comes_late_or_twice_is_not_run() {
     bench.done("limited");
     let far = &bench.databases[0];
     let bytes = far.shipped.lock().unwrap()[0].clone();
-    assert_eq!(now(far.execute(&bytes)).unwrap_err(), Unshipped::Again);
+    assert_eq!(now(far.execute(&bytes)).unwrap_err(), ExecuteError::Duplicate);
     // A process that has begun anew does not remember.
     let anew = Far { worker: Arc::default(), ..far.clone() };
     bench.clock.0.fetch_add(Limits::default().finish_ms, Ordering::Relaxed);
-    assert_eq!(now(anew.execute(&bytes)).unwrap_err(), Unshipped::Late);
+    assert_eq!(now(anew.execute(&bytes)).unwrap_err(), ExecuteError::Late);
 }
 
 #[test]
@@ -312,21 +313,21 @@ fn a_loop_without_end_ends_in_time() {
 fn what_is_settled_is_not_run_later() {
     let bench = Bench::new();
     let mut coordinator = bench.coordinator("limited");
-    coordinator.ship_to(["one".into()]);
-    let Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) =
+    coordinator.use_workers_of(["one".into()]);
+    let Next::Ask(Ask::Store { request: Request::Execute(remote_group), .. }) =
         coordinator.next(bench.clock.now_ms(), None)
     else {
         panic!("it ships")
     };
     let far = &bench.databases[0];
-    assert!(far.worker.settle(shipment.number(), shipment.until_ms(), 0));
-    assert_eq!(now(far.execute(&shipment.encode())).unwrap_err(), Unshipped::Again);
+    assert!(far.worker.settle(remote_group.number(), remote_group.until_ms(), 0));
+    assert_eq!(now(far.execute(&remote_group.encode())).unwrap_err(), ExecuteError::Duplicate);
     assert_eq!(bench.done("limited"), 1);
 }
 
 /// Every bit of a shipment is turned around. Who cannot read it says so, and nothing panics.
 #[test]
-fn spoilt_shipments_are_refused_or_run() {
+fn spoilt_remote_groups_are_refused_or_run() {
     let bench = Bench::new();
     bench.done("many");
     for far in &bench.databases {
@@ -334,13 +335,13 @@ fn spoilt_shipments_are_refused_or_run() {
         for place in 0..bytes.len() * 8 {
             let mut spoilt = bytes.clone();
             spoilt[place / 8] ^= 1 << (place % 8);
-            let Ok(shipment) = Shipment::decode(&spoilt) else { continue };
+            let Ok(remote_group) = RemoteGroup::decode(&spoilt) else { continue };
             let fresh = Far { worker: Arc::default(), ..far.clone() };
             // Whatever it makes of it.
-            let _ = now(fresh.execute(&shipment.encode()));
+            let _ = now(fresh.execute(&remote_group.encode()));
         }
         for length in 0..bytes.len() {
-            assert!(Shipment::decode(&bytes[..length]).is_err(), "{length}");
+            assert!(RemoteGroup::decode(&bytes[..length]).is_err(), "{length}");
         }
     }
 }
@@ -373,19 +374,20 @@ fn spoilt_answers_end_in_some_outcome() {
 fn an_answer_that_does_not_fit_leaves_the_outcome_unknown() {
     let bench = Bench::new();
     let mut coordinator = bench.coordinator("limited");
-    coordinator.ship_to(["one".into()]);
-    let Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) =
+    coordinator.use_workers_of(["one".into()]);
+    let Next::Ask(Ask::Store { request: Request::Execute(remote_group), .. }) =
         coordinator.next(1_000, None)
     else {
         panic!("it ships")
     };
-    let mut bytes = now(bench.databases[0].execute(&shipment.encode())).unwrap().encode().to_vec();
+    let mut bytes =
+        now(bench.databases[0].execute(&remote_group.encode())).unwrap().encode().to_vec();
     // The form, how many replies, that the first is one; then its kind: not Began, but Committed.
     assert_eq!(bytes[2..4], [0, 0]);
     bytes[3] = 2;
     // What Began held would be read as the next reply.
     bytes.remove(4);
-    let shipped = Shipped::decode(&bytes).unwrap();
+    let shipped = RemoteReplies::decode(&bytes).unwrap();
     let next = coordinator.next(1_000, Some(Ok(Reply::Executed(shipped))));
     let Next::Finished(Outcome::Incomplete { ticket: None, why: Why::Unknown { .. }, .. }) = next
     else {

@@ -15,7 +15,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
@@ -364,7 +364,7 @@ impl Setting {
         let whose = self.whose(host);
         // While one is at work, what is left is lost with its host's memory.
         if let Some(collector) = &mut known.collectors[whose] {
-            collector.add(coordinator.leftovers(), now);
+            collector.add(coordinator.garbage(), now);
             coordinator.given_up().into_iter().for_each(|ticket| collector.give_up(ticket));
         }
     }

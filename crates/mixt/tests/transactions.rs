@@ -9,7 +9,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, run};
+use solera_mixt::executor::{Clock, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
@@ -229,7 +229,7 @@ fn a_ticket_resumes_what_was_left() {
             Coordinator::resume(ticket.clone(), modules, bench.limits, now_ms).unwrap();
         let outcome =
             finish(&bench.world, run(&mut resumed, &mut bench.connections(), &bench.clock));
-        (outcome, resumed.leftovers())
+        (outcome, resumed.garbage())
     };
     let (outcome, left) = resume(&ticket);
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");

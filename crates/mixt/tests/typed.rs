@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use solera_levels::Level;
 use solera_mixt::binding::BindError;
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::Limits;
 use solera_mixt::store::{

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use server::bench::{Bench, handle};
 use server::{Url, with_database};
-use solera_mixt::drive::{Connections, run};
+use solera_mixt::executor::{Connections, run};
 use solera_mixt::outcome::Outcome;
 use solera_mixt::store::Place;
 use solera_program::value::Value;

@@ -8,7 +8,7 @@ use server::bench::{Bench, handle, is_commit};
 use server::proxy::{Loss, Proxy};
 use server::{Url, with_database};
 use solera_mixt::coordinator::{Coordinator, Request};
-use solera_mixt::drive::{Clock, run};
+use solera_mixt::executor::{Clock, run};
 use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::store::{Place, StoreError};
 use solera_program::value::Value;
@@ -158,7 +158,7 @@ fn who_waits_for_a_dead_coordinator_completes_its_transaction() {
             matches!(&outcome, Outcome::Done { result, .. } if *result == ints([1, 1])),
             "{outcome:?}"
         );
-        let left = reader.leftovers();
+        let left = reader.garbage();
         assert_eq!(left.len(), 1);
         bench.collect(left).await;
         assert_eq!((url.count("solera.names").await, bench.memory.names("weak").len()), (0, 0));

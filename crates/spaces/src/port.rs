@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use solera_data::{Op, Outcome};
-use solera_mixt::shipment::Shipment;
+use solera_mixt::remote_group::RemoteGroup;
 use solera_mixt::store::{Horizon, StoreError};
 
 /// A command of a session.
@@ -105,11 +105,11 @@ pub trait Port: Send {
     ) -> impl Future<Output = Result<Vec<Answer>, Broken>> + Send;
 
     /// Has the server run a group of phases, which the session then has seen, and returns the
-    /// encoded [`Shipped`](solera_mixt::shipment::Shipped) or the text of an error reply. A port
+    /// encoded [`RemoteReplies`](solera_mixt::remote_group::RemoteReplies) or the text of an error reply. A port
     /// that runs none refuses.
     fn ship(
         &mut self,
-        _shipment: &Shipment,
+        _remote_group: &RemoteGroup,
     ) -> impl Future<Output = Result<Result<Vec<u8>, String>, Broken>> + Send {
         std::future::ready(Ok(Err("ERR phases are not run here".to_owned())))
     }

@@ -8,7 +8,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
@@ -122,7 +122,7 @@ impl Bench {
         let mut coordinator = self.coordinator(name);
         let mut connections = self.connections();
         let outcome = finish(&self.world, run(&mut coordinator, &mut connections, &self.clock));
-        (outcome, coordinator.leftovers())
+        (outcome, coordinator.garbage())
     }
 
     pub(crate) fn done(&self, name: &str) -> Value {

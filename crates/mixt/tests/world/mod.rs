@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use solera_levels::Level;
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::memory::Memory;
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::rights::{Access, Denial};
-use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
     NameWrite, ObjectCall, StoreError,
@@ -324,9 +324,9 @@ impl Connection for FaultyConnection {
 
     fn execute<'a>(
         &'a mut self,
-        shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
-        Box::pin(self.ship(shipment))
+        remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
+        Box::pin(self.ship(remote_group))
     }
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

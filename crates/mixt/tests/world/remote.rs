@@ -8,12 +8,12 @@ use std::task::{Context, Poll, Waker};
 
 use solera_levels::Level;
 use solera_mixt::binding::Modules;
-use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::executor::{Clock, Connections};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::Limits;
-use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
-use solera_mixt::worker::{Unshipped, Worker};
+use solera_mixt::worker::{ExecuteError, Worker};
 
 use super::{Faulty, FaultyConnection, World, WorldClock, pause};
 
@@ -55,15 +55,15 @@ impl Remote {
         bytes: &[u8],
         database: Arc<dyn Database>,
         clock: &WorldClock,
-    ) -> Result<Shipped, StoreError> {
-        let shipment = Shipment::decode(bytes).unwrap();
+    ) -> Result<RemoteReplies, StoreError> {
+        let remote_group = RemoteGroup::decode(bytes).unwrap();
         let worker = self.worker();
         let mut connections = Connections::new([database]);
         let known = (&*self.modules, self.limits);
-        let executed = worker.execute(&shipment, known, &mut connections, clock).await;
-        let shipped = executed.map_err(Unshipped::into_store_error)?;
+        let executed = worker.execute(&remote_group, known, &mut connections, clock).await;
+        let shipped = executed.map_err(ExecuteError::into_store_error)?;
         self.run.fetch_add(1, Ordering::Relaxed);
-        Ok(Shipped::decode(&shipped.encode()).unwrap())
+        Ok(RemoteReplies::decode(&shipped.encode()).unwrap())
     }
 
     /// Delivers what comes late, for ever.
@@ -136,7 +136,10 @@ impl FaultyConnection {
         Ok(())
     }
 
-    pub(super) async fn ship(&mut self, shipment: &Shipment) -> Result<Shipped, StoreError> {
+    pub(super) async fn ship(
+        &mut self,
+        remote_group: &RemoteGroup,
+    ) -> Result<RemoteReplies, StoreError> {
         pause().await;
         let faults = self.world.faults();
         self.settle()?;
@@ -144,10 +147,10 @@ impl FaultyConnection {
             return Err(StoreError::Unavailable("the worker is not there".to_owned()));
         }
         let remote = Arc::clone(self.remote.as_ref().expect("only then it executes"));
-        let bytes = shipment.encode();
+        let bytes = remote_group.encode();
         let lost = || Err(StoreError::OutcomeUnknown("the worker does not answer".to_owned()));
         if self.world.happens(faults.lost_reply) {
-            self.doubt = Some((shipment.number(), shipment.until_ms()));
+            self.doubt = Some((remote_group.number(), remote_group.until_ms()));
             if self.world.happens(500) {
                 let late = (bytes, self.memory.clone(), self.user.clone());
                 remote.late.lock().unwrap().push(late);
@@ -177,7 +180,7 @@ impl FaultyConnection {
         match executed {
             Some(shipped) if !self.world.happens(faults.lost_reply) => shipped,
             _ => {
-                self.doubt = Some((shipment.number(), shipment.until_ms()));
+                self.doubt = Some((remote_group.number(), remote_group.until_ms()));
                 lost()
             }
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::store::{BoxFuture, StoreError};
 
 use super::World;

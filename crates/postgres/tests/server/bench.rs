@@ -10,7 +10,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
@@ -73,7 +73,7 @@ impl Bench {
     ) -> (Outcome, Vec<Record>) {
         let mut coordinator = self.coordinator(name, args);
         let outcome = run(&mut coordinator, connections, &self.clock).await;
-        (outcome, coordinator.leftovers())
+        (outcome, coordinator.garbage())
     }
 
     pub(crate) async fn done(&self, name: &str, args: Vec<Value>) -> Value {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use solera_language::compile::compile;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{self, Clock, Connections};
+use solera_mixt::executor::{self, Clock, Connections};
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{BoxFuture, Database};
 use solera_program::codec::Codec;
@@ -203,7 +203,7 @@ impl Bench {
         )
         .unwrap();
         let mut connections = Connections::new(self.databases.iter().cloned());
-        drive::run(&mut coordinator, &mut connections, &SystemClock).await
+        executor::run(&mut coordinator, &mut connections, &SystemClock).await
     }
 
     pub(crate) async fn done(&self, name: &str, args: &[&str]) -> Value {

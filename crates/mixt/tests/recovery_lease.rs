@@ -7,7 +7,7 @@ use std::sync::Arc;
 use solera_levels::Level;
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
-use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::executor::{Clock, Connections};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
@@ -165,7 +165,7 @@ fn two_that_resume_take_turns() {
     let outcome = end(&bench, &mut third, &mut bench.connections(), None);
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
     assert_eq!(bench.done("read"), ints([1, 1]));
-    bench.collect(third.leftovers());
+    bench.collect(third.garbage());
     assert_eq!(bench.names(), 0);
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, Request};
-use solera_mixt::drive::{Clock, run};
+use solera_mixt::executor::{Clock, run};
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
