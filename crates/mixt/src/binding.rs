@@ -133,10 +133,10 @@ impl fmt::Display for BindError {
         match self {
             BindError::NoSuchStore(name) => write!(f, "the module declares no store `{name}`"),
             BindError::NotBound(name) => {
-                write!(f, "it is not said which space the store `{name}` is")
+                write!(f, "the store `{name}` is not bound to a space")
             }
             BindError::NoDatabase { store, index } => {
-                write!(f, "the store `{store}` is to be in database {index}, which is not there")
+                write!(f, "the store `{store}` is bound to database {index}, which does not exist")
             }
             BindError::NoSpace { store, place } => {
                 write!(f, "the store `{store}` is to be {place}, but there is no such space")

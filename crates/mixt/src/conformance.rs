@@ -134,8 +134,8 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
     for (object, op, args) in wrong {
         session.begin().await;
         let found = session.ask("kind", object, op, &args).await;
-        let told = matches!(&found, Err(StoreError::WrongData { key, .. }) if **key == *"kind");
-        assert!(told, "{op:?} of a register as {object}: {found:?}");
+        let rejected = matches!(&found, Err(StoreError::WrongData { key, .. }) if **key == *"kind");
+        assert!(rejected, "{op:?} of a register as {object}: {found:?}");
         session.abort().await;
     }
     session.begin().await;
@@ -150,8 +150,8 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
     let end = session.commit(&[]).await;
     let refused = [more.map(|_| ()), end];
     let first = refused.iter().find_map(|result| result.as_ref().err());
-    let told = |error: &StoreError| error.to_string().contains("would not fit 64 bits");
-    assert!(first.is_some_and(told), "{refused:?}");
+    let is_overflow = |error: &StoreError| error.to_string().contains("would not fit 64 bits");
+    assert!(first.is_some_and(is_overflow), "{refused:?}");
 }
 
 /// Checks that transactions read their own writes, and that nobody else reads them before the
@@ -385,11 +385,11 @@ fn program() -> Program {
 }
 
 /// An operation, its arguments, and the expected result.
-type Told = (ObjectOp, Vec<Value>, Option<Value>);
+type Step = (ObjectOp, Vec<Value>, Option<Value>);
 
 /// Returns a sequence of operations on an object of each kind.
 #[expect(clippy::too_many_lines, reason = "a table, by type and operation")]
-fn story() -> Vec<(&'static str, u32, Vec<Told>)> {
+fn story() -> Vec<(&'static str, u32, Vec<Step>)> {
     use ObjectOp::{
         Append, At, Contains, ContainsKey, Create, Delete, Elements, Entries, Exists, Field, Get,
         GetKey, Increment, Insert, Load, Put, PutField, PutKey, Remove, RemoveKey, Size, Values,

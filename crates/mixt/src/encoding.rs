@@ -72,6 +72,6 @@ impl ObjectCall {
             Object::Struct(_) => "a struct",
             Object::RemoteList(_) => "a cell of a RemoteList",
         };
-        StoreError::Refused(format!("{:?} cannot be done with {object}", self.op))
+        StoreError::Refused(format!("{object} has no operation {:?}", self.op))
     }
 }

@@ -108,7 +108,7 @@ impl Connections {
     }
 
     fn known(&mut self, database: &str) -> Result<&mut Known, StoreError> {
-        let unknown = || StoreError::Unavailable(format!("`{database}` is not known here"));
+        let unknown = || StoreError::Unavailable(format!("`{database}` is not configured here"));
         self.known.get_mut(database).ok_or_else(unknown)
     }
 

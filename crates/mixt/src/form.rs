@@ -38,9 +38,10 @@ pub(crate) fn decode<T: DeserializeOwned>(
         Some((&FORM, rest)) => {
             postcard::from_bytes(rest).map_err(|error| Unreadable { what, why: error.to_string() })
         }
-        Some((form, _)) => {
-            Err(Unreadable { what, why: format!("it is of form {form}, and {FORM} is known") })
-        }
+        Some((form, _)) => Err(Unreadable {
+            what,
+            why: format!("it has version {form}, and this Solera reads version {FORM}"),
+        }),
         None => Err(Unreadable { what, why: "it is empty".to_owned() }),
     }
 }

@@ -123,8 +123,8 @@ impl Memory {
     pub fn catch_up(&self) {
         let mut history = self.shared.history();
         let version = history.version;
-        if let Some(told) = history.sites.get_mut(self.site) {
-            *told = version;
+        if let Some(received) = history.sites.get_mut(self.site) {
+            *received = version;
         }
     }
 
@@ -212,8 +212,8 @@ impl Session {
         self.close();
         let mut history = self.shared.history();
         let latest = history.version;
-        let told = history.sites.get(self.site).copied().unwrap_or(latest);
-        let weak = if begin.strong { latest } else { told.max(self.seen) };
+        let received = history.sites.get(self.site).copied().unwrap_or(latest);
+        let weak = if begin.strong { latest } else { received.max(self.seen) };
         let open = Open { snapshots: [latest, weak], reads: BTreeSet::new(), writes: Vec::new() };
         for version in open.snapshots {
             *history.snapshots.entry(version).or_default() += 1;
@@ -336,8 +336,8 @@ impl Session {
             version = history.version;
             self.until = Some((until_ms, version));
         }
-        let told = history.sites.get(self.site).copied().unwrap_or(version);
-        told.max(self.seen) >= version
+        let received = history.sites.get(self.site).copied().unwrap_or(version);
+        received.max(self.seen) >= version
     }
 
     /// Removes the open transaction, and releases its snapshots.

@@ -146,7 +146,7 @@ impl fmt::Display for Outcome {
                         let phases = phases.join(", ");
                         write!(
                             f,
-                            "of its phases {phases} have taken effect, the others not yet: {why}"
+                            "phases {phases} have taken effect, the others have not yet: {why}"
                         )
                     }
                 }
@@ -163,7 +163,7 @@ impl fmt::Display for Why {
                 write!(f, "{failure}; {}", self.caveat().unwrap_or_default())
             }
             Why::Contention { attempts } => {
-                write!(f, "other transactions were in the way {attempts} times")
+                write!(f, "other transactions conflicted with it {attempts} times")
             }
             Why::Unavailable { database, reason } => {
                 write!(f, "the database `{database}` cannot be used: {reason}")
@@ -172,11 +172,14 @@ impl fmt::Display for Why {
             Why::Denied { database, reason, .. } => write!(f, "`{database}` denies it: {reason}"),
             Why::GivenUp { reason } => write!(f, "it was given up: {reason}"),
             Why::Blocked { by, place } => {
-                write!(f, "transaction {by} is under way and does not reach {place}")
+                write!(f, "transaction {by} is in progress and not yet visible in {place}")
             }
-            Why::Completed => write!(f, "others have completed it, and its result is gone"),
-            Why::Taken => write!(f, "somebody else is completing it, or may still be"),
-            Why::Late => write!(f, "it took longer than it may"),
+            Why::Completed => write!(
+                f,
+                "another coordinator has completed it, and its result is no longer stored"
+            ),
+            Why::Taken => write!(f, "another coordinator is completing it, or may still be"),
+            Why::Late => write!(f, "it exceeded its time limit"),
             Why::Unknown { database, reason } => {
                 write!(f, "the answer of `{database}` to a commit was lost: {reason}")
             }
@@ -376,19 +379,19 @@ mod tests {
     fn times_that_do_not_fit_are_named() {
         let limits = Limits::default();
         assert_eq!(limits.check(), Ok(()));
-        let told = |limits: Limits| limits.check().unwrap_err().to_string();
+        let message = |limits: Limits| limits.check().unwrap_err().to_string();
         let orphan_ms = limits.finish_ms + IN_DOUBT_MS;
         assert_eq!(
-            told(Limits { orphan_ms, ..limits }),
+            message(Limits { orphan_ms, ..limits }),
             "finish_ms (8000) must be less than orphan_ms (20000) by 12001 or more: a commit may take effect that late"
         );
         assert_eq!(Limits { orphan_ms: orphan_ms + 1, ..limits }.check(), Ok(()));
         assert_eq!(
-            told(Limits { orphan_ms: 32_000, ..limits }),
+            message(Limits { orphan_ms: 32_000, ..limits }),
             "orphan_ms (32000) must be less than blocked_ms (32000)"
         );
         assert_eq!(
-            told(Limits { keep_ms: 31_999, ..limits }),
+            message(Limits { keep_ms: 31_999, ..limits }),
             "blocked_ms (32000) must be less than keep_ms (31999)"
         );
     }

@@ -43,7 +43,7 @@ impl State {
             return Ok(self);
         }
         let (next, first, last) = (self.next, groups.start(), groups.end());
-        let why = format!("it says that group {next} is next, not one of {first} to {last}");
+        let why = format!("its next group is {next}, not one of {first} to {last}");
         Err(Unreadable { what, why })
     }
 }

@@ -312,11 +312,11 @@ transaction made() -> handle<counter> in mail {
     /// Returns the spaces and operations, with the keys that are known.
     fn found(job: &Job, state: &State) -> Vec<String> {
         let found = accesses(job, state);
-        let told = found.into_values().flatten().map(|access| {
+        let formatted = found.into_values().flatten().map(|access| {
             let Deed::Object { op, .. } = access.deed else { panic!("{access:?}") };
             format!("{} {op:?} {}", access.space, access.key.as_deref().unwrap_or("?"))
         });
-        told.collect()
+        formatted.collect()
     }
 
     #[test]

@@ -122,16 +122,16 @@ struct Execution<'a> {
 impl Execution<'_> {
     async fn run(self, connections: &mut Connections, clock: &dyn Clock) -> RemoteReplies {
         loop {
-            let mut shipped = RemoteReplies::default();
-            match self.attempt(&mut shipped, connections, clock).await {
+            let mut remote_replies = RemoteReplies::default();
+            match self.attempt(&mut remote_replies, connections, clock).await {
                 Some(GroupEnd::Blocked(_)) if clock.now_ms() < self.look_until_ms => {
                     clock.sleep(LOOK_AGAIN_MS).await;
                 }
                 Some(GroupEnd::Unknown(_)) => {
                     self.wait_for_commit(connections, clock).await;
-                    return shipped;
+                    return remote_replies;
                 }
-                _ => return shipped,
+                _ => return remote_replies,
             }
         }
     }
@@ -166,7 +166,7 @@ impl Execution<'_> {
     /// coordinator has to decide.
     async fn attempt(
         &self,
-        shipped: &mut RemoteReplies,
+        remote_replies: &mut RemoteReplies,
         connections: &mut Connections,
         clock: &dyn Clock,
     ) -> Option<GroupEnd> {
@@ -186,7 +186,7 @@ impl Execution<'_> {
                 GroupStep::Ask(request) => {
                     let users = &self.job.users;
                     let reply = connections.ask_for(users, &self.database, &request).await;
-                    shipped.replies.push(reply.clone());
+                    remote_replies.replies.push(reply.clone());
                     run.next(Some(reply))
                 }
                 GroupStep::Ended(end) => return Some(end),
@@ -232,10 +232,10 @@ impl fmt::Display for ExecuteError {
         match self {
             ExecuteError::UnknownModule(unknown) => write!(f, "{unknown}"),
             ExecuteError::Malformed(id) => {
-                write!(f, "the phases of transaction {id} do not fit its module")
+                write!(f, "the phases of transaction {id} do not match its module")
             }
-            ExecuteError::Late => write!(f, "the phases came too late, or clocks differ"),
-            ExecuteError::Duplicate => write!(f, "the same phases came before"),
+            ExecuteError::Late => write!(f, "the phases arrived too late, or clocks differ"),
+            ExecuteError::Duplicate => write!(f, "the same phases arrived before"),
             ExecuteError::Store(error) => write!(f, "{error}"),
         }
     }

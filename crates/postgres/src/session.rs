@@ -165,13 +165,13 @@ impl Session {
                 Some(_) => break,
                 None => {
                     let text = format!(
-                        "the server has forgotten what became of transaction {number}, whose answer was lost"
+                        "the server no longer knows the outcome of transaction {number}, whose answer was lost"
                     );
                     return Err(StoreError::Unavailable(text));
                 }
             }
         }
-        let text = format!("transaction {number}, whose answer was lost, is still under way");
+        let text = format!("transaction {number}, whose answer was lost, is still in progress");
         Err(StoreError::Unavailable(text))
     }
 
@@ -420,7 +420,8 @@ fn seen(looks: &Wanted<'_>, answers: &[Rows]) -> Result<Fields, StoreError> {
 
 /// Returns the only value in an answer.
 fn first<'r, T: FromSql<'r>>(answer: &'r Rows) -> Result<T, StoreError> {
-    let none = || StoreError::Refused("PostgreSQL answers nothing where it must".to_owned());
+    let none =
+        || StoreError::Refused("PostgreSQL returned no row where one is expected".to_owned());
     get(answer.rows.first().ok_or_else(none)?, 0)
 }
 

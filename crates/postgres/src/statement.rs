@@ -22,5 +22,5 @@ pub(crate) fn get<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T, 
 }
 
 pub(crate) fn unexpected(what: &dyn std::fmt::Display) -> StoreError {
-    StoreError::Refused(format!("its tables hold what Solera has not written: {what}"))
+    StoreError::Refused(format!("its tables contain data that Solera has not written: {what}"))
 }

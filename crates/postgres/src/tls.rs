@@ -61,7 +61,7 @@ pub(crate) fn choose(
             "sslmode={mode} needs a file with the authority that signs the server's certificate (`ca`)"
         ))),
         (Some(mode @ ("disable" | "prefer")), Some(_)) => Err(ConfigError::Tls(format!(
-            "sslmode={mode} verifies nothing, so that a file with an authority (`ca`) is of no use"
+            "sslmode={mode} verifies nothing, so that a file with an authority (`ca`) has no effect"
         ))),
         (Some(other), _) => Err(ConfigError::Url(format!(
             "sslmode is disable, prefer, require, verify-ca or verify-full, not `{other}`"

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_is_told_apart_from_what_stays() {
+    fn transient_errors_are_separate_from_permanent_ones() {
         let said = |text: &str| {
             let code = text.split(' ').next().unwrap().to_owned();
             Failure::ErrorReply { code, text: text.to_owned() }.into_store_error()

@@ -176,6 +176,6 @@ pub(crate) fn describe(object: &Object) -> &'static str {
 }
 
 fn parsed<T: FromRedisValue>(call: &ObjectCall, reply: Reply) -> Result<T, StoreError> {
-    let text = |error| format!("what it answers for `{}` is odd: {error}", call.key);
+    let text = |error| format!("its reply for `{}` is unexpected: {error}", call.key);
     from_redis_value(reply).map_err(|error| StoreError::Refused(text(error)))
 }

@@ -63,7 +63,7 @@ impl Session {
     async fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
         self.require_open()?;
         if call.key.starts_with(&names::reserved(&call.space)) {
-            return Err(StoreError::Refused(format!("`{}` is not for objects", call.key)));
+            return Err(StoreError::Refused(format!("`{}` is a reserved key", call.key)));
         }
         let key = format!("{}{}", self.prefix(&call.space)?, call.key);
         let seen = match &call.look {
@@ -147,7 +147,7 @@ impl Session {
 /// Decodes a reply of the type that the command has.
 fn parsed<T: FromRedisValue>(reply: Reply) -> Result<T, StoreError> {
     from_redis_value(reply)
-        .map_err(|error| StoreError::Refused(format!("it answers oddly: {error}")))
+        .map_err(|error| StoreError::Refused(format!("its reply is unexpected: {error}")))
 }
 
 impl Connection for Session {

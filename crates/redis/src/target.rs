@@ -137,7 +137,7 @@ fn check(host: &str) -> Result<(), TargetError> {
     }
     let database = query.split('?').next().unwrap_or_default();
     if host.contains('/') && !database.is_empty() && database.parse::<i64>().is_err() {
-        return malformed("what follows the / is the number of a database");
+        return malformed("the name of a database after the / must be a number");
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_urls_are_refused_without_being_told() {
+    fn other_urls_are_rejected_without_their_text() {
         let refused = |url: &str| Target::parse(url).unwrap_err();
         assert_eq!(refused("127.0.0.1:6379"), TargetError::Scheme);
         assert_eq!(refused("http://secret@h"), TargetError::Scheme);
@@ -174,16 +174,16 @@ mod tests {
             ("rediss://u:secret@h", "rediss:// needs a file with the authority"),
             ("rediss-cluster://u:secret@h", "TLS to a cluster of Redis is not supported"),
         ] {
-            let told = refused(url).to_string();
-            assert!(told.starts_with(why) && !told.contains("secret"), "{told}");
+            let message = refused(url).to_string();
+            assert!(message.starts_with(why) && !message.contains("secret"), "{message}");
         }
         let files = Files { authorities: "/none/such.pem".into(), own: None };
         for (url, why) in [
             ("redis://h", "a file with an authority (`ca`) is for URLs that begin with rediss://"),
             ("rediss://h", "/none/such.pem cannot be used: "),
         ] {
-            let told = Target::parse_with(url, Some(&files)).unwrap_err().to_string();
-            assert!(told.starts_with(why), "{told}");
+            let message = Target::parse_with(url, Some(&files)).unwrap_err().to_string();
+            assert!(message.starts_with(why), "{message}");
         }
         let port = "a port is a number from 1 to 65535";
         for (url, why) in [
@@ -195,12 +195,12 @@ mod tests {
             ("redis://u:secret", port),
             ("redis-cluster://a:1,b:x", port),
             ("redis-cluster://h/3", "a cluster has no numbered databases"),
-            ("redis://u:secret@h/x", "what follows the / is the number of a database"),
+            ("redis://u:secret@h/x", "the name of a database after the / must be a number"),
             ("redis-cluster://a,,b", "it names no host"),
         ] {
-            let told = refused(url).to_string();
-            assert_eq!(told, format!("the URL cannot be read: {why}"), "{url}");
-            assert!(!told.contains("secret"), "{told}");
+            let message = refused(url).to_string();
+            assert_eq!(message, format!("the URL cannot be read: {why}"), "{url}");
+            assert!(!message.contains("secret"), "{message}");
         }
     }
 }

@@ -105,7 +105,7 @@ impl Coordinator {
             (LeaseStep::CatchingUp { rest, .. }, Some(reply)) => {
                 let reason = match reply {
                     Err(error) => error.to_string(),
-                    Ok(_) => "not all that was committed at other sites has come here".to_owned(),
+                    Ok(_) => "commits of other sites are not yet visible here".to_owned(),
                 };
                 let (database, _) = rest.into_iter().next_back().expect("it was asked");
                 return self.retry(Why::Unavailable { database, reason });

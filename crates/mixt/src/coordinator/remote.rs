@@ -69,7 +69,7 @@ impl Coordinator {
         reply: Option<Result<Reply, StoreError>>,
     ) -> Option<Ask> {
         let replayed = match reply {
-            Some(Ok(Reply::Executed(shipped))) => self.replay(&mut run, shipped),
+            Some(Ok(Reply::Executed(remote_replies))) => self.replay(&mut run, remote_replies),
             Some(Err(StoreError::OutcomeUnknown(reason))) => {
                 return self.ended(*run, GroupEnd::Unknown(reason));
             }
@@ -86,7 +86,7 @@ impl Coordinator {
         }
         match replayed {
             Replayed::Misfit => {
-                let reason = "its worker's answer does not fit what was asked".to_owned();
+                let reason = "its worker's answer does not match the request".to_owned();
                 self.ended(*run, GroupEnd::Unknown(reason))
             }
             _ => None,
@@ -95,8 +95,8 @@ impl Coordinator {
 
     /// Runs a group again with the answers that its worker got. It reads and decides the same as
     /// there.
-    fn replay(&mut self, run: &mut GroupRun, shipped: RemoteReplies) -> Replayed {
-        let mut replies = shipped.replies.into_iter();
+    fn replay(&mut self, run: &mut GroupRun, remote_replies: RemoteReplies) -> Replayed {
+        let mut replies = remote_replies.replies.into_iter();
         let mut step = run.next(None);
         loop {
             step = match step {

@@ -178,7 +178,7 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Conflict => write!(f, "another transaction was in the way"),
+            StoreError::Conflict => write!(f, "another transaction conflicted with this one"),
             StoreError::Unavailable(why) => write!(f, "it cannot be reached: {why}"),
             StoreError::OutcomeUnknown(why) => {
                 write!(f, "it is not known whether it has committed: {why}")

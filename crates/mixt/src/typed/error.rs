@@ -47,12 +47,12 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ticket {
     pub(super) record: Box<Record>,
-    told: String,
+    message: String,
 }
 
 impl Ticket {
-    pub(super) fn new(record: Box<Record>, told: String) -> Ticket {
-        Ticket { record, told }
+    pub(super) fn new(record: Box<Record>, message: String) -> Ticket {
+        Ticket { record, message }
     }
 
     /// Returns the record of the transaction. With its [bytes](Record::encode), any host that has
@@ -65,19 +65,19 @@ impl Ticket {
 impl Error {
     /// Returns the error of a transaction that has changed nothing.
     pub(super) fn because(why: Why) -> Error {
-        let told = why.to_string();
+        let message = why.to_string();
         match why {
             Why::Program(Failure { kind: FailureKind::Aborted(text), .. }) => Error::Aborted(text),
             Why::Program(failure) => Error::Program(failure),
-            Why::Uncertified { .. } => Error::Uncertified(told),
+            Why::Uncertified { .. } => Error::Uncertified(message),
             Why::Contention { attempts } => Error::Conflict { attempts },
             Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => {
-                Error::Unavailable(told)
+                Error::Unavailable(message)
             }
             Why::Refused { database, reason } | Why::Denied { database, reason, .. } => {
                 Error::Refused { by: database, reason }
             }
-            Why::Unknown { .. } | Why::Completed | Why::GivenUp { .. } => Error::Unknown(told),
+            Why::Unknown { .. } | Why::Completed | Why::GivenUp { .. } => Error::Unknown(message),
         }
     }
 }
@@ -90,17 +90,17 @@ impl fmt::Display for Error {
             Error::Conflict { attempts } => {
                 write!(
                     f,
-                    "other transactions were in the way {attempts} times; nothing was changed"
+                    "other transactions conflicted with it {attempts} times; nothing was changed"
                 )
             }
-            Error::Unavailable(told) | Error::Uncertified(told) => {
-                write!(f, "{told}; nothing was changed")
+            Error::Unavailable(message) | Error::Uncertified(message) => {
+                write!(f, "{message}; nothing was changed")
             }
             Error::Refused { by, reason } => {
                 write!(f, "`{by}` refuses: {reason}; nothing was changed")
             }
-            Error::Unknown(told) => f.write_str(told),
-            Error::Incomplete(ticket) => f.write_str(&ticket.told),
+            Error::Unknown(message) => f.write_str(message),
+            Error::Incomplete(ticket) => f.write_str(&ticket.message),
         }
     }
 }

@@ -126,7 +126,7 @@ impl Carrier {
             (Carrier::Bytes, Value::Bytes(bytes)) => bytes.to_vec(),
             (Carrier::Text, Value::String(text) | Value::Handle(Handle { key: text, .. })) => {
                 if text.contains('\0') {
-                    return Err("PostgreSQL keeps no text with a zero byte".to_owned());
+                    return Err("PostgreSQL cannot store a text with a zero byte".to_owned());
                 }
                 text.as_bytes().to_vec()
             }

@@ -114,15 +114,15 @@ impl fmt::Display for Problem {
             ),
             Problem::NoColumns { declared } => write!(
                 f,
-                "its result is declared {declared}, but the statement answers no columns: add a RETURNING clause"
+                "its result is declared {declared}, but the statement returns no columns: add a RETURNING clause"
             ),
             Problem::Columns { declared, needed, found } => write!(
                 f,
-                "its result is declared {declared}, which needs {needed} columns, but the statement answers {found}"
+                "its result is declared {declared}, which needs {needed} columns, but the statement returns {found}"
             ),
             Problem::NoColumn { declared, field } => write!(
                 f,
-                "its result is declared {declared}, but the statement answers no column `{field}`"
+                "its result is declared {declared}, but the statement returns no column `{field}`"
             ),
             Problem::Column { name, declared, found } => write!(
                 f,

@@ -91,7 +91,7 @@ impl Answer {
             (Answer::Any, _) => Ok(Value::Bool(answer.affected > 0)),
             (Answer::One(shape), [row]) => shape.read(program, row),
             (Answer::One(_), []) => {
-                Err("it has found no row; where that may be, let its result be an option"
+                Err("it has found no row; if that is possible, declare its result as an option"
                     .to_owned())
             }
             (Answer::Optional(shape), [row]) if !shape.is_null(row)? => {
@@ -99,7 +99,7 @@ impl Answer {
             }
             (Answer::Optional(_), [] | [_]) => Ok(Value::NONE),
             (Answer::One(_) | Answer::Optional(_), rows) => {
-                Err(format!("it answers {} rows instead of one", rows.len()))
+                Err(format!("it returns {} rows instead of one", rows.len()))
             }
             (Answer::Rows(shape, ty), _) => collected(ty, all(shape)),
             (Answer::Entries(key, of), _) => {

@@ -95,7 +95,7 @@ impl Session {
             // A new connection prepares the statement again and checks it.
             self.lose();
             let text = format!(
-                "what the operation `{}` answers has changed with its tables: {failure}",
+                "the result of the operation `{}` has changed with its tables: {failure}",
                 operation.name
             );
             return StoreError::Unavailable(text);
