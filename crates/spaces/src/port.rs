@@ -105,8 +105,8 @@ pub trait Port: Send {
     ) -> impl Future<Output = Result<Vec<Answer>, Broken>> + Send;
 
     /// Has the server run a group of phases, which the session then has seen, and returns the
-    /// encoded [`RemoteReplies`](solera_mixt::remote_group::RemoteReplies) or the text of an error reply. A port
-    /// that runs none refuses.
+    /// encoded [`RemoteReplies`](solera_mixt::remote_group::RemoteReplies) or the text of an error
+    /// reply. A port that runs none refuses.
     fn ship(
         &mut self,
         _remote_group: &RemoteGroup,
