@@ -11,7 +11,7 @@ use crate::own::Own;
 use crate::request::Phase;
 use crate::{Answered, Shared, connections, library, registry};
 
-/// What begins the answer to a shipment of which nothing was begun.
+/// What begins the answer to a remote group that was not begun.
 const NOT_RUN: &str = "NOTRUN";
 
 pub(crate) async fn phase(

@@ -21,9 +21,9 @@ pub(crate) enum Request {
 /// What coordinators elsewhere ask for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// A shipment.
+    /// A remote group.
     Run(Vec<u8>),
-    /// Whether a shipment is over; its time is told.
+    /// Whether a remote group is over; its time is told.
     Settle { number: u64, until_ms: u64 },
     /// The source of a module.
     Learn { source: String },

@@ -34,5 +34,6 @@ pub use self::port::{Answer, Broken, Command, Port, Reply};
 pub use self::session::Session;
 pub use self::system::System;
 
-/// Error code of a site that does not know the module of a shipment; SOLERA.PHASE LEARN teaches it.
+/// Error code of a site that does not know the module of a remote group; SOLERA.PHASE LEARN sends
+/// the module.
 pub const UNKNOWN_MODULE: &str = "UNKNOWNMODULE";

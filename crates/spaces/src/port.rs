@@ -114,8 +114,8 @@ pub trait Port: Send {
         std::future::ready(Ok(Err("ERR phases are not run here".to_owned())))
     }
 
-    /// Returns whether a shipment that was sent before is over, by its number and the time until
-    /// which it runs, or the text of an error reply.
+    /// Returns whether a remote group that was sent before is over, by its number and the time
+    /// until which it runs, or the text of an error reply.
     fn settle(
         &mut self,
         _number: u64,

@@ -45,7 +45,7 @@ pub(super) enum Doubted {
     Phases(Lost),
 }
 
-/// A shipment whose answer was lost.
+/// A remote group whose answer was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost {
     pub(super) number: u64,
