@@ -361,13 +361,13 @@ async fn phases_in_the_name_of_another_user_are_refused() {
         );
         let mut coordinator = made.unwrap();
         coordinator.act_as([("solera".into(), user.into())].into(), [].into());
-        coordinator.ship_to(["solera".into()]);
-        let Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) =
+        coordinator.use_workers_of(["solera".into()]);
+        let Next::Ask(Ask::Store { request: Request::Execute(remote_group), .. }) =
             coordinator.next(now_ms, None)
         else {
             panic!("the first group is shipped")
         };
-        let run = [&b"SOLERA.PHASE"[..], b"RUN", &shipment.encode()];
+        let run = [&b"SOLERA.PHASE"[..], b"RUN", &remote_group.encode()];
         let answer = admin.command(&run).await;
         match answer {
             Err(error) if refused => {

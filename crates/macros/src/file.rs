@@ -7,15 +7,16 @@ use solera_language::compile::compile;
 use solera_language::syntax;
 
 use crate::items::{self, Text};
-use crate::said::{at_place, error};
+use crate::report::{at_place, error};
 
-/// The items of the program in the file that the tokens name, from a folder; or errors.
+/// Returns the items of the program in a file, whose path from `folder` the tokens contain; or
+/// errors.
 pub(crate) fn all(tokens: TokenStream, folder: &Path, paths: &TokenStream) -> TokenStream {
     let tokens: Vec<_> = tokens.into_iter().collect();
     let at = |token: Option<&TokenTree>| token.map_or_else(Span::call_site, TokenTree::span);
     let place = (at(tokens.first()), at(tokens.last()));
     let Some(name) = literal(&tokens) else {
-        return error("the path of a file is needed, as in mixt_file!(\"groups.mixt\")", place);
+        return error("expected the path of a file, as in mixt_file!(\"groups.mixt\")", place);
     };
     let path = folder.join(&name);
     let read = match std::fs::read(&path) {
@@ -30,13 +31,13 @@ pub(crate) fn all(tokens: TokenStream, folder: &Path, paths: &TokenStream) -> To
         return error(&format!("{} has a name that is not UTF-8", path.display()), place);
     };
     let compiled = compile(text);
-    let said = compiled.diagnostics.iter().map(|one| at_place(one, place, &name, text));
-    let mut said: TokenStream = said.collect();
-    said.extend(items::all(&compiled, &Text::File(path.to_owned(), text.to_owned()), paths));
-    said
+    let reports = compiled.diagnostics.iter().map(|one| at_place(one, place, &name, text));
+    let mut reports: TokenStream = reports.collect();
+    reports.extend(items::all(&compiled, &Text::File(path.to_owned(), text.to_owned()), paths));
+    reports
 }
 
-/// A text as it is meant, if it is one without escapes. `concat!` and the like are not read here.
+/// Returns the text of a string literal without escapes. Does not expand `concat!` and the like.
 fn literal(tokens: &[TokenTree]) -> Option<String> {
     match tokens {
         [TokenTree::Literal(literal)] => {
@@ -44,7 +45,7 @@ fn literal(tokens: &[TokenTree]) -> Option<String> {
             let inner = written.strip_prefix('"')?.strip_suffix('"')?;
             (!inner.contains('\\')).then(|| inner.to_owned())
         }
-        // As another macro may hand it on.
+        // Another macro may have passed it on in a group.
         [TokenTree::Group(group)] => literal(&group.stream().into_iter().collect::<Vec<_>>()),
         _ => None,
     }
@@ -67,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_in_the_file_they_are() {
+    fn errors_contain_the_place_in_the_file() {
         let items = expanded("\"contest_rejected.mixt\"");
         assert!(items.contains("compile_error"), "{items}");
         assert!(items.contains("[E0101]: a causal value decides"), "{items}");
@@ -75,15 +76,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
-        for (tokens, told) in [
-            ("", "the path of a file is needed"),
-            ("groups", "the path of a file is needed"),
-            ("\"a\\\\b\"", "the path of a file is needed"),
+    fn other_tokens_than_a_path_are_rejected() {
+        for (tokens, message) in [
+            ("", "expected the path of a file"),
+            ("groups", "expected the path of a file"),
+            ("\"a\\\\b\"", "expected the path of a file"),
             ("\"none.mixt\"", "none.mixt cannot be read"),
         ] {
             let items = expanded(tokens);
-            assert!(items.contains(told), "{tokens}: {items}");
+            assert!(items.contains(message), "{tokens}: {items}");
         }
     }
 }

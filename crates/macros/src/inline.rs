@@ -1,8 +1,8 @@
-//! A transaction among Rust code.
+//! An inline transaction among Rust code.
 //!
-//! `transaction!(on, |group: handle<Group> in directory = &tea, text: string| -> int { … })`: an
-//! expression for what runs it, then parameters, each with an expression for its argument (without
-//! one, it is the variable of its name), the type of the result, and what is done.
+//! `transaction!(on, |group: handle<Group> in directory = &tea, text: string| -> int { … })` has an
+//! expression for the session, the parameters, the type of the result, and the body. Each parameter
+//! has an expression for its argument; without one, the argument is the variable of that name.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -10,20 +10,20 @@ use solera_language::compile::compile;
 
 use crate::items::{arguments, program_for};
 use crate::quoted::unquote;
-use crate::said::{at_tokens, error};
+use crate::report::{at_tokens, error};
 use crate::source::Source;
 use crate::types::Types;
 
-/// Its name in records and messages.
+/// Name of the transaction in records and messages.
 const NAME: &str = "inline_transaction";
 
-/// A future of the result; or errors.
+/// Returns an expression of a future of the result; or errors.
 #[expect(clippy::too_many_lines, reason = "the pieces of one template")]
 pub(crate) fn expression(tokens: TokenStream, paths: &TokenStream) -> TokenStream {
     let read = match Written::read(tokens) {
         Ok(read) => read,
-        Err((told, at)) => {
-            let error = error(told, (at, at));
+        Err((message, at)) => {
+            let error = error(message, (at, at));
             return quote!({ #error });
         }
     };
@@ -31,10 +31,10 @@ pub(crate) fn expression(tokens: TokenStream, paths: &TokenStream) -> TokenStrea
     let length = source.text().len();
     source.text_after(&read.declarations);
     let compiled = compile(source.text());
-    // What is to be said of the declarations has been said where they stand.
+    // The macro that generated the declarations has reported their errors already.
     let here = compiled.diagnostics.iter().filter(|one| one.primary.span.range().start <= length);
-    let said = at_tokens(here, &source, &read.open.file());
-    let Some(program) = &compiled.program else { return quote!({ #said }) };
+    let reports = at_tokens(here, &source, &read.open.file());
+    let Some(program) = &compiled.program else { return quote!({ #reports }) };
     let transaction = &program.transactions[0];
     let (structs, stores) = (0..program.structs.len(), 0..program.stores.len());
     let types = Types {
@@ -64,7 +64,7 @@ pub(crate) fn expression(tokens: TokenStream, paths: &TokenStream) -> TokenStrea
     let captured = read.params.iter().zip(&transaction.params).map(|(param, (_, ty))| {
         let value = &param.value;
         let at = value.clone().into_iter().next().map_or(read.open, |token| token.span());
-        // Where the argument stands is told if it has another type.
+        // This is where Rust reports an argument of the wrong type.
         match Types::is_borrowed(ty) {
             true => quote_spanned!(at=> &(#value)),
             false => quote_spanned!(at=> (#value)),
@@ -74,10 +74,10 @@ pub(crate) fn expression(tokens: TokenStream, paths: &TokenStream) -> TokenStrea
     let implementation = program_for(&quote!(Inline), &quote!(#text), paths);
     let on = &read.on;
     quote! {{
-        #said
+        #reports
         enum Inline {}
         #implementation
-        // The arguments are values before it returns, so that they may be temporary.
+        // The arguments are converted before the function returns, so they may be temporary.
         fn run<'session, P>(
             on: &'session mut #paths::typed::Session<P>,
             #(#names: #borrowed,)*
@@ -98,11 +98,11 @@ pub(crate) fn expression(tokens: TokenStream, paths: &TokenStream) -> TokenStrea
     }}
 }
 
-/// What stands between the macro's parentheses.
+/// Input of the macro.
 struct Written {
-    /// The declarations of the program whose macro it is.
+    /// Declarations of the program to which the transaction belongs.
     declarations: String,
-    /// What runs it.
+    /// The session that runs it.
     on: TokenStream,
     /// The bars around the parameters.
     open: Span,
@@ -118,7 +118,7 @@ struct Param {
     declared: TokenStream,
     /// The argument.
     value: TokenStream,
-    /// What is between it and the next one.
+    /// The comma after it.
     comma: Option<Span>,
 }
 
@@ -130,15 +130,23 @@ impl Written {
         let mut tokens = Tokens { rest: tokens.into_iter(), last: Span::call_site() };
         let declarations = match tokens.next() {
             Some(TokenTree::Literal(literal)) => unquote(&literal.to_string()),
-            _ => return Err(("only macros call this one", Span::call_site())),
+            _ => {
+                return Err((
+                    "this macro is internal: only other macros call it",
+                    Span::call_site(),
+                ));
+            }
         };
         let (on, _) = tokens.up_to(",");
         if on.is_empty() {
-            return Err(("what runs the transaction comes first, then a comma", tokens.last));
+            return Err((
+                "expected the session that runs the transaction, then a comma",
+                tokens.last,
+            ));
         }
         let open = match tokens.next() {
             Some(TokenTree::Punct(bar)) if bar.as_char() == '|' => bar.span(),
-            _ => return Err(("parameters stand between `|` and `|`", tokens.last)),
+            _ => return Err(("expected parameters between `|` and `|`", tokens.last)),
         };
         let mut params = Vec::new();
         let close = loop {
@@ -157,7 +165,7 @@ impl Written {
             match ended {
                 Some('|') => break tokens.last,
                 Some(_) => {}
-                None => return Err(("the parameters end with `|`", tokens.last)),
+                None => return Err(("expected `|` after the parameters", tokens.last)),
             }
         };
         let mut rest: Vec<_> = tokens.rest.collect();
@@ -167,11 +175,11 @@ impl Written {
                 let result = rest.into_iter().collect();
                 Ok(Written { declarations, on, open, close, params, result, body })
             }
-            _ => Err(("what the transaction does stands in braces, at the end", last)),
+            _ => Err(("expected the body of the transaction in braces, at the end", last)),
         }
     }
 
-    /// The transaction as the language has it, where it stands.
+    /// Returns the transaction in the language, at the places of its tokens.
     fn source(&self) -> Source {
         let mut source = Source::beginning(&format!("transaction {NAME}"));
         source.word("(", self.open);
@@ -188,10 +196,10 @@ impl Written {
     }
 }
 
-/// Tokens that are read one after another.
+/// Tokens, read one after another.
 struct Tokens {
     rest: proc_macro2::token_stream::IntoIter,
-    /// Where the last one was.
+    /// Place of the last one.
     last: Span,
 }
 
@@ -202,10 +210,10 @@ impl Tokens {
         Some(next)
     }
 
-    /// What comes before one of some signs, and the sign that was found.
+    /// Returns the tokens before the next of some signs, and that sign.
     fn up_to(&mut self, signs: &str) -> (TokenStream, Option<char>) {
         let mut before = TokenStream::new();
-        // Commas within `<…>` end nothing.
+        // Commas within `<…>` do not count.
         let mut open = 0_usize;
         while let Some(token) = self.next() {
             if let TokenTree::Punct(sign) = &token {
@@ -241,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
-        for (tokens, told) in [
-            ("", "what runs the transaction comes first"),
-            ("on", "parameters stand between"),
-            ("on, { }", "parameters stand between"),
-            ("on, |a: int", "the parameters end"),
+    fn missing_parts_are_reported() {
+        for (tokens, message) in [
+            ("", "expected the session"),
+            ("on", "expected parameters between"),
+            ("on, { }", "expected parameters between"),
+            ("on, |a: int", "after the parameters"),
             ("on, |a: int = | { }", "an argument is missing"),
-            ("on, || -> int", "stands in braces"),
+            ("on, || -> int", "in braces"),
             ("on, |a: wrong| { }", "no type 'wrong'"),
             (
                 "on, |x: handle<counter> in a, y: handle<counter> in b| { y.add(x.value()); }",
@@ -256,7 +264,7 @@ mod tests {
             ),
         ] {
             let expanded = expanded(tokens);
-            assert!(expanded.contains("compile_error") && expanded.contains(told), "{expanded}");
+            assert!(expanded.contains("compile_error") && expanded.contains(message), "{expanded}");
         }
     }
 }

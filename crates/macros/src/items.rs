@@ -1,4 +1,4 @@
-//! A program as items of Rust.
+//! Generates the items of Rust for a program.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -11,15 +11,15 @@ use crate::names::name;
 use crate::quoted::quoted;
 use crate::types::Types;
 
-/// A source, as the items have it.
+/// Source of a program.
 pub(crate) enum Text {
-    /// As it was written between braces.
+    /// Text between braces.
     Written(String),
-    /// What a file holds: its path, and what was read there.
+    /// Path and text of a file.
     File(String, String),
 }
 
-/// The items of a program without errors.
+/// Returns the items of a program; none if it has errors.
 pub(crate) fn all(compiled: &Compiled, text: &Text, paths: &TokenStream) -> TokenStream {
     let Some(program) = &compiled.program else { return TokenStream::new() };
     let types = Types {
@@ -46,12 +46,12 @@ fn store_type(store: &str) -> TokenStream {
     quote!(stores::#store)
 }
 
-/// The program itself, and the macro for transactions among Rust code.
+/// Returns the program itself, and the macro for inline transactions.
 fn source(text: &Text, types: &Types<'_>) -> TokenStream {
     let paths = types.paths;
     let (source, written) = match text {
         Text::Written(text) => (quote!(#text), text),
-        // So that a change of the file is seen.
+        // So the compiler sees a change of the file.
         Text::File(path, text) => (quote!(::core::include_str!(#path)), text),
     };
     let implementation = program_for(&quote!(Program), &source, paths);
@@ -71,7 +71,7 @@ fn source(text: &Text, types: &Types<'_>) -> TokenStream {
         }
     });
     quote! {
-        /// The program that these items stand for.
+        /// The program from which these items were generated.
         #[allow(dead_code, unreachable_pub)]
         #[derive(Debug)]
         pub enum Program {}
@@ -91,7 +91,7 @@ fn source(text: &Text, types: &Types<'_>) -> TokenStream {
     }
 }
 
-/// A type as a program.
+/// Implements `Program` for a type.
 pub(crate) fn program_for(
     of: &TokenStream,
     source: &TokenStream,
@@ -113,12 +113,12 @@ pub(crate) fn program_for(
     }
 }
 
-/// The stores as types, and the struct that binds them.
+/// Returns the stores as types, and the struct that binds them.
 fn stores(types: &Types<'_>) -> TokenStream {
     let paths = types.paths;
     let names: Vec<_> = types.program.stores.iter().map(|store| name(&store.name)).collect();
     let texts: Vec<_> = types.program.stores.iter().map(|store| &*store.name).collect();
-    let told: Vec<_> = types
+    let documentation: Vec<_> = types
         .program
         .stores
         .iter()
@@ -129,7 +129,7 @@ fn stores(types: &Types<'_>) -> TokenStream {
         #[allow(dead_code, non_camel_case_types, unreachable_pub)]
         pub mod stores {
             #(
-                #[doc = #told]
+                #[doc = #documentation]
                 #[derive(Debug)]
                 pub enum #names {}
 
@@ -139,19 +139,19 @@ fn stores(types: &Types<'_>) -> TokenStream {
             )*
         }
 
-        /// Which spaces the stores of the program are.
+        /// The spaces to which the stores of the program are bound.
         #[allow(dead_code, non_snake_case, unreachable_pub)]
         #[derive(Clone, Debug)]
         pub struct Stores {
             #(
-                #[doc = #told]
+                #[doc = #documentation]
                 pub #names: #paths::typed::Space,
             )*
         }
 
         #[allow(dead_code, unreachable_pub)]
         impl Stores {
-            /// The spaces of one database that have the names of the stores.
+            /// Binds each store to the space of its name in one database.
             pub fn within(
                 database: &(impl #paths::store::Database + ::core::clone::Clone + 'static),
             ) -> Stores {
@@ -159,7 +159,7 @@ fn stores(types: &Types<'_>) -> TokenStream {
                 Stores { #(#names: #paths::typed::Space::new(database, #texts),)* }
             }
 
-            /// What runs transactions.
+            /// Creates a session that runs transactions.
             ///
             /// # Errors
             /// If a space is missing, or weaker than its store.
@@ -181,19 +181,19 @@ fn structure(index: usize, types: &Types<'_>) -> TokenStream {
     let Struct { name: text, fields } = &types.program.structs[index];
     let of = name(text);
     let names: Vec<_> = fields.iter().map(|(field, _)| name(field)).collect();
-    let told = fields.iter().map(|(_, ty)| format!("`{}`", spell(types.program, ty)));
+    let field_docs = fields.iter().map(|(_, ty)| format!("`{}`", spell(types.program, ty)));
     let rust = fields.iter().map(|(_, ty)| types.field(index, ty));
     let places: Vec<_> = (0..fields.len()).map(|place| format_ident!("field_{place}")).collect();
     let ordered = fields.iter().all(|(_, ty)| types.is_ordered(ty));
     let order = ordered.then(|| quote!(, Eq, PartialOrd, Ord, Hash));
-    let told_of = format!("`struct {text}` of the program, as a value.");
+    let documentation = format!("`struct {text}` of the program, as a value.");
     quote! {
-        #[doc = #told_of]
+        #[doc = #documentation]
         #[allow(dead_code, non_camel_case_types, non_snake_case, unreachable_pub)]
         #[derive(Clone, Debug, PartialEq #order)]
         pub struct #of {
             #(
-                #[doc = #told]
+                #[doc = #field_docs]
                 pub #names: #rust,
             )*
         }
@@ -233,11 +233,11 @@ fn transaction(
     let borrowed = transaction.params.iter().map(|(_, ty)| types.borrowed(ty));
     let arguments = arguments(&names, &transaction.params, paths);
     let result = types.owned(&transaction.result);
-    // No parameter's name is the same, however it is written.
+    // No parameter has the same name, however it is written.
     let on = Ident::new("on", Span::mixed_site());
-    let told = documentation(transaction, known, compiled, types.program);
+    let documentation = documentation(transaction, known, compiled, types.program);
     quote! {
-        #(#[doc = #told])*
+        #(#[doc = #documentation])*
         #[allow(
             clippy::all, dead_code, non_snake_case, unreachable_pub
         )]
@@ -250,7 +250,7 @@ fn transaction(
     }
 }
 
-/// The arguments as values.
+/// Returns the arguments as values.
 pub(crate) fn arguments(
     names: &[Ident],
     params: &[(std::sync::Arc<str>, Type)],
@@ -263,8 +263,8 @@ pub(crate) fn arguments(
     quote!(::std::vec![#(#one),*])
 }
 
-/// What is told of a transaction: how it is declared, of which level its result is, and how it
-/// runs.
+/// Returns the documentation of a transaction: its declaration, the level of its result, and the
+/// stores of its phases.
 fn documentation(
     transaction: &Transaction,
     known: &Explained,
@@ -283,13 +283,13 @@ fn documentation(
             format!(" -> {}{stated}", spell(program, ty))
         }
     };
-    let mut told = vec![
+    let mut documentation = vec![
         format!("`transaction {}({}){result}`", transaction.name, params.join(", ")),
         String::new(),
     ];
     if let Some(result) = known.checkable.body.result {
         let level = declarations.level_name(known.flows.labels[result.0 as usize].level);
-        told.push(format!("Its result is {level}."));
+        documentation.push(format!("Its result is {level}."));
     }
     let phases = transaction.phases.iter().filter_map(|phase| {
         let store = &program.stores[usize::from(phase.store?.0)];
@@ -297,8 +297,9 @@ fn documentation(
     });
     let phases: Vec<_> = phases.collect();
     if !phases.is_empty() {
-        told.push(format!("It uses, one after another: {}.", phases.join(", ")));
+        documentation.push(format!("It uses, one after another: {}.", phases.join(", ")));
     }
-    told.extend(["", "# Errors", "If it has no effect, or not the whole one yet."].map(Into::into));
-    told
+    documentation
+        .extend(["", "# Errors", "If it has no effect, or is incomplete."].map(Into::into));
+    documentation
 }

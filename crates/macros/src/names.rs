@@ -2,7 +2,7 @@
 
 use proc_macro2::{Ident, Span};
 
-/// Words that Rust keeps for itself and allows as `r#…`. A program may use them as names.
+/// Reserved words that Rust allows as `r#…`. A program may use them as names.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
     "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
@@ -11,10 +11,10 @@ const KEYWORDS: &[&str] = &[
     "virtual", "where", "while", "yield",
 ];
 
-/// Words that Rust allows in no form as names.
+/// Words that Rust allows as names in no form.
 const RESERVED: &[&str] = &["Self", "crate", "self", "super", "_"];
 
-/// A name as it is in the program: `type` becomes `r#type`, and `self` becomes `self_`.
+/// Returns a name of a program for Rust: `type` becomes `r#type`, and `self` becomes `self_`.
 pub(crate) fn name(text: &str) -> Ident {
     let span = Span::call_site();
     if KEYWORDS.contains(&text) {

@@ -1,19 +1,19 @@
-//! Texts as tokens, from the items of a program to transactions among Rust code.
+//! Texts as tokens, to pass the declarations of a program to its inline transactions.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 
-/// A text as a token that [`unquote`] reads, without escapes.
+/// Quotes a text as a token that [`unquote`] reads, without escapes.
 pub(crate) fn quoted(text: &str) -> TokenStream {
     let text = text.replace("\r\n", "\n");
     let longest = text.split('"').map(|part| part.len() - part.trim_start_matches('#').len());
     let signs = "#".repeat(longest.max().unwrap_or(0) + 1);
     let parsed = format!("r{signs}\"{text}\"{signs}").parse();
-    // A text that holds what no text of Rust may hold is told of when the transaction is compiled.
+    // Rust reports a text that no literal may contain when it compiles the transaction.
     parsed.unwrap_or_else(|_| quote!(r""))
 }
 
-/// The text of such a token.
+/// Returns the text of such a token.
 pub(crate) fn unquote(token: &str) -> String {
     let inner = token.trim_start_matches('r').trim_matches('#');
     let inner = inner.strip_prefix('"').and_then(|inner| inner.strip_suffix('"'));

@@ -1,34 +1,35 @@
-//! Tokens of Rust as a source text of the language.
+//! Lays tokens of Rust out as a source text of the language.
 
 use std::ops::Range;
 
 use proc_macro2::{Delimiter, Group, LineColumn, Spacing, Span, TokenStream, TokenTree};
 
-/// A source text, and which token each of its words was.
+/// A source text, with the token of each of its words.
 ///
-/// The text has the lines and columns that the tokens have in their file, so that what is said of
-/// it is said of the file: everything before the first token is empty, and there are no comments.
+/// The tokens have the same lines and columns in the text as in their file, so diagnostics of the
+/// text apply to the file. Everything before the first token is empty, and there are no comments.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     text: String,
-    /// In the order of the text.
+    /// Ranges of words with their tokens, in the order of the text.
     words: Vec<(Range<usize>, Span)>,
-    /// Where the text has come to, in the file. None where tokens do not stand one after another,
-    /// as they are put together by other macros: then they are only kept apart.
+    /// Position in the file that the text has reached. `None` where the tokens are not in order,
+    /// because other macros have assembled them: then only spaces separate them.
     at: Option<LineColumn>,
     /// Whether the next token belongs to the last one, as in `->`.
     joint: bool,
 }
 
 impl Source {
-    /// From tokens.
+    /// Creates the source of tokens.
     pub(crate) fn of(tokens: TokenStream) -> Source {
         let mut source = Source::beginning("");
         source.tokens(tokens);
         source
     }
 
-    /// From a text that no token stands for. A line break in it would move the lines of what comes.
+    /// Creates a source from a text without tokens. A line break in it would move the following
+    /// lines.
     pub(crate) fn beginning(text: &str) -> Source {
         let at = Some(LineColumn { line: 1, column: text.chars().count() });
         Source { text: text.to_owned(), at, ..Source::default() }
@@ -39,7 +40,7 @@ impl Source {
         let mut tokens = tokens.into_iter().peekable();
         while let Some(token) = tokens.next() {
             match token {
-                // `/// …`, which is a comment of the language.
+                // `/// …` is a comment of the language.
                 TokenTree::Punct(sign)
                     if sign.as_char() == '#' && tokens.peek().is_some_and(is_documentation) =>
                 {
@@ -60,7 +61,7 @@ impl Source {
             Delimiter::Parenthesis => ("(", ")"),
             Delimiter::Brace => ("{", "}"),
             Delimiter::Bracket => ("[", "]"),
-            // What another macro has put together.
+            // Another macro has assembled this group.
             Delimiter::None => return self.tokens(group.stream()),
         };
         self.word(open, group.span_open());
@@ -68,9 +69,9 @@ impl Source {
         self.word(close, group.span_close());
     }
 
-    /// Appends a word that stands for a token.
+    /// Appends the word of a token.
     pub(crate) fn word(&mut self, word: &str, span: Span) {
-        // Without a length it has no place.
+        // A token without a length has no position.
         self.at = self.at.filter(|_| span.start() != span.end());
         self.move_to(span.start());
         let start = self.text.len();
@@ -80,7 +81,7 @@ impl Source {
         self.joint = false;
     }
 
-    /// Appends a text that no token stands for. Nothing after it has its place.
+    /// Appends a text without tokens. The words after it have no position.
     pub(crate) fn text_after(&mut self, text: &str) {
         self.text.push('\n');
         self.text.push_str(text);
@@ -105,25 +106,24 @@ impl Source {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The text without empty lines before it, moved to the left: the same wherever the tokens
-    /// stand.
+    /// Returns the text without leading empty lines, moved to the left, so that it does not depend
+    /// on the position of the tokens.
     pub(crate) fn dedented(&self) -> String {
         let lines = || self.text.lines().skip_while(|line| line.trim().is_empty());
         let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
-        // The first line begins behind the macro's brace, if it stands on the same line.
+        // The first line begins after the macro's brace, if it is on the same line.
         let full = lines().skip(1).filter(|line| !line.trim().is_empty());
         let least = full.map(indent).min().unwrap_or(usize::MAX);
         let moved = lines().map(|line| &line[indent(line).min(least)..]);
         moved.collect::<Vec<_>>().join("\n")
     }
 
-    /// The first and the last token of a stretch of the text; of what stands behind all tokens, the
-    /// last one.
+    /// Returns the first and the last token of a range of the text; after all tokens, the last one.
     pub(crate) fn tokens_at(&self, stretch: Range<usize>) -> (Span, Span) {
         let first = self.words.partition_point(|(word, _)| word.end <= stretch.start);
         let after = self.words.partition_point(|(word, _)| word.start < stretch.end);
@@ -135,7 +135,7 @@ impl Source {
     }
 }
 
-/// Whether it is `[doc = …]`.
+/// Whether the token is `[doc = …]`.
 fn is_documentation(token: &TokenTree) -> bool {
     let TokenTree::Group(group) = token else { return false };
     let first = group.stream().into_iter().next();
@@ -179,7 +179,7 @@ mod tests {
             })
         };
         let flat: TokenStream = here("a -> b && 1 . 5 <= c".parse().unwrap()).collect();
-        // The first stands where a text begins, the others all at the same place.
+        // The first is at the beginning of the text, the others are all at the same place.
         assert_eq!(Source::of(flat).text().trim(), "a -> b && 1 . 5 <= c");
     }
 
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(found(0..3), both("one", "one"));
         assert_eq!(found(1..6), both("one", "two"));
         assert_eq!(found(4..13), both("two", "three"));
-        // Between two, and behind all.
+        // Between two tokens, and after all of them.
         assert_eq!(found(3..3), both("two", "two"));
         assert_eq!(found(13..13), both("three", "three"));
     }

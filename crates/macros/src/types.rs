@@ -1,27 +1,27 @@
-//! Types of programs as types of Rust.
+//! Translates types of programs into types of Rust.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 use solera_program::ir::Program;
 use solera_program::types::{Object, Type};
 
-/// How a program's types are called.
+/// Names of a program's types in Rust.
 pub(crate) struct Types<'p> {
     pub(crate) program: &'p Program,
     /// The path to `solera_mixt`.
     pub(crate) paths: &'p TokenStream,
-    /// The structs, by their numbers.
+    /// The structs, by number.
     pub(crate) structs: Vec<TokenStream>,
-    /// The types of stores, by their numbers.
+    /// The types of stores, by number.
     pub(crate) stores: Vec<TokenStream>,
 }
 
 impl Types<'_> {
-    /// The type of a value that somebody owns.
+    /// Returns the type of an owned value.
     pub(crate) fn owned(&self, ty: &Type) -> TokenStream {
         let paths = self.paths;
         match ty {
-            // Nothing of a type that is not known is in a program without errors.
+            // A program without errors has no value of an unknown type.
             Type::Unit | Type::Unknown => quote!(()),
             Type::Bool => quote!(::core::primitive::bool),
             Type::Int => quote!(::core::primitive::i64),
@@ -52,7 +52,7 @@ impl Types<'_> {
         }
     }
 
-    /// The type of an argument.
+    /// Returns the type of an argument.
     pub(crate) fn borrowed(&self, ty: &Type) -> TokenStream {
         match ty {
             Type::Bool | Type::Int | Type::Float => self.owned(ty),
@@ -74,7 +74,8 @@ impl Types<'_> {
         !matches!(ty, Type::Bool | Type::Int | Type::Float)
     }
 
-    /// The type of a struct's field. A struct that holds itself behind an option does so in a box.
+    /// Returns the type of a struct's field. A struct that contains itself behind an option does so
+    /// in a box.
     pub(crate) fn field(&self, holder: usize, ty: &Type) -> TokenStream {
         match ty {
             Type::Option(of) => {
@@ -90,7 +91,7 @@ impl Types<'_> {
         }
     }
 
-    /// Whether a struct lies in another one in memory, behind options at most.
+    /// Whether a struct contains another one in memory, behind options at most.
     fn holds(&self, outer: usize, inner: usize) -> bool {
         let mut seen = vec![false; self.program.structs.len()];
         let mut next = vec![outer];
@@ -114,7 +115,7 @@ impl Types<'_> {
         false
     }
 
-    /// Whether values of the type are ordered: whether there are no floats in them.
+    /// Whether values of the type are ordered, because they contain no floats.
     pub(crate) fn is_ordered(&self, ty: &Type) -> bool {
         let mut seen = vec![false; self.program.structs.len()];
         let mut next = vec![ty];
@@ -135,7 +136,7 @@ impl Types<'_> {
         true
     }
 
-    /// Whether a struct is in it, not only behind a handle.
+    /// Whether the type contains a struct, not only behind a handle.
     pub(crate) fn has_struct(ty: &Type) -> bool {
         match ty {
             Type::Option(of) | Type::List(of) | Type::Set(of) => Types::has_struct(of),
@@ -144,7 +145,7 @@ impl Types<'_> {
         }
     }
 
-    /// What a handle leads to, as the type that says so.
+    /// Returns the type of the object to which a handle leads.
     fn object(&self, object: &Object) -> TokenStream {
         let paths = self.paths;
         let of = |ty: &Type| self.owned(ty);

@@ -1,10 +1,11 @@
-//! What witnesses cost (MixT Fig. 15): `cargo run --release -p solera-mixt --example witnesses`.
+//! Measures the cost of witnesses (MixT Fig. 15):
+//! `cargo run --release -p solera-mixt --example witnesses`.
 //!
-//! Two counters, one linearizable and one causal; 70% of the transactions read. A transaction that
-//! follows one of the other level increments both counters. With witnesses it is one transaction;
-//! without, it is one for each counter, so that others may see one of them alone. All of it over
-//! databases in memory: once their time is what it costs, once each request takes what it would
-//! take elsewhere, in time that is only counted.
+//! There are two counters, one linearizable and one causal, and 70% of the transactions read. A
+//! transaction that follows one of the other level increments both counters. With witnesses it is
+//! one transaction; without, it is one for each counter, so that others may see one of them alone.
+//! All databases are in memory. The first measurement is their processing time. In the second, each
+//! request also takes the time that it would take over a network, in virtual time.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{
@@ -36,16 +37,16 @@ transaction add_weak(b: handle<counter> in weak) { b.add(1); }
 transaction add_both(a: handle<counter> in strong, b: handle<counter> in weak) { a.add(1); b.add(1); }
 ";
 
-/// Transactions of a round: enough for what is left behind to be removed as it comes.
+/// Transactions of a round: enough for garbage to be removed as fast as it appears.
 const TRANSACTIONS: u64 = 4_000;
-/// Of how many rounds the fastest counts.
+/// Number of rounds, of which the fastest counts.
 const ROUNDS: usize = 9;
-/// How far the clock goes on with each transaction.
+/// Time by which the clock advances with each transaction.
 const STEP_MS: u64 = 100;
-/// What a request takes elsewhere, in microseconds.
+/// Duration of a request over a network, in microseconds.
 const FAR_US: [u64; 2] = [85_000, 1_000];
 
-/// A database of which the requests are counted.
+/// A database that counts its requests.
 struct Far {
     memory: Memory,
     requests: Arc<AtomicU64>,
@@ -124,10 +125,10 @@ impl Clock for Counted {
     }
 }
 
-/// What the transactions of a round took.
-struct Taken {
+/// Durations of the transactions of a round.
+struct Durations {
     here: Duration,
-    /// With requests that take what they take elsewhere.
+    /// Including the time of requests over a network.
     far: Duration,
 }
 
@@ -183,7 +184,7 @@ impl Bench {
         let args = params.iter().map(|(name, _)| handle(name)).collect();
         let start = (self.module.clone(), index);
         self.begun += 1;
-        // No two are the same, and they do not come in order.
+        // Numbers are unique, and not in order.
         let id = TransactionId::new(self.begun.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let known = (Arc::default(), Limits::default());
         let now_ms = self.clock.now_ms();
@@ -191,11 +192,11 @@ impl Bench {
         let mut coordinator = made.expect("the arguments fit");
         let outcome = now(run(&mut coordinator, &mut self.connections, &self.clock));
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-        self.collector.add(coordinator.leftovers(), self.clock.now_ms());
+        self.collector.add(coordinator.garbage(), self.clock.now_ms());
     }
 
-    /// `strong` of a hundred transactions are at the strong level.
-    fn round(&mut self, strong: u64, witnesses: bool) -> Taken {
+    /// Runs a round in which `strong` of a hundred transactions are at the strong level.
+    fn round(&mut self, strong: u64, witnesses: bool) -> Durations {
         self.random = 7;
         let mut was_strong = false;
         self.requests.iter().for_each(|requests| requests.store(0, Ordering::Relaxed));
@@ -217,7 +218,7 @@ impl Bench {
             self.clock.0.fetch_add(STEP_MS, Ordering::Relaxed);
             if number % 50 == 0 {
                 let now_ms = self.clock.now_ms();
-                // Others do that meanwhile: its requests do not count, but its work does.
+                // Others do that in the background: its requests do not count, but its work does.
                 let before = self.requests.each_ref().map(|one| one.load(Ordering::Relaxed));
                 now(self.collector.collect(&mut self.connections, now_ms)).expect("all is there");
                 for (requests, before) in self.requests.iter().zip(before) {
@@ -228,11 +229,11 @@ impl Bench {
         let here = began.elapsed();
         let requests = self.requests.each_ref().map(|one| one.load(Ordering::Relaxed));
         let far: u64 = requests.iter().zip(FAR_US).map(|(requests, us)| requests * us).sum();
-        Taken { here, far: here + Duration::from_micros(far) }
+        Durations { here, far: here + Duration::from_micros(far) }
     }
 }
 
-/// What needs not wait.
+/// Returns the result of a future that is ready at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,4 +1,4 @@
-//! What may be asked of a store in the name of a user, and what the user has no right to.
+//! Accesses to stores in the name of a user, and those to which the user has no right.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use solera_program::types::StoreId;
 /// Users, by the databases that know them.
 pub type Users = BTreeMap<Arc<str>, Arc<str>>;
 
-/// An operation that a phase may ask for.
+/// An operation that a phase may request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
     /// The program.
     pub program: Arc<Program>,
-    /// The phase, by its number.
+    /// Number of the phase.
     pub phase: usize,
     /// The store, as the program declares it.
     pub store: StoreId,
-    /// The space that the store is.
+    /// The space to which the store is bound.
     pub space: Arc<str>,
-    /// What is done.
+    /// The operation.
     pub deed: Deed,
-    /// The object's key in the space. None if it is known only later.
+    /// Key of the object in the space; `None` if it is not known yet.
     pub key: Option<Arc<str>>,
 }
 
-/// What is done with a store.
+/// Operation on a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deed {
-    /// An operation on an object, which is known by its index in the program.
+    /// An operation on an object.
     Object {
-        /// The object.
+        /// Index of the object in the program.
         object: u32,
         /// The operation.
         op: ObjectOp,
@@ -42,11 +42,11 @@ pub enum Deed {
     Custom(u16),
 }
 
-/// Says which of some accesses a user has no right to.
+/// Access to which a user has no right.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
-    /// The phase, if one of them is concerned and not the user altogether.
+    /// The phase that needs the access; `None` if the user has no rights at all.
     pub phase: Option<usize>,
-    /// Why, naming the user and the command, key or space.
+    /// Reason, with the user and the command, key or space.
     pub reason: String,
 }

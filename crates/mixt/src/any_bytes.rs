@@ -1,5 +1,5 @@
-//! Bytes from a store, a worker or a coordinator, whatever they are, for fuzzing: they are refused,
-//! or read and gone on with, and never panic.
+//! Fuzz target for arbitrary bytes from a store, a worker or a coordinator. The code must reject
+//! them, or read them and continue, and never panic.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use crate::group::{GroupRun, GroupStep};
 use crate::job::Job;
 use crate::outcome::Limits;
 use crate::place::Fields;
-use crate::record::{Record, State, Turn};
+use crate::record::{Record, RecoveryLease, State};
 use crate::request::calls::{Answer, StoreError};
-use crate::request::shipment::{Shipment, Shipped};
+use crate::request::remote_group::{RemoteGroup, RemoteReplies};
 use crate::request::{Reply, Request};
 use crate::witness::WriteWitness;
 
-/// How often a transaction is answered before it is left alone.
+/// Maximum number of answers to a transaction.
 const ANSWERS: usize = 200;
 
-/// Reads bytes as each thing that transactions keep in stores or send to workers, and goes on with
-/// the transactions of these modules that they tell of, over stores that have nothing.
+/// Decodes bytes as each type that transactions store or send to workers. Runs the transactions of
+/// these modules that they contain, over empty stores.
 ///
 /// # Panics
-/// If what is read is something else when it was written and read again.
+/// If a decoded value changes when it is encoded and decoded again.
 pub fn read_any(bytes: &[u8], modules: &Arc<Modules>) {
     read::<State>(bytes);
-    read::<Turn>(bytes);
+    read::<RecoveryLease>(bytes);
     read::<WriteWitness>(bytes);
-    read::<Shipped>(bytes);
-    let turns = Fields::from([(0, bytes.into()), (1, bytes.into())]);
-    let _ = Turn::taken(&turns);
+    read::<RemoteReplies>(bytes);
+    let leases = Fields::from([(0, bytes.into()), (1, bytes.into())]);
+    let _ = RecoveryLease::acquired(&leases);
     if let Some(record) = read::<Record>(bytes) {
         go_on(record, modules);
     }
-    if let Some(shipment) = read::<Shipment>(bytes) {
-        run_group(&shipment, modules);
+    if let Some(remote_group) = read::<RemoteGroup>(bytes) {
+        run_group(&remote_group, modules);
     }
 }
 
@@ -53,7 +53,7 @@ fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) -> Op
 
 /// Completes the transaction of a ticket or record.
 fn go_on(record: Record, modules: &Arc<Modules>) {
-    let mut now_ms = record.turn.since_ms;
+    let mut now_ms = record.lease.since_ms;
     let limits = Limits::default();
     let resumed = Coordinator::resume(record, Arc::clone(modules), limits, now_ms);
     let Ok(mut coordinator) = resumed else { return };
@@ -68,17 +68,17 @@ fn go_on(record: Record, modules: &Arc<Modules>) {
             Next::Finished(_) => break,
         });
     }
-    coordinator.leftovers();
+    coordinator.garbage();
 }
 
-/// Runs the group of phases that is next, as a worker does, and gives it up before it would commit.
-fn run_group(shipment: &Shipment, modules: &Modules) {
-    let Ok(job) = Job::of(&shipment.record, modules, Limits::default()) else { return };
-    let next = shipment.record.state.next as usize;
+/// Runs the next group of phases as a worker does, and gives it up before it would commit.
+fn run_group(remote_group: &RemoteGroup, modules: &Modules) {
+    let Ok(job) = Job::of(&remote_group.record, modules, Limits::default()) else { return };
+    let next = remote_group.record.state.next as usize;
     if job.plan.groups.get(next).is_none_or(|group| group.database.is_none()) {
         return;
     }
-    let mut run = GroupRun::new(Arc::new(job), shipment.record.state.clone(), false);
+    let mut run = GroupRun::new(Arc::new(job), remote_group.record.state.clone(), false);
     let mut step = run.next(None);
     for _ in 0..ANSWERS {
         step = match step {
@@ -89,7 +89,7 @@ fn run_group(shipment: &Shipment, modules: &Modules) {
     }
 }
 
-/// What a store says that has nothing, and takes everything.
+/// Returns the answer of a store that is empty and accepts every write.
 fn reply(request: &Request) -> Result<Reply, StoreError> {
     Ok(match request {
         Request::Begin(begin) => Reply::Began(vec![Fields::new(); begin.names.len()]),

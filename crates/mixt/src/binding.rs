@@ -12,8 +12,8 @@ pub use crate::bound::{Bindings, Bound};
 use crate::place::Place;
 use crate::store::Database;
 
-/// A compiled module under a name that is the same for all that may complete its transactions. The
-/// name of a changed module differs, say by a digest of its source.
+/// A compiled module. Its name is the same on all hosts that may complete its transactions, and a
+/// changed module has another name, for example a digest of its source.
 #[derive(Clone, Debug)]
 pub struct Module {
     name: Arc<str>,
@@ -21,39 +21,40 @@ pub struct Module {
 }
 
 impl Module {
-    /// A module that the interpreter may run.
+    /// Creates a module that the interpreter may run.
     ///
     /// # Errors
-    /// If it may not.
+    /// If the program is malformed.
     pub fn new(name: &str, program: Arc<Program>) -> Result<Module, Malformed> {
         verify(&program)?;
         Ok(Module { name: name.into(), program })
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// What was compiled.
+    /// Returns the compiled program.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// The number of a transaction.
+    /// Returns the number of a transaction.
     pub fn transaction(&self, name: &str) -> Option<usize> {
         self.program.transactions.iter().position(|found| *found.name == *name)
     }
 }
 
-/// The modules that a host knows, to complete what others have begun.
+/// Modules that a host can run, and whose transactions it can complete.
 pub type Modules = BTreeMap<Arc<str>, Module>;
 
 impl Bindings {
     /// Binds each store of a program, by its name, to a space of a database, by its index.
     ///
     /// # Errors
-    /// If a store is not bound, or to a space that is missing or weaker than the program needs.
+    /// If a store is not bound, or is bound to a space that is missing or weaker than the program
+    /// needs.
     pub fn new(
         program: &Program,
         databases: &[Arc<dyn Database>],
@@ -91,12 +92,12 @@ impl Bindings {
     }
 }
 
-/// Why a module's stores cannot be bound so.
+/// Reason why a module's stores cannot be bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindError {
     /// The module declares no such store.
     NoSuchStore(String),
-    /// Nothing is said about a store.
+    /// A store is not bound.
     NotBound(String),
     /// There is no database with that index.
     NoDatabase {
@@ -109,20 +110,20 @@ pub enum BindError {
     NoSpace {
         /// The store.
         store: String,
-        /// The place that it was to be bound to.
+        /// The place to which it was bound.
         place: Place,
     },
-    /// The space does not promise what the program was checked for.
+    /// The level of the space is weaker than the program needs.
     TooWeak {
         /// The store.
         store: String,
         /// Its declared level.
         declared: String,
-        /// The place that it was to be bound to.
+        /// The place to which it was bound.
         place: Place,
-        /// The level there.
+        /// Level of the space.
         level: Level,
-        /// Levels that would do.
+        /// Levels that the store accepts.
         accepts: Vec<Level>,
     },
 }
@@ -132,10 +133,10 @@ impl fmt::Display for BindError {
         match self {
             BindError::NoSuchStore(name) => write!(f, "the module declares no store `{name}`"),
             BindError::NotBound(name) => {
-                write!(f, "it is not said which space the store `{name}` is")
+                write!(f, "the store `{name}` is not bound to a space")
             }
             BindError::NoDatabase { store, index } => {
-                write!(f, "the store `{store}` is to be in database {index}, which is not there")
+                write!(f, "the store `{store}` is bound to database {index}, which does not exist")
             }
             BindError::NoSpace { store, place } => {
                 write!(f, "the store `{store}` is to be {place}, but there is no such space")

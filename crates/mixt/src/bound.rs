@@ -1,4 +1,4 @@
-//! The spaces that the stores of a module are.
+//! The spaces to which the stores of a module are bound.
 
 use serde::{Deserialize, Serialize};
 use solera_levels::Level;
@@ -6,19 +6,19 @@ use solera_program::types::StoreId;
 
 use crate::place::Place;
 
-/// The space that a store is.
+/// A space to which a store is bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
-    /// Where it lies.
+    /// Place of the space.
     pub place: Place,
-    /// The level of the space.
+    /// Level of the space.
     pub level: Level,
-    /// Whether a transaction of the database takes effect in several of its spaces at once.
+    /// Whether one transaction of the database takes effect in several of its spaces at once.
     pub joint: bool,
 }
 
 impl Bound {
-    /// Whether what a transaction writes there takes effect as a whole, and is read as a whole.
+    /// Whether the writes of a transaction take effect, and are read, as a whole there.
     pub fn atomic(&self) -> bool {
         self.level.at_least(Level::Causal)
     }
@@ -29,17 +29,17 @@ impl Bound {
     }
 }
 
-/// The spaces of all stores of a module.
+/// The spaces to which the stores of a module are bound, in the order of the stores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bindings(pub(crate) Vec<Bound>);
 
 impl Bindings {
-    /// The space that a store is.
+    /// Returns the space to which a store is bound.
     pub fn of(&self, store: StoreId) -> &Bound {
         &self.0[usize::from(store.0)]
     }
 
-    /// How many stores are bound.
+    /// Returns the spaces of all stores.
     pub(crate) fn all(&self) -> &[Bound] {
         &self.0
     }

@@ -1,16 +1,16 @@
-//! Removes what complete transactions leave behind, many at a time (MixT §7.1).
+//! Removes the garbage of complete transactions, many at a time (MixT §7.1).
 //!
-//! First the record is made to say that the transaction is complete, so that nobody recovers it.
-//! After [`Limits::keep_ms`](crate::outcome::Limits::keep_ms) the write witnesses go, if the
-//! databases that tell how far their commits are seen say that these are; after half as long again
-//! commit witnesses and done marks, and at last the record: whoever finds one of them finds what
-//! explains it. If the host dies in between, [recovery](crate::recovery) finds the record and hands
-//! it to a collector again.
+//! The collector first writes into the record that the transaction is complete, so that nobody
+//! recovers it. After [`Limits::keep_ms`](crate::outcome::Limits::keep_ms) it removes the write
+//! witnesses, once the databases that report a [`Horizon`] report that every session sees the
+//! commits. After half as long again it removes the commit witnesses and done marks, and at last
+//! the record. So a host that finds one of them also finds what explains it. If this host dies in
+//! between, [recovery](crate::recovery) finds the record and passes it to a collector again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::drive::{BATCH, Connections};
+use crate::executor::{BATCH, Connections};
 use crate::outcome::Limits;
 use crate::place::{Fields, Name};
 use crate::record::Record;
@@ -18,12 +18,12 @@ use crate::recovered::Recovered;
 use crate::request::calls::{Begin, Horizon, NameWrite, StoreError};
 use crate::witness::{self, TransactionId};
 
-/// Transactions whose leftovers are to be removed.
+/// Transactions whose garbage is to be removed.
 #[derive(Debug)]
 pub struct Collector {
     limits: Limits,
     entries: BTreeMap<TransactionId, Entry>,
-    /// What was given up here and may be gone on with at once, by its tickets.
+    /// Tickets of transactions that were given up here and may be resumed at once.
     given_up: BTreeMap<TransactionId, Record>,
 }
 
@@ -31,15 +31,16 @@ pub struct Collector {
 struct Entry {
     record: Record,
     came_ms: u64,
-    /// What is to be done next.
+    /// The next step.
     step: Step,
-    /// What must be seen by everybody before witnesses are removed, by database; once it is known.
+    /// Timestamps that every session must see before the witnesses are removed, by database; `None`
+    /// until they are known.
     until: Option<BTreeMap<Arc<str>, u64>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// Somebody else removes everything, it seems.
+    /// Another host appears to remove everything.
     Watch,
     Complete,
     WriteWitnesses,
@@ -48,24 +49,23 @@ enum Step {
     Over,
 }
 
-/// How far databases say that commits are seen.
+/// Horizons of databases.
 type Horizons = BTreeMap<Arc<str>, Horizon>;
 
 impl Collector {
-    /// One that has nothing to do yet.
+    /// Creates an empty collector.
     pub fn new(limits: Limits) -> Collector {
         Collector { limits, entries: BTreeMap::new(), given_up: BTreeMap::new() }
     }
 
-    /// Takes over transactions that have just been completed: what
-    /// [`Coordinator::leftovers`](crate::coordinator::Coordinator::leftovers) gives. What it has
-    /// already stays as it is.
+    /// Adds transactions that have just been completed, from
+    /// [`Coordinator::garbage`](crate::coordinator::Coordinator::garbage). Keeps those that it has
+    /// already.
     pub fn add(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
         self.enter(records, now_ms, Step::Complete);
     }
 
-    /// Takes over transactions of which somebody else removes what is left, unless that one has
-    /// died.
+    /// Adds transactions whose garbage another host removes, in case that host dies.
     fn watch(&mut self, records: impl IntoIterator<Item = Record>, now_ms: u64) {
         self.enter(records, now_ms, Step::Watch);
     }
@@ -78,21 +78,22 @@ impl Collector {
         }
     }
 
-    /// Takes over what was found of complete transactions.
+    /// Adds the complete and given-up transactions that recovery has found.
     pub fn take(&mut self, found: &mut Recovered, now_ms: u64) {
         self.add(std::mem::take(&mut found.completed), now_ms);
         self.watch(std::mem::take(&mut found.complete), now_ms);
         for ticket in std::mem::take(&mut found.given_up) {
             self.give_up(ticket);
         }
-        // By then anybody may go on with them.
+        // After this time any coordinator may take them over.
         let orphan_ms = self.limits.orphan_ms;
-        self.given_up.retain(|_, ticket| now_ms.saturating_sub(ticket.turn.since_ms) < orphan_ms);
+        self.given_up.retain(|_, ticket| now_ms.saturating_sub(ticket.lease.since_ms) < orphan_ms);
     }
 
     /// Remembers the ticket of a transaction that was given up here, so that
-    /// [recovery](crate::recovery) goes on with it at once: others may wait for it, and be given up
-    /// themselves before it is an orphan. Not if that must wait.
+    /// [recovery](crate::recovery) resumes it at once: other transactions may wait for it, and be
+    /// given up themselves before it counts as orphaned. Ignores a ticket whose requests may still
+    /// be in progress.
     pub fn give_up(&mut self, ticket: Record) {
         let is_open = !ticket.complete && ticket.failed.is_none();
         if is_open && ticket.stopped && !self.has(ticket.id) {
@@ -100,12 +101,12 @@ impl Collector {
         }
     }
 
-    /// The ticket of a transaction that was given up here.
+    /// Returns the ticket of a transaction that was given up here.
     pub(crate) fn ticket(&self, id: TransactionId) -> Option<&Record> {
         self.given_up.get(&id)
     }
 
-    /// The transactions that it has to clean up after.
+    /// Returns the transactions whose garbage it has to remove.
     pub fn all(&self) -> impl Iterator<Item = TransactionId> {
         self.entries.keys().copied()
     }
@@ -115,16 +116,16 @@ impl Collector {
         self.entries.contains_key(&id)
     }
 
-    /// How many transactions it has to clean up after.
+    /// Returns the number of transactions whose garbage it has to remove.
     pub fn waiting(&self) -> usize {
         self.entries.len()
     }
 
-    /// Does what is due, in a transaction for each database, step and batch. To be called from time
-    /// to time, say once in a second.
+    /// Executes all steps that are due, in a transaction for each database, step and batch. Call it
+    /// from time to time, for example once a second.
     ///
     /// # Errors
-    /// The first of a database that could not be asked. What was not done is done the next time.
+    /// The first error of a database. The next call repeats the steps that failed.
     pub async fn collect(
         &mut self,
         connections: &mut Connections,
@@ -140,7 +141,7 @@ impl Collector {
         result
     }
 
-    /// Forgets what others have removed, and takes over what they have not.
+    /// Forgets the transactions whose garbage others have removed, and takes over the rest.
     async fn look_after(
         &mut self,
         connections: &mut Connections,
@@ -174,8 +175,8 @@ impl Collector {
         result
     }
 
-    /// Finds out how far commits are seen. Of what is in a database that does not answer it stays
-    /// unknown.
+    /// Finds out how far commits are visible. This stays unknown for transactions in a database
+    /// that does not answer.
     async fn look_around(&mut self, connections: &mut Connections) -> Result<(), StoreError> {
         let unseen = self.entries.values().filter(|entry| entry.unseen());
         let all: BTreeSet<_> = unseen.flat_map(|entry| databases(&entry.record)).collect();
@@ -225,14 +226,15 @@ impl Collector {
             .collect();
         let mut result = Ok(());
         let mut away = BTreeSet::new();
-        // Databases bound what one transaction may write.
+        // Databases limit the number of writes in one transaction.
         for due in due.chunks(BATCH) {
             result = result.and(self.step_of(due, step, connections, &mut away).await);
         }
         result
     }
 
-    /// Does a step for some transactions, in one transaction of each database that is not away.
+    /// Executes a step for some transactions, in one transaction of each database that is
+    /// reachable.
     async fn step_of(
         &mut self,
         due: &[TransactionId],
@@ -276,7 +278,7 @@ impl Collector {
 }
 
 impl Entry {
-    /// Whether it is not known that everybody sees its commits.
+    /// Whether it is not yet known that every session sees its commits.
     fn unseen(&self) -> bool {
         let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
         self.step == Step::WriteWitnesses && !seen
@@ -286,11 +288,12 @@ impl Entry {
         let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
         let after_ms = match self.step {
             Step::Complete => return true,
-            // Whoever has completed it has removed everything by then.
+            // The host that completed it has removed everything by then.
             Step::Watch => 2 * limits.keep_ms,
             Step::WriteWitnesses if !seen => return false,
             Step::WriteWitnesses => limits.keep_ms,
-            // Whoever has just found a write witness has time to look for the commit witness.
+            // A transaction that has just found a write witness has time to look for the commit
+            // witness.
             Step::Marks | Step::Record | Step::Over => limits.keep_ms + limits.keep_ms / 2,
         };
         now_ms.saturating_sub(self.came_ms) >= after_ms
@@ -307,7 +310,7 @@ impl Step {
         }
     }
 
-    /// What it writes for a transaction, in which databases.
+    /// Returns what the step writes for a transaction, with the databases.
     fn writes(self, record: &Record) -> Vec<(Arc<str>, NameWrite)> {
         let id = record.id;
         let home = record.home.iter();
@@ -337,11 +340,11 @@ impl Step {
     }
 }
 
-/// Has the record of a transaction say at once that this is complete, which is what a [`Collector`]
-/// does first.
+/// Marks the record of a transaction as complete at once, which is the first step of a
+/// [`Collector`].
 ///
 /// # Errors
-/// The database of the record cannot do it.
+/// If the database of the record fails.
 pub async fn complete(record: &Record, connections: &mut Connections) -> Result<(), StoreError> {
     for (database, one) in Step::Complete.writes(record) {
         write(connections, &database, vec![one]).await?;
@@ -349,7 +352,7 @@ pub async fn complete(record: &Record, connections: &mut Connections) -> Result<
     Ok(())
 }
 
-/// The databases in which there is something of a transaction.
+/// Returns the databases that contain something of a transaction.
 fn databases(record: &Record) -> BTreeSet<Arc<str>> {
     let places = record.witnessed.iter().chain(&record.home).map(|place| &place.database);
     places.chain(record.marks.iter().map(|(database, _)| database)).cloned().collect()
@@ -359,13 +362,13 @@ async fn horizon(
     connections: &mut Connections,
     database: &str,
 ) -> Result<Option<Horizon>, StoreError> {
-    let mut taken = connections.take(database).await?;
-    let horizon = taken.connection.horizon().await;
-    taken.leave();
+    let mut session = connections.check_out(database).await?;
+    let horizon = session.connection.horizon().await;
+    session.check_in();
     horizon
 }
 
-/// Removes all values of the names that are written: whose turn it was lies next to a record.
+/// Removes all fields of the names in `writes`: the recovery leases are stored next to a record.
 async fn remove(
     connections: &mut Connections,
     database: &str,
@@ -393,18 +396,18 @@ async fn write(
     change(connections, database, &Begin::default(), |_| writes).await
 }
 
-/// Writes what follows from what is read, in one transaction.
+/// Reads, and writes what follows from that, in one transaction.
 async fn change(
     connections: &mut Connections,
     database: &str,
     begin: &Begin,
     writes: impl FnOnce(Vec<Fields>) -> Vec<NameWrite>,
 ) -> Result<(), StoreError> {
-    let mut taken = connections.take(database).await?;
-    let changed = match taken.connection.begin(begin).await {
-        Ok(found) => taken.connection.commit(&writes(found)).await,
+    let mut session = connections.check_out(database).await?;
+    let changed = match session.connection.begin(begin).await {
+        Ok(found) => session.connection.commit(&writes(found)).await,
         Err(error) => Err(error),
     };
-    taken.leave();
+    session.check_in();
     changed
 }

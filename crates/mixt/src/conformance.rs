@@ -1,11 +1,10 @@
-//! What a database must do to be used by mixed transactions, as checks that its tests call.
+//! Conformance checks for databases of mixed transactions, for their tests to call.
 //!
-//! Each check panics at the first thing that is not as the contract of [`store`](crate::store)
-//! says. They take a space that nothing is in yet. [`all`] calls those that a space of its level
-//! must pass.
+//! Each check panics at the first violation of the contract in [`store`](crate::store). A check
+//! takes an empty space. [`all`] runs those that a space of its level must pass.
 //!
-//! No check lets two open transactions write the same object, as one of them would wait for the
-//! other in databases that lock.
+//! No check lets two open transactions write the same object, because one of them would wait for
+//! the other in databases that lock.
 
 use std::sync::Arc;
 
@@ -20,10 +19,10 @@ use crate::place::{Fields, Name};
 use crate::request::calls::{Answer, Begin, List, NameWrite, ObjectCall, StoreError};
 use crate::store::{Connection, Database};
 
-/// Calls the checks that a space must pass.
+/// Runs the checks that a space of its level must pass.
 ///
 /// # Panics
-/// If it does not.
+/// If one fails.
 pub async fn all(database: &dyn Database, space: &str) {
     let level = database.level(space).expect("the space exists");
     assert_eq!(database.level("no such space"), None);
@@ -39,13 +38,12 @@ pub async fn all(database: &dyn Database, space: &str) {
     }
 }
 
-/// Calls those of the checks that hold for a space whose objects are kept as types of Redis:
-/// registers of numbers and counters are both strings, so that a key may be taken for either. What
-/// is read in a strong transaction may be old: then it does not commit. Of what is eventual nothing
-/// is taken back.
+/// Runs the checks for a space whose objects are kept as types of Redis. There, registers of
+/// numbers and counters are both strings, so a key may be taken for either. A strong transaction
+/// may read old data, and then it does not commit. Eventual operations cannot be undone.
 ///
 /// # Panics
-/// If it does not pass.
+/// If one fails.
 pub async fn of_redis_types(database: &dyn Database, space: &str) {
     objects_do_what_the_language_says(database, space).await;
     match database.level(space) {
@@ -58,13 +56,13 @@ pub async fn of_redis_types(database: &dyn Database, space: &str) {
     }
 }
 
-/// Every operation on every kind of object, within one transaction and in the next ones.
+/// Checks every operation on every kind of object, within one transaction and in later ones.
 ///
 /// # Panics
-/// If one answers what it should not.
+/// If an answer is wrong.
 pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &str) {
-    // First all in one transaction, which reads its own writes; then each step in one of its own,
-    // of which it is told if it only reads.
+    // First all steps run in one transaction, which reads its own writes. Then each step runs in
+    // one of its own, declared as read-only if it is.
     for apart in [false, true] {
         let mut session = Session::new(database, space).await;
         let key = |name: &str| format!("objects-{name}-{apart}");
@@ -89,10 +87,10 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
         if !apart {
             session.commit(&[]).await.expect("nobody else is there");
         }
-        // What was written is there for others, of every kind.
+        // Other sessions see all that was written, of every kind.
         let mut other = Session::new(database, space).await;
         let mut wrong = None;
-        // What is read may be old, which the commit then says.
+        // The reads may be old; then the commit fails.
         loop {
             other.begin().await;
             for (name, object) in [("counter", COUNTER), ("list", LIST), ("struct", STRUCT)] {
@@ -110,11 +108,11 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
     }
 }
 
-/// A key that holds something is refused to operations on other kinds of objects, and stays as it
-/// is; the transaction goes on or ends without effect.
+/// Checks that a key which holds an object rejects operations on other kinds of objects, and keeps
+/// its object. The transaction continues or ends without effect.
 ///
 /// # Panics
-/// If it is not.
+/// If the check fails.
 pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str) {
     let mut session = Session::new(database, space).await;
     session.begin().await;
@@ -136,8 +134,8 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
     for (object, op, args) in wrong {
         session.begin().await;
         let found = session.ask("kind", object, op, &args).await;
-        let told = matches!(&found, Err(StoreError::WrongData { key, .. }) if **key == *"kind");
-        assert!(told, "{op:?} of a register as {object}: {found:?}");
+        let rejected = matches!(&found, Err(StoreError::WrongData { key, .. }) if **key == *"kind");
+        assert!(rejected, "{op:?} of a register as {object}: {found:?}");
         session.abort().await;
     }
     session.begin().await;
@@ -147,20 +145,20 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
 
     session.begin().await;
     session.done("limit", COUNTER, ObjectOp::Increment, &[Value::Int(i64::MAX)]).await;
-    // It may be told at once, or when it commits.
+    // The database may report this at once, or when the transaction commits.
     let more = session.ask("limit", COUNTER, ObjectOp::Increment, &[Value::Int(1)]).await;
     let end = session.commit(&[]).await;
     let refused = [more.map(|_| ()), end];
     let first = refused.iter().find_map(|result| result.as_ref().err());
-    let told = |error: &StoreError| error.to_string().contains("would not fit 64 bits");
-    assert!(first.is_some_and(told), "{refused:?}");
+    let is_overflow = |error: &StoreError| error.to_string().contains("would not fit 64 bits");
+    assert!(first.is_some_and(is_overflow), "{refused:?}");
 }
 
-/// Transactions read what they have written; nobody else does before they commit, or after they
-/// were given up or their session has ended.
+/// Checks that transactions read their own writes, and that nobody else reads them before the
+/// commit, or after an abort or the end of the session.
 ///
 /// # Panics
-/// If somebody does.
+/// If the check fails.
 pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     let mut one = Session::new(database, space).await;
     let mut other = Session::new(database, space).await;
@@ -172,7 +170,7 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     other.begin().await;
     assert_eq!(other.get("atomic-a").await, Value::NONE);
     one.commit(&[]).await.expect("nobody else writes");
-    // The other one's snapshot is from before.
+    // The snapshot of the other session is older.
     assert_eq!(other.get("atomic-b").await, Value::NONE);
     other.abort().await;
     other.begin().await;
@@ -192,11 +190,11 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     }
 }
 
-/// Named objects are read by transactions' beginnings and along with operations, change with
-/// commits, and are listed.
+/// Checks that transactions read named objects when they begin and along with operations, change
+/// them when they commit, and that they are listed.
 ///
 /// # Panics
-/// If they are not.
+/// If the check fails.
 #[expect(
     clippy::too_many_lines,
     reason = "a story in which each step goes on where the one before ended"
@@ -235,7 +233,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     let seen = wanted[2].clone();
     assert_eq!(answer, Ok(Answer { value: Some(Value::Int(1)), seen }));
     other.abort().await;
-    // All that a transaction does may be to look. It may be given up as any other, or do nothing.
+    // A transaction may do nothing but look. It may be aborted as any other, or do nothing at all.
     for end in [true, false] {
         other.begin_once().await;
         let look = other.look("names", COUNTER, ObjectOp::Value, Some(name("w:names"))).await;
@@ -251,10 +249,10 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         }
     }
     assert_eq!(other.connection.begin(&begin).await, Ok(wanted.clone()));
-    // It reads only, but may write names.
+    // The transaction is read-only, but may write names.
     other.commit(&[set("r:2", 0, b"two", true)]).await.expect("nobody else is there");
 
-    // What is there already is not new; the transaction has no effect.
+    // A field that exists is not new: the transaction has no effect.
     one.begin().await;
     one.done("names", COUNTER, ObjectOp::Increment, &[Value::Int(1)]).await;
     let again = one.commit(&[set("r:3", 0, b"", false), set("r:2", 0, b"", true)]).await;
@@ -263,7 +261,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     assert_eq!(one.ask("names", COUNTER, ObjectOp::Value, &[]).await, Ok(Some(Value::Int(1))));
     one.abort().await;
 
-    // What is aborted writes no names, and names change with the last write.
+    // An aborted transaction writes no names, and the last of several writes of a name counts.
     one.begin().await;
     one.abort().await;
     one.begin().await;
@@ -275,7 +273,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         remove("r:1", 0),
         remove("nothing", 0),
         set("r:10", 0, b"", true),
-        // Not below the prefix, and the last of its kind in another order.
+        // This name does not have the prefix, and would be last in another order.
         set("s", 0, b"", false),
     ];
     one.commit(&writes).await.expect("nobody else is there");
@@ -294,11 +292,11 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     }
 }
 
-/// A transaction that is given up after certification has no effect in a space whose transactions
-/// are atomic, and the session goes on.
+/// Checks that a transaction which aborts after certification has no effect in an atomic space, and
+/// that the session can continue.
 ///
 /// # Panics
-/// If it has, or does not.
+/// If the check fails.
 pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &str) {
     let mut session = Session::new(database, space).await;
     let is_atomic = database.level(space).is_some_and(|level| level.at_least(Level::Causal));
@@ -307,7 +305,8 @@ pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &st
         assert_eq!(session.get("certified").await, Value::NONE);
         session.ask("certified", REGISTER, op, &args).await.expect("nobody else is there");
         assert_eq!(session.connection.certify().await, Ok(()), "{op:?}");
-        // What has done nothing, or is over with its only operation, has nothing to certify.
+        // A transaction that has done nothing, or has ended with its only operation, has nothing to
+        // certify.
         session.begin().await;
         assert_eq!(session.connection.certify().await, Ok(()));
         session.begin_once().await;
@@ -322,7 +321,7 @@ pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &st
     session.commit(&[]).await.expect("nobody else is there");
 }
 
-/// Of two transactions each of which reads what the other writes, one fails.
+/// Checks that of two transactions, each of which reads what the other writes, one fails.
 ///
 /// # Panics
 /// If both succeed.
@@ -334,7 +333,7 @@ pub async fn transactions_are_serializable(database: &dyn Database, space: &str)
     assert_eq!(one.get("skew-a").await, Value::NONE);
     assert_eq!(other.get("skew-b").await, Value::NONE);
     let (first, second) = {
-        // Where it is told is the database's choice.
+        // The database chooses which call reports the conflict.
         let write = one.ask("skew-b", REGISTER, ObjectOp::Put, &[Value::Int(1)]).await;
         let first = write.is_ok() && one.commit(&[]).await.is_ok();
         let write = other.ask("skew-a", REGISTER, ObjectOp::Put, &[Value::Int(1)]).await;
@@ -385,12 +384,12 @@ fn program() -> Program {
     }
 }
 
-/// An operation, its arguments, and what it answers.
-type Told = (ObjectOp, Vec<Value>, Option<Value>);
+/// An operation, its arguments, and the expected result.
+type Step = (ObjectOp, Vec<Value>, Option<Value>);
 
-/// What happens to an object of each kind.
+/// Returns a sequence of operations on an object of each kind.
 #[expect(clippy::too_many_lines, reason = "a table, by type and operation")]
-fn story() -> Vec<(&'static str, u32, Vec<Told>)> {
+fn story() -> Vec<(&'static str, u32, Vec<Step>)> {
     use ObjectOp::{
         Append, At, Contains, ContainsKey, Create, Delete, Elements, Entries, Exists, Field, Get,
         GetKey, Increment, Insert, Load, Put, PutField, PutKey, Remove, RemoveKey, Size, Values,
@@ -546,7 +545,7 @@ fn story() -> Vec<(&'static str, u32, Vec<Told>)> {
     ]
 }
 
-/// A session that asks for objects of [`program`].
+/// A session that uses objects of [`program`].
 struct Session {
     connection: Box<dyn Connection>,
     program: Arc<Program>,
@@ -567,7 +566,7 @@ impl Session {
         self.connection.begin(&begin).await.expect("a transaction can begin");
     }
 
-    /// For one operation that only reads.
+    /// Begins a transaction for one operation that only reads.
     async fn begin_once(&mut self) {
         let begin = Begin { strong: self.strong, read_only: true, once: true, ..Begin::default() };
         self.connection.begin(&begin).await.expect("a transaction can begin");

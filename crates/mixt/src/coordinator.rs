@@ -1,61 +1,64 @@
-//! Runs a mixed transaction: what is asked of which database, and when. A state machine without
-//! I/O.
+//! Runs a mixed transaction as a state machine without I/O: decides which database to ask for what,
+//! and when.
 //!
 //! # How a transaction runs
-//! Its phases run in the order of the program, joined into groups ([`crate::plan`]), each in one
-//! transaction of its database. A group that aborts is run again alone, from the same inputs (MixT
-//! §4.4); one that has committed never is. If more than one group writes, the first also writes a
-//! recovery record, and each later one a mark that it is done, in its own transaction. If more than
-//! one group writes atomic places, there are witnesses (§4.5): beside each object that is changed a
-//! write witness, in each such place a commit witness, all in the transaction that changes the
-//! objects. They cost no round trips: names are read when a transaction begins or along with an
-//! operation, and written when it commits.
+//! The coordinator runs the phases in the order of the program. It joins them into groups
+//! ([`crate::plan`]) and runs each group in one transaction of its database. When a group aborts,
+//! the coordinator runs it again alone, from the same inputs (MixT §4.4). It never runs a committed
+//! group again. If more than one group writes, the first also writes a recovery record, and each
+//! later one writes a done mark, in its own transaction. If more than one group writes atomic
+//! places, the groups also write witnesses (§4.5): a write witness beside each changed object and a
+//! commit witness in each such place, in the transaction that changes the objects. Witnesses cost
+//! no round trips: a transaction reads names when it begins or along with an operation, and writes
+//! them when it commits.
 //!
 //! # What is guaranteed
 //! *All or nothing.* While nothing has committed, a transaction that fails has no effect, and one
-//! that goes on for longer than [`Limits::run_ms`](crate::outcome::Limits::run_ms) fails.
-//! Afterwards it is tried until [`Limits::finish_ms`](crate::outcome::Limits::finish_ms); then the
-//! caller gets a ticket, and anybody who [recovers](crate::recovery) completes it. If its program
-//! fails after a phase has committed, it can never be completed: that is reported, others are no
-//! longer kept waiting for it, and its record stays until it is [given
-//! up](crate::recovery::forget).
+//! that runs longer than [`Limits::run_ms`](crate::outcome::Limits::run_ms) fails. After the first
+//! commit the coordinator retries until [`Limits::finish_ms`](crate::outcome::Limits::finish_ms).
+//! Then the caller gets a ticket, and any host that [recovers](crate::recovery) transactions
+//! completes it. If the program fails after a phase has committed, the transaction can never be
+//! completed. The coordinator reports that and stops other transactions from waiting for this one.
+//! The record stays until it is [given up](crate::recovery::forget).
 //!
-//! *Once.* A group whose mark is there is not run again: its mark holds what it handed on. Where
-//! the database lets only one of two transactions that create the same name commit, nobody can run
-//! a group twice, whoever else runs it. Where it merges concurrent commits instead, coordinators
-//! take turns (decision 0021): one stops before the next begins, which first sees what was
-//! committed before. Only if the record is in such a place, too, is it left to the times of
-//! [`Limits`] alone. A commit whose answer was lost is looked for by its mark. Of a transaction of
-//! one writing group there is none, so that it is told that the outcome is not known.
+//! *Once.* A coordinator does not run a group again whose done mark exists: the mark holds the
+//! values that the group handed on. Where the database commits only one of two transactions that
+//! create the same name, no group can run twice, even if several coordinators run it. Where the
+//! database merges concurrent commits, coordinators hold a recovery lease one after another
+//! (decision 0021): one stops before the next begins, and the next first waits until it sees what
+//! was committed before. If the record itself is in such a place, only the times of [`Limits`]
+//! separate the holders. When the answer to a commit is lost, the coordinator looks for the mark of
+//! that commit. A transaction with one writing group has no mark, so it ends with an unknown
+//! outcome.
 //!
-//! *Seen as a whole.* Who reads something that a transaction has written in several atomic places
-//! sees all of it in the places that it reads later: it waits there for the commit witness. If it
-//! finds a witness of a transaction that it may have missed in a place that it has read before, it
-//! reads there again before it commits anything, and starts anew if that has changed. So a
-//! transaction that only reads, or has read only what comes before its first write, sees no part of
-//! another. The limit is the paper's: who has committed in a stronger store may then see, in a
-//! weaker one, what another transaction wrote after it. Read witnesses (§6.2), which would prevent
-//! that, are not kept.
+//! *Seen as a whole.* A transaction that reads an object which another transaction wrote, in
+//! several atomic places, sees all of those writes in the places that it reads later: it waits
+//! there for the commit witness. If it finds a witness of a transaction that it may have missed in
+//! a place that it has read before, it reads that place again before it commits anything, and
+//! restarts if the data has changed. So a transaction that only reads, or whose reads all precede
+//! its first write, never sees part of another. The limit is the paper's: a transaction that has
+//! committed in a stronger store may then see, in a weaker one, what another transaction wrote
+//! after it. Read witnesses (§6.2), which would prevent that, are not implemented.
 //!
-//! *Endorsed reads* are read once more just before the first group that writes commits. If they are
-//! in the same database, it is that group's own transaction that reads them, and before it writes:
-//! so they are of the snapshot from which it commits, and what it writes itself does not count.
-//! What they endorsed was true then, as far as their stores can tell: in a weak store a change
-//! elsewhere may not have arrived. Between that reading and the commit it may still change.
+//! *Endorsed reads* are repeated just before the first group that writes commits. If they are in
+//! the same database, that group repeats them in its own transaction, before it writes. So they
+//! belong to the snapshot from which the group commits, and its own writes do not affect them. The
+//! endorsed values were current at that time, as far as their stores can tell: in a weak store, a
+//! change elsewhere may not have arrived. They may still change between that read and the commit.
 //!
-//! *Stores that are not atomic* promise less: a group there that is run again may repeat what it
-//! has done, so each operation is done at least once; and if the coordinator dies before the end of
-//! a group that is the first to write, it is done in part and forgotten, as it would be without
-//! Solera.
+//! *Stores that are not atomic* promise less. A group that runs there again may repeat its
+//! operations, so each operation is executed at least once. If the coordinator dies before the end
+//! of the first group that writes, the group stays partly executed and nobody completes it, as
+//! without Solera.
 
 mod attempts;
+mod commit_status;
 mod ending;
+mod lease;
 mod permission;
 mod release;
+mod remote;
 mod rescue;
-mod shipping;
-mod standing;
-mod turns;
 mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,11 +67,11 @@ use std::sync::Arc;
 use solera_program::run::FailureKind;
 use solera_program::value::Value;
 
+use self::commit_status::CommitStatus;
+use self::lease::LeaseStep;
 use self::permission::Permission;
 use self::release::Release;
 use self::rescue::Rescue;
-use self::standing::Standing;
-use self::turns::Taking;
 use self::validate::Validation;
 use crate::access::Users;
 use crate::binding::{Module, Modules};
@@ -78,77 +81,78 @@ pub use crate::job::CannotResume;
 use crate::job::{Job, check_args};
 use crate::outcome::{Limits, Outcome, Why};
 use crate::plan::Plan;
-use crate::record::{Record, State, Turn, Whence};
+use crate::record::{Record, RecoveryLease, State, Whence};
 use crate::request::calls::StoreError;
 pub use crate::request::{Reply, Request};
-use crate::sight::Sight;
+use crate::visibility::Visibility;
 pub use crate::witness::TransactionId;
 
-/// One transaction.
+/// Coordinator of one transaction.
 #[derive(Debug)]
 pub struct Coordinator {
     job: Arc<Job>,
-    /// To complete others that are in the way.
+    /// Modules of other transactions that it may have to complete.
     modules: Arc<Modules>,
     state: State,
     stage: Stage,
     now_ms: u64,
-    /// When it began here.
+    /// Time at which this coordinator began.
     began_ms: u64,
-    /// When what it has read was read first.
+    /// Time of the first of the reads that are still in use.
     since_ms: u64,
-    standing: Standing,
-    /// Which turn it has, or wants.
-    turn: u32,
-    /// Whether nothing is under way any more that was asked for in the turn before.
+    commit_status: CommitStatus,
+    /// Number of the recovery lease that it holds or wants.
+    lease_number: u32,
+    /// Whether no request of the previous lease's holder is still in progress.
     after_stopped: bool,
-    /// Until when a commit of the first group that writes may take effect that was asked for before
-    /// it was resumed. None where only one of several such commits could.
+    /// Time until which a commit of the first group that writes, requested before the transaction
+    /// was resumed, may still take effect. `None` where only one of several such commits can
+    /// succeed.
     doubtful_until_ms: Option<u64>,
-    /// For which turn it sees what others did in theirs.
+    /// Number of the lease for which it has seen what earlier holders committed.
     caught_up: Option<u32>,
-    /// Whether it waits for others that have the turn.
+    /// Whether it waits while another coordinator holds the lease.
     is_patient: bool,
-    /// When a commit was asked for last, here or by who had the turn before.
+    /// Time of the last commit request, by this coordinator or by the previous holder.
     asked_ms: u64,
-    /// Since when it waits for commit witnesses.
+    /// Time since when it has waited for commit witnesses.
     blocked_ms: Option<u64>,
     begun: u32,
-    /// How often in a row it did not come further.
+    /// Number of failed attempts in a row.
     failures: u32,
-    /// How often in a row it has looked for commit witnesses in vain.
+    /// Number of times in a row that it did not find the commit witnesses.
     polls: u32,
-    /// Why, the last time.
+    /// Reason of the last failure.
     trouble: Option<Why>,
-    /// How often it has begun anew, as what it had read was not so any more.
+    /// Number of restarts because data that it had read had changed.
     restarts: u32,
-    /// What it has seen of others.
-    sight: Sight,
-    /// At which replicas what it asks for commits.
+    /// Writes of other transactions that it has seen.
+    visibility: Visibility,
+    /// Replicas at which its requests commit.
     whence: Whence,
-    /// The databases that tell users apart.
+    /// Databases that check the rights of each user.
     guarded: BTreeSet<Arc<str>>,
-    /// Whether it was asked whether its users may do what is known beforehand.
+    /// Whether it has checked the rights of its users for the accesses that are known beforehand.
     permitted: bool,
-    /// Why it is to be given up when it has its turn.
+    /// Reason to give the transaction up once it holds the lease.
     giving_up: Option<String>,
-    /// The databases that run groups next to them.
+    /// Databases whose workers run groups next to their data.
     workers: BTreeSet<Arc<str>>,
-    /// What was read before the first group that writes.
+    /// Reads before the first group that writes.
     reads: Vec<Reads>,
-    /// Whether somebody may have run the group before.
+    /// Whether no other coordinator can have run this transaction.
     fresh: bool,
-    /// Why what was read is given up, while the open transaction is being aborted.
+    /// Reason to discard the reads, while the open transaction aborts.
     restart: Option<Why>,
-    /// How many transactions wait for this one to be completed on their behalf.
+    /// Number of transactions that wait for this one and complete it on that account.
     depth: u8,
     helped: Vec<Record>,
-    /// Tickets of those that it has tried to complete in vain.
+    /// Tickets of the transactions that it tried and failed to complete.
     given_up: Vec<Record>,
     random: u64,
 }
 
-/// What a group has read.
+/// Operations with which a group has read.
 #[derive(Debug)]
 struct Reads {
     group: usize,
@@ -160,50 +164,51 @@ enum Stage {
     Start,
     Permission(Permission),
     Group(Box<GroupRun>),
-    /// A worker runs it.
-    Shipped(Box<GroupRun>),
+    /// A worker runs the group.
+    Remote(Box<GroupRun>),
     Validation(Box<Validation>),
     Rescue(Box<Rescue>),
-    Taking(Taking),
+    Lease(LeaseStep),
     Helping(Box<Coordinator>),
     Release(Box<Release>),
     Over(Box<Outcome>),
 }
 
-/// What a coordinator wants.
+/// Next step that a coordinator asks its host for.
 #[derive(Clone, Debug)]
 pub enum Next {
-    /// Something is to be asked; the answer belongs to the next call of [`Coordinator::next`].
+    /// A request to execute; the host passes the answer to the next call of [`Coordinator::next`].
     Ask(Ask),
-    /// It is over. [`Coordinator::leftovers`] says what is to be removed.
+    /// The transaction has ended. [`Coordinator::garbage`] returns what to remove.
     Finished(Outcome),
 }
 
-/// What is to be done.
+/// Request of a coordinator to its host.
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// A request to a database.
     Store {
-        /// Its name.
+        /// Name of the database.
         database: Arc<str>,
         /// The request.
         request: Request,
     },
-    /// Some time is to pass. The answer is [`Reply::Done`].
+    /// A pause. The answer is [`Reply::Done`].
     Wait {
-        /// How long, in milliseconds.
+        /// Duration, in milliseconds.
         ms: u64,
     },
 }
 
 impl Coordinator {
-    /// A transaction of a module, by its number.
+    /// Creates the coordinator of a new transaction: number `transaction` of a module.
     ///
-    /// `id` is random. `modules` is what may be completed if it is in the way.
+    /// `id` is random. `modules` are those whose transactions this one may complete when they block
+    /// it.
     ///
     /// # Errors
-    /// If there is no such transaction, its stores are not bound, or the arguments do not have the
-    /// parameters' types or are too large.
+    /// If the module has no such transaction, its stores are not bound, or the arguments do not
+    /// have the parameters' types or are too large.
     pub fn new(
         (module, transaction): (Module, usize),
         args: Vec<Value>,
@@ -225,7 +230,7 @@ impl Coordinator {
         }
         check_args(&module, transaction, &args, id, limits).map_err(Why::Program)?;
         for ((name, _), arg) in found.params.iter().zip(&args) {
-            // What a program cannot read it must not write.
+            // A program must not write what it cannot read.
             let fits = limits.check_argument(arg);
             fits.map_err(|why| refused(&format!("the argument `{name}`: {why}")))?;
         }
@@ -235,11 +240,11 @@ impl Coordinator {
         Ok(Coordinator::start(job, modules, State::default(), now_ms))
     }
 
-    /// Goes on with a transaction from the ticket of one who has stopped. If others go on with it,
-    /// it waits for them.
+    /// Resumes a transaction from the ticket of a coordinator that has stopped. If another
+    /// coordinator is completing it, this one waits.
     ///
     /// # Errors
-    /// If its module is not known here, or not the one it was begun with.
+    /// If its module is not known here, or differs from the one with which the transaction began.
     pub fn resume(
         record: Record,
         modules: Arc<Modules>,
@@ -251,12 +256,12 @@ impl Coordinator {
         Ok(resumed)
     }
 
-    /// Gives up a transaction that has begun to take effect, once it has its turn: nobody waits for
-    /// it any more, and nobody completes it. What it has done stays. The users are those in whose
-    /// names that is written.
+    /// Gives up a transaction that has begun to take effect, once it holds the lease. Afterwards
+    /// other transactions do not wait for it, and recovery does not complete it. Its committed
+    /// phases stay. The users are those in whose names the coordinator records this.
     ///
     /// # Errors
-    /// As of [`Coordinator::resume`].
+    /// Those of [`Coordinator::resume`].
     pub fn give_up(
         record: Record,
         modules: Arc<Modules>,
@@ -265,13 +270,13 @@ impl Coordinator {
     ) -> Result<Coordinator, CannotResume> {
         let mut resumed = Coordinator::resume(record, modules, limits, now_ms)?;
         resumed.giving_up = Some(reason.to_owned());
-        // It asks its stores for nothing any more.
+        // It does not ask its stores for anything more.
         resumed.permitted = true;
         Ok(resumed)
     }
 
-    /// Goes on with a transaction after the turn that its record tells. If others go on with it, it
-    /// stops.
+    /// Takes over a transaction with the lease after the one in its record. If another coordinator
+    /// is completing it, this one stops.
     pub(crate) fn take_over(
         record: Record,
         modules: Arc<Modules>,
@@ -279,38 +284,38 @@ impl Coordinator {
         now_ms: u64,
     ) -> Result<Coordinator, CannotResume> {
         let job = Job::of(&record, &modules, limits)?;
-        let (state, turn, stopped) = (record.state, record.turn, record.stopped);
+        let (state, lease, stopped) = (record.state, record.lease, record.stopped);
         let committed = job.plan.first_writer.is_some_and(|first| state.next as usize > first);
         let mut resumed = Coordinator::start(job, modules, state, now_ms);
         resumed.fresh = false;
-        resumed.standing = Standing::taken_over(committed, now_ms);
-        resumed.turn = turn.number.saturating_add(1);
+        resumed.commit_status = CommitStatus::taken_over(committed, now_ms);
+        resumed.lease_number = lease.number.saturating_add(1);
         resumed.after_stopped = stopped;
-        resumed.asked_ms = turn.since_ms;
+        resumed.asked_ms = lease.since_ms;
         let first = resumed.job.plan.first_writer.map(|first| &resumed.job.plan.groups[first]);
-        // Where one of two commits fails that create the same record, it may be tried again at
+        // Where one of two commits that create the same record fails, the coordinator may retry at
         // once.
         if !committed && !stopped && first.is_some_and(|group| !(group.strong && group.atomic)) {
-            resumed.doubtful_until_ms = Some(turn.since_ms.saturating_add(limits.orphan_ms));
+            resumed.doubtful_until_ms = Some(lease.since_ms.saturating_add(limits.orphan_ms));
         }
         Ok(resumed)
     }
 
-    /// Workers of these databases may run groups of phases: their connections
-    /// [execute](crate::store::Connection::execute).
-    pub fn ship_to(&mut self, databases: impl IntoIterator<Item = Arc<str>>) {
+    /// Sends groups of phases to the workers of these databases, whose connections
+    /// [execute](crate::store::Connection::execute) them.
+    pub fn use_workers_of(&mut self, databases: impl IntoIterator<Item = Arc<str>>) {
         self.workers = databases.into_iter().collect();
     }
 
-    /// Of these databases, all that it asks for commits at these replicas
+    /// Sets the replicas of these databases at which all requests commit
     /// ([`whence`](crate::store::Database::whence)).
     pub fn commit_at(&mut self, whence: BTreeMap<Arc<str>, Arc<str>>) {
         self.whence = whence;
     }
 
-    /// In whose names it asks databases: its own, if it is new, or else those of the one who has
-    /// begun it. Those that are `guarded` tell users apart: what the users may do there is asked
-    /// before anything has an effect.
+    /// Sets the users in whose names it asks databases. A resumed transaction keeps the users with
+    /// which it began. The databases in `guarded` check the rights of each user: the coordinator
+    /// checks them there before anything takes effect.
     pub fn act_as(&mut self, users: Users, guarded: BTreeSet<Arc<str>>) {
         if self.fresh && self.begun == 0 {
             let job = Arc::get_mut(&mut self.job).expect("no group has begun");
@@ -319,7 +324,7 @@ impl Coordinator {
         self.guarded = guarded;
     }
 
-    /// In whose names what it has asked for last is to be done.
+    /// Returns the users in whose names to execute the last request.
     pub fn users(&self) -> &Users {
         match &self.stage {
             Stage::Helping(other) => other.users(),
@@ -337,8 +342,8 @@ impl Coordinator {
             now_ms,
             began_ms: now_ms,
             since_ms: now_ms,
-            standing: Standing::Untouched,
-            turn: 0,
+            commit_status: CommitStatus::Uncommitted,
+            lease_number: 0,
             after_stopped: false,
             doubtful_until_ms: None,
             caught_up: None,
@@ -350,7 +355,7 @@ impl Coordinator {
             polls: 0,
             trouble: None,
             restarts: 0,
-            sight: Sight::default(),
+            visibility: Visibility::default(),
             whence: Whence::new(),
             guarded: BTreeSet::new(),
             permitted: false,
@@ -365,52 +370,51 @@ impl Coordinator {
         }
     }
 
-    /// The transaction's name.
+    /// Returns the transaction's identifier.
     pub fn id(&self) -> TransactionId {
         self.job.id
     }
 
-    /// How its phases are grouped.
+    /// Returns how its phases are grouped.
     pub fn plan(&self) -> &Plan {
         &self.job.plan
     }
 
-    /// The phase that it has come to: of those that run next together the first. None when all are
-    /// over.
+    /// Returns the current phase: the first of the group that runs next. `None` when all have run.
     pub fn phase(&self) -> Option<usize> {
         let group = self.job.plan.groups.get(self.state.next as usize)?;
         Some(group.phases.start)
     }
 
-    /// Goes on: the first time without an answer, then with the answer to what was asked last. Time
-    /// is in milliseconds since 1970.
+    /// Returns the next step. The first call has no answer; each later one takes the answer to the
+    /// last request. Time is in milliseconds since 1970.
     ///
     /// # Panics
-    /// If the answer is not one to what was asked.
+    /// If the answer does not belong to the last request.
     pub fn next(&mut self, now_ms: u64, answer: Option<Result<Reply, StoreError>>) -> Next {
         self.now_ms = now_ms;
         let mut answer = answer;
         loop {
-            let turn = match std::mem::replace(&mut self.stage, Stage::Start) {
-                // After a wait there is an answer that says nothing.
+            let ask = match std::mem::replace(&mut self.stage, Stage::Start) {
+                // The answer to a wait has no content.
                 Stage::Start => {
                     answer = None;
                     self.start_group()
                 }
                 Stage::Group(mut run) => {
-                    if !self.standing.has_committed()
+                    if !self.commit_status.has_committed()
                         && matches!(answer, Some(Ok(Reply::Answered(_))))
                     {
-                        // What takes its time from here on is not the database that was away.
+                        // The database answers again, so it does not explain a later timeout.
                         self.trouble = None;
                     }
                     let step = run.next(answer.take());
                     self.group_step(run, step)
                 }
                 Stage::Permission(asked) => self.permission(asked, answer.take()),
-                Stage::Shipped(run) => self.shipped(run, answer.take()),
+                Stage::Remote(run) => self.replay_remote(run, answer.take()),
                 Stage::Validation(validation) => self.validate(validation, answer.take()),
-                Stage::Taking(taking) => self.take_turn(taking, answer.take()),
+                Stage::Lease(step) => self.acquire_lease(step, answer.take()),
                 Stage::Rescue(rescue) => self.rescue(*rescue, answer.take()),
                 Stage::Release(release) => self.release(release, answer.take()),
                 Stage::Helping(mut other) => match other.next(now_ms, answer.take()) {
@@ -419,13 +423,13 @@ impl Coordinator {
                         Some(ask)
                     }
                     Next::Finished(outcome) => {
-                        self.helped.extend(other.leftovers());
+                        self.helped.extend(other.garbage());
                         let is_done = matches!(outcome, Outcome::Done { .. });
                         if let Outcome::Incomplete { ticket: Some(ticket), .. } = outcome {
                             self.given_up.push(*ticket);
                         }
                         self.given_up.append(&mut other.given_up);
-                        // What could not be completed now most likely cannot be at once, either.
+                        // Another attempt would most likely fail at once, too.
                         if is_done { None } else { self.wait() }
                     }
                 },
@@ -434,40 +438,44 @@ impl Coordinator {
                     return Next::Finished(*outcome);
                 }
             };
-            if let Some(ask) = turn {
+            if let Some(ask) = ask {
                 return Next::Ask(ask);
             }
         }
     }
 
-    /// Once it is over: the tickets of transactions that it waited for, and has not been able to
-    /// complete in their hosts' stead; for a [`Collector`](crate::collect::Collector), too.
+    /// Returns, after the end, the tickets of other transactions that it waited for and could not
+    /// complete in their hosts' stead. A [`Collector`](crate::collect::Collector) takes them, too.
     pub fn given_up(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.given_up)
     }
 
-    /// Once it is over: the records of transactions that are complete, of which witnesses, marks
-    /// and the record are to be removed by a [`Collector`](crate::collect::Collector).
-    pub fn leftovers(&mut self) -> Vec<Record> {
+    /// Returns, after the end, the records of complete transactions whose witnesses, marks and
+    /// record a [`Collector`](crate::collect::Collector) must remove.
+    pub fn garbage(&mut self) -> Vec<Record> {
         let mut records = std::mem::take(&mut self.helped);
         if let Stage::Over(outcome) = &self.stage
             && matches!(**outcome, Outcome::Done { .. })
             && self.job.plan.recorded
-            && self.standing != Standing::Elsewhere
+            && self.commit_status != CommitStatus::CompletedElsewhere
         {
             let state = State {
                 next: self.state.next,
                 noted: std::mem::take(&mut self.state.noted),
                 ..State::default()
             };
-            let record = self.job.record(state, self.turn_of_now());
+            let record = self.job.record(state, self.current_lease());
             records.push(Record { complete: true, args: Vec::new(), ..record });
         }
         records
     }
 
-    fn turn_of_now(&self) -> Turn {
-        Turn { number: self.turn, since_ms: self.now_ms, whence: self.whence.clone() }
+    fn current_lease(&self) -> RecoveryLease {
+        RecoveryLease {
+            number: self.lease_number,
+            since_ms: self.now_ms,
+            whence: self.whence.clone(),
+        }
     }
 
     fn start_group(&mut self) -> Option<Ask> {
@@ -476,8 +484,8 @@ impl Coordinator {
             let asked = Permission::new(self);
             return self.ask_permission(asked);
         }
-        if self.standing.wants_turn() {
-            self.stage = Stage::Taking(Taking::Start);
+        if self.commit_status.awaits_lease() {
+            self.stage = Stage::Lease(LeaseStep::Start);
             return None;
         }
         if let Some(reason) = self.giving_up.take() {
@@ -497,18 +505,19 @@ impl Coordinator {
             let why = self.trouble.take().unwrap_or(Why::Late);
             return self.stop(why);
         }
-        let fresh =
-            self.fresh && !self.standing.is_in_doubt() && self.job.plan.first_writer == Some(index);
+        let fresh = self.fresh
+            && !self.commit_status.is_in_doubt()
+            && self.job.plan.first_writer == Some(index);
         if self.begun == 0 || index == 0 {
             self.since_ms = self.now_ms;
         }
         self.begun += 1;
-        let ships = self.ships();
+        let remote = self.runs_remotely();
         let (job, state) = (Arc::clone(&self.job), self.state.clone());
-        // A shipment may come twice, so that its mark is looked for.
-        let run = Box::new(GroupRun::new(job, state, fresh && !ships).check(self.checks()));
-        if ships {
-            return self.ship(run);
+        // A remote group may arrive twice, so the worker looks for its mark.
+        let run = Box::new(GroupRun::new(job, state, fresh && !remote).check(self.checks()));
+        if remote {
+            return self.send_to_worker(run);
         }
         self.stage = Stage::Group(run);
         None
@@ -531,17 +540,17 @@ impl Coordinator {
         }
     }
 
-    /// All phases of a group have run.
+    /// Continues after all phases of a group have run.
     fn ready(&mut self, mut run: Box<GroupRun>) -> Option<Ask> {
-        if !self.sight.take_in(&run, &mut self.state.worklist, self.now_ms) {
+        if !self.visibility.observe(&run, &mut self.state.worklist, self.now_ms) {
             let step = run.give_up();
             return self.group_step(run, step);
         }
         if run.group().writes() && self.must_validate() {
             let group = run.group();
             if !run.checks() && self.reads_in(group.database.as_ref()).next().is_some() {
-                // That it is due has turned out only now. It has to be done before the group
-                // writes.
+                // That validation is necessary has only become clear now, and it must precede the
+                // writes of the group.
                 let step = run.give_up();
                 return self.group_step(run, step);
             }
@@ -557,24 +566,25 @@ impl Coordinator {
             run.give_up()
         } else {
             self.asked_ms = self.now_ms;
-            self.sight.commit(&mut run, &self.state.worklist, self.turn_of_now())
+            self.visibility.commit(&mut run, &self.state.worklist, self.current_lease())
         };
         self.group_step(run, step)
     }
 
-    /// Whether what was read has to be read again before something commits, or at the end.
+    /// Whether the reads must be validated before something commits, or at the end.
     fn must_validate(&self) -> bool {
         let groups = &self.job.plan.groups;
-        // Witnesses are kept for a time: who takes longer may have missed some.
+        // Witnesses are kept for a limited time: a transaction that takes longer may have missed
+        // some.
         let long = self.now_ms.saturating_sub(self.since_ms) > self.job.limits.keep_ms / 2;
         let endorsed = || self.reads.iter().any(|reads| groups[reads.group].endorsing);
-        !self.standing.has_committed() && (self.sight.suspicious || long || endorsed())
+        !self.commit_status.has_committed() && (self.visibility.suspicious || long || endorsed())
     }
 
     fn ended(&mut self, run: GroupRun, end: GroupEnd) -> Option<Ask> {
         if self.fresh && run.mark_is_absent() {
-            // This session's commit of which the answer was lost would be seen.
-            self.standing.settle();
+            // The session would see its own commit whose answer was lost.
+            self.commit_status.settle();
         }
         let group = run.group();
         let (writes, database) = (group.writes(), group.database.clone().unwrap_or_default());
@@ -582,28 +592,28 @@ impl Coordinator {
             GroupEnd::Committed => {
                 self.come_further();
                 if writes {
-                    self.standing.commit(self.asked_ms);
-                } else if !self.standing.has_committed() {
+                    self.commit_status.commit(self.asked_ms);
+                } else if !self.commit_status.has_committed() {
                     self.reads.push(Reads { group: run.index(), calls: run.calls });
                 }
                 self.state = run.state;
                 None
             }
-            GroupEnd::Already(state, turn) => {
+            GroupEnd::Already(state, lease) => {
                 self.come_further();
                 self.state = state;
-                match turn {
-                    // Its own commit, of which the answer was lost.
-                    Some(Turn { number: 0, since_ms, .. }) if self.turn == 0 => {
-                        self.standing.hold(since_ms);
+                match lease {
+                    // This is the own commit whose answer was lost.
+                    Some(RecoveryLease { number: 0, since_ms, .. }) if self.lease_number == 0 => {
+                        self.commit_status.hold_lease(since_ms);
                     }
-                    // Somebody else's, or one that cannot be told from somebody else's.
-                    Some(Turn { number, .. }) => {
-                        // So this was the commit that was under way when its holder stopped.
-                        self.after_stopped |= number < self.turn;
-                        self.standing.wait(self.now_ms);
+                    // The commit is another coordinator's, or indistinguishable from one.
+                    Some(RecoveryLease { number, .. }) => {
+                        // So this was the commit in progress when its holder stopped.
+                        self.after_stopped |= number < self.lease_number;
+                        self.commit_status.await_lease(self.now_ms);
                     }
-                    None => self.standing.settle(),
+                    None => self.commit_status.settle(),
                 }
                 None
             }
@@ -624,7 +634,7 @@ impl Coordinator {
                 if !self.job.plan.recorded {
                     return self.over(Outcome::Incomplete { ticket: None, committed: vec![], why });
                 }
-                self.standing.lose_answer();
+                self.commit_status.lose_answer();
                 self.retry(why)
             }
             GroupEnd::Failed(failure) => {
@@ -632,12 +642,12 @@ impl Coordinator {
                 self.fail(why.unwrap_or(Why::Program(failure)))
             }
             GroupEnd::Uncertified(failure, error) => self.uncertified(failure, database, error),
-            // People can change that. Until they have, the transaction waits for it.
+            // An administrator can grant the right. Until then the transaction waits.
             GroupEnd::Denied(reason) => {
                 let why = Why::Denied { database, phase: Some(run.phase()), reason };
-                if self.standing.has_committed() { self.retry(why) } else { self.stop(why) }
+                if self.commit_status.has_committed() { self.retry(why) } else { self.stop(why) }
             }
-            GroupEnd::Refused(reason) if self.standing.has_committed() => {
+            GroupEnd::Refused(reason) if self.commit_status.has_committed() => {
                 self.retry(Why::Refused { database, reason })
             }
             GroupEnd::Refused(reason) | GroupEnd::Damaged(reason) => {
@@ -646,8 +656,8 @@ impl Coordinator {
         }
     }
 
-    /// What a phase that took too long has waited for, if that was a database which did not answer
-    /// and not the program.
+    /// Returns what a phase that took too long has waited for, if that was a database which did not
+    /// answer and not the program.
     fn without_answer(&mut self, kind: &FailureKind) -> Option<Why> {
         let away =
             |why: &Why| matches!(why, Why::Unavailable { .. }) || why.is_uncertified_for_now();
@@ -655,8 +665,8 @@ impl Coordinator {
         self.trouble.take().filter(|why| took_too_long && away(why))
     }
 
-    /// Whether it is too early to commit this group: somebody's commit of it may still take effect,
-    /// besides this one.
+    /// Whether it is too early to commit this group, because an earlier commit of the same group
+    /// may still take effect besides this one.
     fn is_doubtful(&self, index: usize) -> bool {
         let first = self.job.plan.first_writer == Some(index);
         first && self.doubtful_until_ms.is_some_and(|until_ms| self.now_ms < until_ms)

@@ -1,4 +1,4 @@
-//! What databases share that keep objects as bytes: values as
+//! Encoding for databases that keep objects as bytes: values as
 //! [`Codec`](solera_program::codec::Codec) writes them, and fields by their names.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use solera_program::types::{Object, Type};
 use crate::request::calls::{ObjectCall, StoreError};
 
 impl ObjectCall {
-    /// What is called, apart from the key.
+    /// Returns the call without the key.
     pub fn on_object(&self) -> Call<'_> {
         Call {
             program: &self.program,
@@ -21,7 +21,7 @@ impl ObjectCall {
         }
     }
 
-    /// The name and the type of a field of what the call is about, as [`Call::field`] tells them.
+    /// Returns the name and the type of a field of the object, as [`Call::field`] does.
     ///
     /// # Errors
     /// If there is no such field.
@@ -29,15 +29,15 @@ impl ObjectCall {
         self.on_object().field(index).map_err(|error| self.failed(error, ""))
     }
 
-    /// An argument as it is kept, if it is there. A handle may be of [`Type::Unknown`].
+    /// Encodes an argument as databases keep it. A handle may be of [`Type::Unknown`].
     ///
     /// # Errors
-    /// If there is no such argument, or it is not of the type.
+    /// If there is no such argument, or it does not have the type.
     pub fn encode(&self, at: usize, ty: &Type) -> Result<Vec<u8>, StoreError> {
         self.on_object().argument(at, ty).map_err(|error| self.failed(error, ""))
     }
 
-    /// What is told where a call cannot be done; `wanted` is what the object is called.
+    /// Returns the error for a call that failed; `wanted` describes the object.
     pub fn failed(&self, error: CallError, wanted: &str) -> StoreError {
         match error {
             CallError::Impossible => self.impossible(),
@@ -49,8 +49,8 @@ impl ObjectCall {
         }
     }
 
-    /// What is told where bytes are no value of the type that the program takes them for; `wanted`
-    /// is what the object is called.
+    /// Returns the error for bytes that are no value of the expected type; `wanted` describes the
+    /// object.
     pub fn unreadable(&self, error: &CodecError, wanted: &str) -> StoreError {
         let (found, wanted) = match error {
             CodecError::Unexpected { expected, found, .. } => (found.clone(), expected.clone()),
@@ -59,8 +59,8 @@ impl ObjectCall {
         StoreError::WrongData { key: Arc::clone(&self.key), found, wanted }
     }
 
-    /// What is told where the object does not have the operation. The compiler lets no such call
-    /// through.
+    /// Returns the error for an operation that the object does not have. The compiler rejects such
+    /// calls.
     pub fn impossible(&self) -> StoreError {
         let object = match self.object() {
             Object::Register(_) => "a register",
@@ -72,6 +72,6 @@ impl ObjectCall {
             Object::Struct(_) => "a struct",
             Object::RemoteList(_) => "a cell of a RemoteList",
         };
-        StoreError::Refused(format!("{:?} cannot be done with {object}", self.op))
+        StoreError::Refused(format!("{object} has no operation {:?}", self.op))
     }
 }

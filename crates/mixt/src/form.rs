@@ -1,5 +1,4 @@
-//! The form of what transactions keep and send: postcard, behind one byte with the version of the
-//! form.
+//! Encoding of all that transactions store and send: postcard, after one byte with the version.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,11 +6,11 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The version of the form; counts up whenever it changes, and whenever the compiler splits
-/// programs in another way: groups and tapes are known by their numbers.
+/// Version of the encoding. It increases with each change of the encoding and of the way in which
+/// the compiler splits programs, because records identify groups and tapes by their numbers.
 const FORM: u8 = 5;
 
-/// Bytes that are not what they should be.
+/// Error of bytes that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     pub(crate) what: &'static str,
@@ -39,9 +38,10 @@ pub(crate) fn decode<T: DeserializeOwned>(
         Some((&FORM, rest)) => {
             postcard::from_bytes(rest).map_err(|error| Unreadable { what, why: error.to_string() })
         }
-        Some((form, _)) => {
-            Err(Unreadable { what, why: format!("it is of form {form}, and {FORM} is known") })
-        }
+        Some((form, _)) => Err(Unreadable {
+            what,
+            why: format!("it has version {form}, and this Solera reads version {FORM}"),
+        }),
         None => Err(Unreadable { what, why: "it is empty".to_owned() }),
     }
 }

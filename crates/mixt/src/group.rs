@@ -1,7 +1,7 @@
 //! Runs one group of phases in one transaction of a database.
 
 mod requests;
-mod sighting;
+mod visibility;
 mod witnessing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,26 +15,26 @@ use crate::form::{Unreadable, decode, encode};
 use crate::job::Job;
 use crate::place::{Fields, Name, Place};
 use crate::plan::Group;
-use crate::record::{Record, State, Turn, Worklist};
+use crate::record::{Record, RecoveryLease, State, Worklist};
 use crate::request::calls::{Answer, Begin, NameWrite, StoreError};
 use crate::request::{Reply, Request};
 use crate::witness::{self, TransactionId, WriteWitness};
 
-/// An operation that a phase has done, so that it can be done once more.
+/// Operation that a phase has executed, kept to repeat it.
 #[derive(Clone, Debug)]
 pub(crate) struct Done {
     pub(crate) call: Request,
-    /// The value, or that there was nothing.
+    /// Value that it returned; `None` if the object was missing.
     pub(crate) value: Option<Value>,
-    /// Who had witnesses there.
+    /// Transactions that had witnesses there.
     pub(crate) witnesses: BTreeSet<u64>,
 }
 
-/// A write witness of another transaction.
+/// Write witness of another transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) witness: WriteWitness,
-    /// Where it is true.
+    /// Place in which it was found.
     pub(crate) place: Place,
 }
 
@@ -43,26 +43,25 @@ pub(crate) struct GroupRun {
     job: Arc<Job>,
     index: usize,
     pub(crate) state: State,
-    /// Whether nobody can have run it before.
+    /// Whether nobody can have run the group before.
     fresh: bool,
-    /// Whether its mark was looked for, and is not there.
+    /// Whether the group looked for its mark and did not find it.
     absent: bool,
-    /// What must be visible.
+    /// Commit witnesses that must be visible.
     wanted: Vec<(Place, TransactionId)>,
     at: At,
     run: Option<Run>,
     phase: usize,
     asked: Option<Request>,
-    /// In which store.
+    /// Store of the operation in `asked`.
     asked_store: StoreId,
-    /// What earlier groups have read in the same database, to be read again before anything is
-    /// written.
+    /// Reads of earlier groups in the same database, to repeat before anything is written.
     checks: Vec<Done>,
     pub(crate) calls: Vec<Done>,
     pub(crate) found: Vec<Found>,
-    /// Beside what there will be witnesses.
+    /// Names of the write witnesses to write, by store.
     marking: BTreeMap<StoreId, BTreeSet<Name>>,
-    /// Witnesses of others that lead nowhere else than this transaction's own ones.
+    /// Witnesses of others that the own ones replace, as they lead to no further places.
     replaced: BTreeSet<(Name, TransactionId)>,
 }
 
@@ -70,12 +69,12 @@ pub(crate) struct GroupRun {
 enum At {
     Begin,
     Begun,
-    /// Which of the checks was asked.
+    /// Index of the check that was requested.
     Checking(usize),
     Called,
     Ready,
     Committing,
-    /// The program has failed on what it has read, which is being certified.
+    /// The program has failed, and the database certifies what it has read.
     Certifying(Failure),
     Ending(Box<GroupEnd>),
     Over,
@@ -83,38 +82,39 @@ enum At {
 
 pub(crate) enum GroupStep {
     Ask(Request),
-    /// All phases have run; [`GroupRun::commit`] or [`GroupRun::give_up`] is due.
+    /// All phases have run; call [`GroupRun::commit`] or [`GroupRun::give_up`].
     Ready,
     Ended(GroupEnd),
 }
 
-/// How the run of a group ended. Unless it has committed, nothing is open any more.
+/// How the run of a group ended. Unless it has committed, no transaction is open any more.
 #[derive(Debug)]
 pub(crate) enum GroupEnd {
     Committed,
-    /// It was run before: the state after it, and, of the first group that writes, who has run it.
-    Already(State, Option<Turn>),
-    /// These are not visible yet.
+    /// The group was run before: the state after it and, for the first group that writes, the lease
+    /// of the coordinator that ran it.
+    Already(State, Option<RecoveryLease>),
+    /// These commit witnesses are not visible yet.
     Blocked(Vec<(Place, TransactionId)>),
     Conflict,
-    /// What earlier groups have read is not so any more.
+    /// The reads of earlier groups have changed.
     Changed,
     Unavailable(String),
     Unknown(String),
     Failed(Failure),
-    /// It failed on what it had read, which the database has not certified, and why.
+    /// The program failed on reads that the database has not certified; with the reason for that.
     Uncertified(Failure, StoreError),
     Refused(String),
-    /// A right is missing, or it takes no writes.
+    /// A right is missing, or the database takes no writes.
     Denied(String),
-    /// What Solera keeps there cannot be read.
+    /// Solera's own data there is unreadable.
     Damaged(String),
-    /// Given up from outside.
+    /// The coordinator gave the group up.
     GivenUp,
 }
 
 impl GroupRun {
-    /// Runs the group that is next. `fresh`: nobody can have run it before.
+    /// Runs the next group. `fresh`: whether nobody can have run it before.
     pub(crate) fn new(job: Arc<Job>, state: State, fresh: bool) -> GroupRun {
         let index = state.next as usize;
         let wanted = if state.worklist.is_empty() {
@@ -143,20 +143,20 @@ impl GroupRun {
         }
     }
 
-    /// Has it read again what earlier groups have read in its database: in its own transaction, and
-    /// before it writes, so that it is compared with what others have done, and not with what it
-    /// does itself.
+    /// Makes the group repeat the reads of earlier groups in its database. It repeats them in its
+    /// own transaction and before it writes, so it compares them with the writes of others and not
+    /// with its own.
     pub(crate) fn check(mut self, checks: Vec<Done>) -> GroupRun {
         self.checks = checks;
         self
     }
 
-    /// Whether its mark was looked for, and is not there.
+    /// Whether the group looked for its mark and did not find it.
     pub(crate) fn mark_is_absent(&self) -> bool {
         self.absent
     }
 
-    /// Whether there is something that it has read again.
+    /// Whether there are reads to repeat.
     pub(crate) fn checks(&self) -> bool {
         !self.checks.is_empty()
     }
@@ -165,7 +165,7 @@ impl GroupRun {
         &self.job.plan.groups[self.index]
     }
 
-    /// The phase that it has come to.
+    /// Returns the current phase.
     pub(crate) fn phase(&self) -> usize {
         self.phase.min(self.group().phases.end - 1)
     }
@@ -174,7 +174,7 @@ impl GroupRun {
         &self.job
     }
 
-    /// Whether a group before it has written.
+    /// Whether an earlier group has written.
     pub(crate) fn is_after_commit(&self) -> bool {
         self.job.plan.first_writer.is_some_and(|first| first < self.index)
     }
@@ -187,7 +187,7 @@ impl GroupRun {
         self.index
     }
 
-    /// Goes on, with the answer to what was asked last.
+    /// Continues with the answer to the last request.
     pub(crate) fn next(&mut self, reply: Option<Result<Reply, StoreError>>) -> GroupStep {
         match (std::mem::replace(&mut self.at, At::Over), reply) {
             (At::Begin, None) => self.begin(),
@@ -199,7 +199,7 @@ impl GroupRun {
             (At::Certifying(failure), Some(certified)) => GroupStep::Ended(match certified {
                 Ok(_) => GroupEnd::Failed(failure),
                 Err(StoreError::Conflict) => GroupEnd::Conflict,
-                // Nothing was to be written.
+                // There was nothing to write.
                 Err(StoreError::OutcomeUnknown(reason)) => {
                     GroupEnd::Uncertified(failure, StoreError::Unavailable(reason))
                 }
@@ -221,7 +221,7 @@ impl GroupRun {
         let begin = Begin {
             strong: group.strong,
             read_only: !group.writes(),
-            // What is read at the beginning may end it before the operation.
+            // The names read at the beginning may end the transaction before the operation.
             once: group.reads_once && names.is_empty(),
             names,
         };
@@ -233,7 +233,7 @@ impl GroupRun {
         let mut fields = fields.iter();
         if !self.fresh && self.job.mark(self.index).is_some() {
             match fields.next().and_then(|mark| mark.get(&0)).map(|mark| self.state_of(mark)) {
-                Some(Ok((state, turn))) => return self.end(GroupEnd::Already(state, turn)),
+                Some(Ok((state, lease))) => return self.end(GroupEnd::Already(state, lease)),
                 Some(Err(error)) => return self.end(GroupEnd::Damaged(error.to_string())),
                 None => self.absent = true,
             }
@@ -261,12 +261,12 @@ impl GroupRun {
         }
     }
 
-    fn state_of(&self, mark: &[u8]) -> Result<(State, Option<Turn>), Unreadable> {
+    fn state_of(&self, mark: &[u8]) -> Result<(State, Option<RecoveryLease>), Unreadable> {
         if self.job.plan.first_writer == Some(self.index) {
-            // Others may have gone on since, and written it anew.
-            let Record { state, turn, .. } = Record::decode(mark)?;
+            // Others may have continued since, and written the record again.
+            let Record { state, lease, .. } = Record::decode(mark)?;
             let known = self.index + 1..=self.job.plan.groups.len();
-            Ok((state.at(known, "a recovery record")?, Some(turn)))
+            Ok((state.at(known, "a recovery record")?, Some(lease)))
         } else {
             let state: State = decode(mark, "a done mark")?;
             Ok((state.at(self.index + 1..=self.index + 1, "a done mark")?, None))
@@ -345,13 +345,13 @@ impl GroupRun {
         self.step(step)
     }
 
-    /// Commits, once it is [`GroupStep::Ready`]. What later groups have to wait for is part of the
-    /// state then; own witnesses stand for those of others that `replaces` says. `turn` is of who
-    /// does it, and of now.
+    /// Commits the group when it is [`GroupStep::Ready`]. The new state contains `worklist`, for
+    /// which later groups must wait. Own witnesses replace those of the transactions that
+    /// `replaces` accepts. `lease` is that of this coordinator, with the current time.
     pub(crate) fn commit(
         &mut self,
         worklist: Worklist,
-        turn: Turn,
+        lease: RecoveryLease,
         replaces: impl Fn(TransactionId) -> bool,
     ) -> GroupStep {
         assert!(matches!(self.at, At::Ready), "only what has run can be committed");
@@ -371,7 +371,7 @@ impl GroupRun {
             let tapes = self.job.taken(later, &self.state.tapes);
             let state = State { tapes, ..self.state.clone() };
             let value = if self.job.plan.first_writer == Some(self.index) {
-                self.job.record(state, turn).encode()
+                self.job.record(state, lease).encode()
             } else {
                 encode(&state)
             };
@@ -381,8 +381,8 @@ impl GroupRun {
         GroupStep::Ask(Request::Commit(writes))
     }
 
-    /// The program has failed. What a strong transaction has read may be old until it is certified,
-    /// and the failure may follow from it.
+    /// Handles a failure of the program. The reads of a strong transaction may be old until they
+    /// are certified, and the failure may follow from that.
     fn fail(&mut self, failure: Failure) -> GroupStep {
         if !self.group().strong || self.calls.is_empty() {
             return self.end(GroupEnd::Failed(failure));
@@ -391,19 +391,20 @@ impl GroupRun {
         GroupStep::Ask(Request::Certify)
     }
 
-    /// Whether a phase asks for an operation, as it could go on to do for ever.
+    /// Whether the last request is an operation of a phase. A phase could request operations for
+    /// ever.
     pub(crate) fn asks_for_operation(&self) -> bool {
         matches!(self.at, At::Called)
     }
 
-    /// Goes on no more, while it [asks](Self::asks_for_operation) for an operation.
+    /// Stops a run whose last request is an [operation](Self::asks_for_operation).
     pub(crate) fn stop(&mut self, kind: FailureKind) -> GroupStep {
         let run = self.run.as_ref().expect("an operation is asked for by a run");
         let failure = run.stopped(kind);
         self.end(GroupEnd::Failed(failure))
     }
 
-    /// Gives it up, once it is [`GroupStep::Ready`].
+    /// Gives the group up when it is [`GroupStep::Ready`].
     pub(crate) fn give_up(&mut self) -> GroupStep {
         self.end(GroupEnd::GivenUp)
     }
@@ -419,14 +420,14 @@ impl GroupRun {
     }
 }
 
-/// Whether the transaction is still open after an operation that fails so.
+/// Whether the transaction is still open after an operation that fails with this error.
 pub(crate) fn stays_open(error: &StoreError) -> bool {
     use StoreError::{Denied, Missing, Refused, WrongData};
     matches!(error, Denied(_) | Missing | Refused(_) | WrongData { .. })
 }
 
 impl Done {
-    /// Whether it is answered as before, and no transaction has put a witness there since.
+    /// Whether the answer is the same as before, and no transaction has put a witness there since.
     pub(crate) fn same(&self, reply: &Result<Reply, StoreError>) -> bool {
         match reply {
             Ok(Reply::Answered(answer)) => {

@@ -1,4 +1,4 @@
-//! What does not change while a transaction runs.
+//! The constant part of a transaction while it runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::bound::Bindings;
 use crate::outcome::Limits;
 use crate::place::{Name, Place};
 use crate::plan::{Group, Plan};
-use crate::record::{Record, State, Turn};
+use crate::record::{Record, RecoveryLease, State};
 use crate::witness::{self, TransactionId};
 
-/// What does not change while a transaction runs.
+/// The constant part of a transaction while it runs.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) module: Module,
@@ -26,12 +26,12 @@ pub(crate) struct Job {
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) began_ms: u64,
-    /// In whose name it is run.
+    /// Users in whose names it runs.
     pub(crate) users: Users,
 }
 
 impl Job {
-    /// What a record is about.
+    /// Returns the job of a record.
     pub(crate) fn of(
         record: &Record,
         modules: &Modules,
@@ -53,8 +53,8 @@ impl Job {
         Ok(Job { module, transaction, args, id, bindings, plan, limits, began_ms, users })
     }
 
-    /// All that is needed to go on from a state, after somebody's turn.
-    pub(crate) fn record(&self, state: State, turn: Turn) -> Record {
+    /// Returns the record with which a coordinator can continue from `state`, after `lease`.
+    pub(crate) fn record(&self, state: State, lease: RecoveryLease) -> Record {
         let writers = self.plan.groups.iter().enumerate().filter(|(_, group)| group.writes());
         let marks = writers.skip(1).map(|(index, group)| {
             let home = group.home(&self.bindings).expect("what writes has a home");
@@ -71,7 +71,7 @@ impl Job {
             bindings: self.bindings.clone(),
             began_ms: self.began_ms,
             users: self.users.clone(),
-            turn,
+            lease,
             stopped: false,
             state,
             home: self.record_place().cloned(),
@@ -82,14 +82,15 @@ impl Job {
         }
     }
 
-    /// Where the recovery record is, if one is due.
+    /// Returns the place of the recovery record, if the transaction has one.
     pub(crate) fn record_place(&self) -> Option<&Place> {
         let first = self.plan.first_writer.filter(|_| self.plan.recorded)?;
         let home = self.plan.groups[first].home(&self.bindings).expect("what writes has a home");
         Some(&self.bindings.of(home).place)
     }
 
-    /// The name under which it is kept that a group is done, if it is.
+    /// Returns the name of a group's done mark, or of the record for the first group that writes;
+    /// `None` if there is none.
     pub(crate) fn mark(&self, index: usize) -> Option<Name> {
         let group = &self.plan.groups[index];
         let home = group.home(&self.bindings).filter(|_| self.plan.recorded)?;
@@ -101,12 +102,12 @@ impl Job {
         })
     }
 
-    /// The places that a group uses.
+    /// Returns the places that a group uses.
     pub(crate) fn places(&self, group: &Group) -> BTreeSet<Place> {
         group.stores.iter().map(|store| self.bindings.of(*store).place.clone()).collect()
     }
 
-    /// The places that some groups use.
+    /// Returns the places that some groups use.
     pub(crate) fn places_of(
         &self,
         range: impl std::slice::SliceIndex<[Group], Output = [Group]>,
@@ -114,7 +115,7 @@ impl Job {
         self.plan.groups[range].iter().flat_map(|group| self.places(group)).collect()
     }
 
-    /// Of what was handed on, what groups take.
+    /// Returns the tapes that groups take.
     pub(crate) fn taken(&self, groups: &[Group], tapes: &Tapes) -> Tapes {
         let transaction = &self.module.program().transactions[self.transaction];
         let phases = groups.iter().flat_map(|group| &transaction.phases[group.phases.clone()]);
@@ -123,7 +124,7 @@ impl Job {
     }
 }
 
-/// Whether the arguments have the parameters' types.
+/// Checks that the arguments have the parameters' types.
 pub(crate) fn check_args(
     module: &Module,
     transaction: usize,
@@ -136,10 +137,10 @@ pub(crate) fn check_args(
     Run::new(program, transaction, 0, args, Tapes::new(), names, limits.phase).map(|_| ())
 }
 
-/// A transaction whose program is not known here.
+/// Error of a transaction whose program is not known here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CannotResume {
-    /// The transaction.
+    /// Identifier of the transaction.
     pub id: TransactionId,
     /// The module it needs.
     pub module: Arc<str>,

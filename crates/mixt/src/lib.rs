@@ -1,15 +1,16 @@
-//! Runs mixed transactions (MixT §4–§5): the phases that the compiler has split a transaction into,
-//! each over its own store, so that together they are one transaction.
+//! Runs mixed transactions (MixT §4–§5): executes the phases into which the compiler has split a
+//! transaction, each over its own store, so that together they are one transaction.
 //!
-//! A [`Coordinator`](coordinator::Coordinator) is one transaction as a state machine without I/O:
-//! it says what is to be asked of which database, and goes on with the answer. [`drive::run`] asks
-//! real databases, which implement the traits of [`store`]; [`memory`] is one of them, and
-//! [`conformance`] what their tests check. [`collect`] removes what transactions leave behind, and
-//! [`recovery`] completes those whose coordinators died.
+//! A [`Coordinator`](coordinator::Coordinator) runs one transaction as a state machine without I/O:
+//! it returns requests to databases, and continues with the answers. [`executor::run`] executes the
+//! requests on real databases, which implement the traits of [`store`]. [`memory`] is one of them,
+//! and [`conformance`] contains the checks for their tests. [`collect`] removes the garbage of
+//! transactions, and [`recovery`] completes those whose coordinators died.
 //!
-//! Where a database has a [`worker`], a group of phases is shipped to it and costs one round trip.
+//! Where a database has a [`worker`], the coordinator sends it whole groups of phases, each of
+//! which costs one round trip.
 //!
-//! What is guaranteed, and what is not, is said at [`coordinator`].
+//! [`coordinator`] describes what is guaranteed, and what is not.
 
 mod access;
 #[doc(hidden)]
@@ -19,8 +20,8 @@ mod bound;
 pub mod collect;
 pub mod conformance;
 pub mod coordinator;
-pub mod drive;
 mod encoding;
+pub mod executor;
 mod form;
 mod group;
 mod job;
@@ -33,15 +34,15 @@ mod recovered;
 pub mod recovery;
 mod request;
 pub mod rights;
-mod sight;
 pub mod store;
 pub mod typed;
+mod visibility;
 mod witness;
 pub mod worker;
 
-pub use request::shipment;
+pub use request::remote_group;
 
-/// What macros need besides what is public.
+/// Items that macros need besides the public ones.
 #[doc(hidden)]
 pub mod __macros {
     pub use solera_macros::{mixt, mixt_file, mixt_inline};
@@ -49,20 +50,20 @@ pub mod __macros {
     pub use solera_program::value::Value;
 }
 
-/// Compiles a program of the MixT language that stands between the braces, while Rust compiles.
-/// What it may not do is an error of Rust at the word that does it.
+/// Compiles a program of the MixT language between the braces, while Rust compiles. An error in the
+/// program is an error of Rust at the word in question.
 ///
-/// Its items belong in a module of their own:
+/// Put its items into a module of their own:
 /// - each struct as a Rust struct, with values in the fields ([which
 ///   types](mod@crate::typed#values));
-/// - `stores`, with a type for each store, so that a [`Handle`](crate::typed::Handle) leads where
-///   it should;
-/// - `Stores`, which says which spaces they are, and whose `bind` makes a
+/// - `stores`, with a type for each store, so that a [`Handle`](crate::typed::Handle) refers to the
+///   right store;
+/// - `Stores`, which binds the stores to spaces, and whose `bind` creates a
 ///   [`Session`](crate::typed::Session);
-/// - each transaction as an `async fn`, whose documentation says of which level its result is.
-///   Functions of the program become nothing: only transactions call them;
-/// - `Program`, which stands for all of it and has its source;
-/// - `transaction!`, for transactions that stand among Rust code.
+/// - each transaction as an `async fn`, whose documentation states the level of its result.
+///   Functions of the program generate nothing: only transactions call them;
+/// - `Program`, which stands for the whole program and has its source;
+/// - `transaction!`, for transactions among Rust code.
 ///
 /// ```
 /// mod bank {
@@ -91,7 +92,8 @@ pub mod __macros {
 ///         Err(Error::Aborted(why)) => println!("{why}"),
 ///         done => println!("{} are left", done?),
 ///     }
-///     // A transaction of its own. What is behind `=` is Rust; without, it is the variable of that name.
+///     // An inline transaction. After `=` stands an expression of Rust; without it, the argument is
+///     // the variable of that name.
 ///     let most = 3;
 ///     bank::transaction!(on, |from: handle<counter> in accounts, sum: int = most + 1| -> int {
 ///         from.add(sum);
@@ -101,17 +103,17 @@ pub mod __macros {
 /// }
 /// ```
 ///
-/// Tokens are those of Rust: texts stand on one line, and bytes beyond ASCII are written with
-/// escapes. In `transaction!` what follows `=` needs parentheses if it has a `,`, `|` or `<` of its
-/// own. The macro `transaction!` can be used within the crate.
+/// The tokens are those of Rust: texts are on one line, and bytes beyond ASCII are written with
+/// escapes. In `transaction!` an expression after `=` needs parentheses if it contains `,`, `|` or
+/// `<`. The macro `transaction!` can be used within the crate.
 #[macro_export]
 macro_rules! mixt {
     ($($program:tt)*) => { $crate::__macros::mixt! { [$crate] $($program)* } };
 }
 
-/// The same items as [`mixt!`](crate::mixt) for a program in a file, whose path begins at the
-/// folder of the crate's `Cargo.toml`. Errors tell lines of the file. When it changes, the crate is
-/// compiled again.
+/// Generates the same items as [`mixt!`](crate::mixt) for a program in a file, whose path begins at
+/// the folder of the crate's `Cargo.toml`. Errors refer to lines of the file. When it changes, the
+/// crate is compiled again.
 ///
 /// ```
 /// mod groups {

@@ -1,19 +1,18 @@
-//! A database in memory: what a program uses that brings no other.
+//! A database in memory, for programs that bring no other.
 //!
 //! It has spaces of every level and one history of commits. Linearizable and por spaces are
-//! serializable: a transaction aborts if something that it has read there has changed since. In
-//! spaces of the level pcpsi it aborts if something that it writes has. Causal and speculative
-//! spaces are read in a snapshot, and writes are applied to what there is when they commit,
-//! operation by operation, so that counters, sets, maps and lists merge. In eventual spaces every
-//! operation takes effect at once, also if the transaction aborts.
+//! serializable: a transaction aborts if an object that it has read there has changed since. In
+//! spaces of the level pcpsi it aborts if an object that it writes has changed. Causal and
+//! speculative spaces are read in a snapshot. Their writes apply to the latest version at the
+//! commit, operation by operation, so that counters, sets, maps and lists merge. In eventual spaces
+//! every operation takes effect at once, even if the transaction aborts.
 //!
 //! A store may declare `query strong_size(of: *set<T>) -> int`, the custom operation that the MixT
-//! paper (§6.1) supposes: the size in the newest version, whatever the transaction's snapshot is.
-//! The same of maps, lists and logs.
+//! paper (§6.1) assumes: the size in the newest version, independent of the transaction's snapshot.
+//! The same works for maps, lists and logs.
 //!
-//! For tests it can have sites that lag: a session at such a site reads, in spaces that are not
-//! strong, what the site has been told of by [`Memory::catch_up`], besides what the session itself
-//! has done.
+//! For tests it can have sites that lag. A session at such a site reads, in spaces that are not
+//! strong, the commits that [`Memory::catch_up`] has delivered to the site, and its own.
 
 mod cell;
 mod strong_size;
@@ -33,7 +32,7 @@ use crate::request::calls::{
 };
 use crate::store::{BoxFuture, Connection, Database, Description};
 
-/// A database in memory. Copies are the same database.
+/// A database in memory. Clones share the same data.
 #[derive(Clone)]
 pub struct Memory {
     shared: Arc<Shared>,
@@ -47,21 +46,21 @@ struct Shared {
     history: Mutex<History>,
 }
 
-/// All data, with as many versions as somebody may still read.
+/// All data, with as many versions as a session may still read.
 struct History {
-    /// The number of the last commit.
+    /// Number of the last commit.
     version: u64,
     data: BTreeMap<Key, Versions>,
-    /// How many transactions read at which versions.
+    /// Number of transactions that read at each version.
     snapshots: BTreeMap<u64, usize>,
-    /// Up to where sites have been told; empty if none lags.
+    /// Version that each site has received; empty if no site lags.
     sites: Vec<u64>,
-    /// Keys that were removed, and in which version: they are forgotten when nobody reads before
-    /// it.
+    /// Removed keys with the versions that removed them. They are forgotten when nobody reads an
+    /// older version.
     removed: VecDeque<(u64, Key)>,
 }
 
-/// Values and the commits they are of, ascending.
+/// Values with the numbers of their commits, ascending.
 type Versions = Vec<(u64, Option<Cell>)>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,17 +82,17 @@ impl Key {
 }
 
 impl Memory {
-    /// An empty database with some spaces.
+    /// Creates an empty database with some spaces.
     pub fn new(name: &str, spaces: &[(&str, Level)]) -> Memory {
         Memory::with(name, spaces, true, 0)
     }
 
-    /// One whose transactions do not span its spaces, as if each were a database.
+    /// Creates a database whose transactions do not span its spaces, as if each were a database.
     pub fn disjoint(name: &str, spaces: &[(&str, Level)]) -> Memory {
         Memory::with(name, spaces, false, 0)
     }
 
-    /// One with sites that lag until they [catch up](Self::catch_up).
+    /// Creates a database with sites that lag until they [catch up](Self::catch_up).
     pub fn lagging(name: &str, spaces: &[(&str, Level)], sites: usize) -> Memory {
         Memory::with(name, spaces, true, sites)
     }
@@ -111,7 +110,7 @@ impl Memory {
         Memory { shared: Arc::new(Shared { name: name.into(), spaces, joint, history }), site: 0 }
     }
 
-    /// The same database, at another site.
+    /// Returns the same database at another site.
     ///
     /// # Panics
     /// If there is no such site.
@@ -120,16 +119,16 @@ impl Memory {
         Memory { shared: Arc::clone(&self.shared), site }
     }
 
-    /// Tells this site of all that has committed.
+    /// Delivers all commits to this site.
     pub fn catch_up(&self) {
         let mut history = self.shared.history();
         let version = history.version;
-        if let Some(told) = history.sites.get_mut(self.site) {
-            *told = version;
+        if let Some(received) = history.sites.get_mut(self.site) {
+            *received = version;
         }
     }
 
-    /// The keys of a space's named objects.
+    /// Returns the keys of a space's named objects.
     pub fn names(&self, space: &str) -> Vec<Arc<str>> {
         let history = self.shared.history();
         let held = history.data.iter().filter(|(key, versions)| {
@@ -149,7 +148,7 @@ impl fmt::Debug for Memory {
 
 impl Shared {
     fn history(&self) -> MutexGuard<'_, History> {
-        // A panic elsewhere leaves it whole: commits check before they write.
+        // A panic elsewhere leaves the history consistent: commits check before they write.
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,18 +191,18 @@ impl Database for Memory {
 struct Session {
     shared: Arc<Shared>,
     site: usize,
-    /// The last version that it has seen.
+    /// The newest version that it has seen.
     seen: u64,
-    /// What had committed when it was asked first whether this session sees what has until a time.
+    /// Latest time for which `sees` was called, and the last commit at that call.
     until: Option<(u64, u64)>,
     open: Option<Open>,
 }
 
 /// An open transaction.
 struct Open {
-    /// What it reads of strong spaces, and of others.
+    /// Versions that it reads in strong spaces, and in others.
     snapshots: [u64; 2],
-    /// What it has read of strong spaces.
+    /// Keys that it has read in strong spaces.
     reads: BTreeSet<Key>,
     writes: Vec<ObjectCall>,
 }
@@ -213,8 +212,8 @@ impl Session {
         self.close();
         let mut history = self.shared.history();
         let latest = history.version;
-        let told = history.sites.get(self.site).copied().unwrap_or(latest);
-        let weak = if begin.strong { latest } else { told.max(self.seen) };
+        let received = history.sites.get(self.site).copied().unwrap_or(latest);
+        let weak = if begin.strong { latest } else { received.max(self.seen) };
         let open = Open { snapshots: [latest, weak], reads: BTreeSet::new(), writes: Vec::new() };
         for version in open.snapshots {
             *history.snapshots.entry(version).or_default() += 1;
@@ -229,7 +228,7 @@ impl Session {
         fields
     }
 
-    /// An operation, in the newest version instead of the snapshot if that is said.
+    /// Executes an operation, in the newest version instead of the snapshot if `newest`.
     fn perform(&mut self, call: &ObjectCall, newest: bool) -> Result<Answer, StoreError> {
         let level = self.shared.level(&call.space)?;
         let Some(open) = &mut self.open else {
@@ -260,7 +259,7 @@ impl Session {
         let own: Vec<_> = open.writes.iter().filter(|write| Key::of(write) == key).collect();
         let value = if call.op.mutates() {
             if own.is_empty() {
-                // Why it is refused is something that it reads.
+                // The reason for the refusal is a read.
                 cell::check(cell, &[call]).inspect_err(|_| note(&mut open.reads, level, &key))?;
             }
             open.writes.push(call.clone());
@@ -285,7 +284,7 @@ impl Session {
         let mut history = self.shared.history();
         history.certify(&open)?;
         let changed = |key: &Key, since: u64| history.last_change(key) > since;
-        // What merges does not know of what commits meanwhile.
+        // Spaces that merge do not see commits made meanwhile.
         let seen = |space: &str| match self.shared.level(space) {
             Ok(Level::Linearizable | Level::Por | Level::PcPsi) => u64::MAX,
             _ => open.snapshots[1],
@@ -337,11 +336,11 @@ impl Session {
             version = history.version;
             self.until = Some((until_ms, version));
         }
-        let told = history.sites.get(self.site).copied().unwrap_or(version);
-        told.max(self.seen) >= version
+        let received = history.sites.get(self.site).copied().unwrap_or(version);
+        received.max(self.seen) >= version
     }
 
-    /// Takes the open transaction away: its snapshots are not read any more.
+    /// Removes the open transaction, and releases its snapshots.
     fn close(&mut self) -> Option<Open> {
         let open = self.open.take()?;
         let mut history = self.shared.history();
@@ -382,7 +381,7 @@ impl Open {
     }
 }
 
-/// Notes that a key of a space of this level was read, if certification is about it.
+/// Records that a key was read, if spaces of this level are certified.
 fn note(reads: &mut BTreeSet<Key>, level: Level, key: &Key) {
     if matches!(level, Level::Linearizable | Level::Por) {
         reads.insert(key.clone());
@@ -404,7 +403,7 @@ impl History {
         self.data.get(key).and_then(|versions| versions.last()).map_or(0, |(version, _)| *version)
     }
 
-    /// Whether what a transaction has read of strong spaces is so still.
+    /// Checks that the reads of a transaction in strong spaces are still current.
     fn certify(&self, open: &Open) -> Result<(), StoreError> {
         let changed = |key: &Key| self.last_change(key) > open.snapshots[0];
         if open.reads.iter().any(changed) { Err(StoreError::Conflict) } else { Ok(()) }
@@ -417,13 +416,13 @@ impl History {
         }
     }
 
-    /// The oldest version that may be read.
+    /// Returns the oldest version that may be read.
     fn floor(&self) -> u64 {
         let read = self.snapshots.keys().next().copied().unwrap_or(u64::MAX);
         self.sites.iter().copied().min().unwrap_or(u64::MAX).min(read)
     }
 
-    /// Changes a key in the newest version. What nobody reads is changed in place.
+    /// Changes a key in the newest version. A version that nobody reads is changed in place.
     fn change(
         &mut self,
         key: Key,
@@ -440,7 +439,7 @@ impl History {
             None => None,
         };
         change(&mut cell).expect("it was checked before");
-        // What is older than the version that the oldest reader sees is not seen by anybody.
+        // Nobody sees versions older than the one that the oldest reader sees.
         let seen = versions.iter().rposition(|(of, _)| *of <= floor).unwrap_or(0);
         versions.drain(..seen);
         let gone = cell.is_none();

@@ -1,4 +1,4 @@
-//! How transactions end, and how long they are tried.
+//! Outcomes of transactions, and limits of their duration.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,33 +11,34 @@ use crate::record::Record;
 use crate::request::calls::StoreError;
 use crate::witness::TransactionId;
 
-/// How a transaction ended.
+/// Outcome of a transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// All of it has taken effect.
     Done {
-        /// What it returns.
+        /// The value that it returns.
         result: Value,
-        /// How often groups of phases were run, and how many would have done.
+        /// Number of runs of its groups.
         attempts: Attempts,
     },
-    /// It has changed nothing in stores that are atomic.
+    /// The transaction has changed nothing in atomic stores.
     Failed(Why),
     /// Some phases have committed, and others not yet.
     Incomplete {
-        /// What resumes it ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). None
-        /// if it cannot be found out whether the only phase that writes has committed, or if others
-        /// have [completed](Why::Completed) it.
+        /// Ticket that resumes it
+        /// ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). `None` if nobody can
+        /// find out whether the only phase that writes has committed, or if others have
+        /// [completed](Why::Completed) it.
         ticket: Option<Box<Record>>,
         /// The phases that have committed.
         committed: Vec<usize>,
-        /// What is in the way.
+        /// Reason why it is incomplete.
         why: Why,
     },
 }
 
 impl Outcome {
-    /// What its users have no right to, if that is why it is incomplete.
+    /// Returns the reason, if it is incomplete because its users lack a right.
     pub fn denied(&self) -> Option<&Why> {
         match self {
             Outcome::Incomplete { why: why @ Why::Denied { .. }, .. } => Some(why),
@@ -46,84 +47,83 @@ impl Outcome {
     }
 }
 
-/// How often groups of phases were run.
+/// Number of runs of groups of phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempts {
-    /// How often they were begun.
+    /// Number of runs that were begun.
     pub begun: u32,
-    /// How many there are.
+    /// Number of groups.
     pub groups: u32,
 }
 
-/// Why a transaction did not come to its end.
+/// Reason why a transaction did not complete.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// The program failed, on values that its databases have certified; or it took too long,
+    /// The program failed on values that its databases have certified, or it took too long,
     /// whatever it has read.
     Program(Failure),
-    /// The program failed on values that a database has not certified: they may not have been so,
-    /// and the failure may not follow from what is so.
+    /// The program failed on values that a database has not certified. They may have been
+    /// inconsistent, and then the failure may not follow from the data.
     Uncertified {
-        /// How it failed.
+        /// The failure.
         failure: Box<Failure>,
         /// The database's name.
         database: Arc<str>,
-        /// Why it has not certified them.
+        /// Reason why it has not certified them.
         error: StoreError,
     },
-    /// Others changed the same data again and again.
+    /// Other transactions changed the same data at each attempt.
     Contention {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
     /// A database could not be reached.
     Unavailable {
-        /// Its name.
+        /// Name of the database.
         database: Arc<str>,
-        /// What it said last.
+        /// Its last error.
         reason: String,
     },
-    /// A database refused for good.
+    /// A database rejected a request that it never executes.
     Refused {
-        /// Its name.
+        /// Name of the database.
         database: Arc<str>,
-        /// What it said.
+        /// Its error.
         reason: String,
     },
-    /// A right is missing that its user needs, or a database takes no writes: people can change
-    /// that.
+    /// Its user lacks a right, or a database takes no writes. An administrator can change that.
     Denied {
         /// The database's name.
         database: Arc<str>,
-        /// The phase that needs it; none if it is not about a single one.
+        /// The phase that needs the right; `None` if the reason concerns no single phase.
         phase: Option<usize>,
-        /// What is missing.
+        /// The missing right.
         reason: String,
     },
-    /// Somebody has given it up.
+    /// An administrator has given it up.
     GivenUp {
-        /// Who, and why.
+        /// Who gave it up, and why.
         reason: String,
     },
-    /// Another transaction, which this one has seen a part of, does not become visible as a whole.
+    /// Another transaction, part of which this one has seen, does not become visible as a whole.
     Blocked {
         /// The other transaction.
         by: TransactionId,
-        /// Where it is not visible.
+        /// The place where it is not visible.
         place: Place,
     },
-    /// Others have completed it before it was resumed, and its result is not kept any more.
+    /// Others completed it before it was resumed, and its result is no longer stored.
     Completed,
-    /// Somebody else is completing it, or what was asked for by one who has stopped may still be
-    /// under way.
+    /// Another coordinator is completing it, or requests of one that has stopped may still be in
+    /// progress.
     Taken,
-    /// It took longer than it may: others may complete it soon.
+    /// It exceeded its time limit: others may complete it soon.
     Late,
     /// The answer to a commit was lost.
     Unknown {
         /// The database's name.
         database: Arc<str>,
-        /// What happened.
+        /// The error that lost the answer.
         reason: String,
     },
 }
@@ -146,7 +146,7 @@ impl fmt::Display for Outcome {
                         let phases = phases.join(", ");
                         write!(
                             f,
-                            "of its phases {phases} have taken effect, the others not yet: {why}"
+                            "phases {phases} have taken effect, the others have not yet: {why}"
                         )
                     }
                 }
@@ -163,7 +163,7 @@ impl fmt::Display for Why {
                 write!(f, "{failure}; {}", self.caveat().unwrap_or_default())
             }
             Why::Contention { attempts } => {
-                write!(f, "other transactions were in the way {attempts} times")
+                write!(f, "other transactions conflicted with it {attempts} times")
             }
             Why::Unavailable { database, reason } => {
                 write!(f, "the database `{database}` cannot be used: {reason}")
@@ -172,11 +172,14 @@ impl fmt::Display for Why {
             Why::Denied { database, reason, .. } => write!(f, "`{database}` denies it: {reason}"),
             Why::GivenUp { reason } => write!(f, "it was given up: {reason}"),
             Why::Blocked { by, place } => {
-                write!(f, "transaction {by} is under way and does not reach {place}")
+                write!(f, "transaction {by} is in progress and not yet visible in {place}")
             }
-            Why::Completed => write!(f, "others have completed it, and its result is gone"),
-            Why::Taken => write!(f, "somebody else is completing it, or may still be"),
-            Why::Late => write!(f, "it took longer than it may"),
+            Why::Completed => write!(
+                f,
+                "another coordinator has completed it, and its result is no longer stored"
+            ),
+            Why::Taken => write!(f, "another coordinator is completing it, or may still be"),
+            Why::Late => write!(f, "it exceeded its time limit"),
             Why::Unknown { database, reason } => {
                 write!(f, "the answer of `{database}` to a commit was lost: {reason}")
             }
@@ -187,7 +190,7 @@ impl fmt::Display for Why {
 impl std::error::Error for Why {}
 
 impl Why {
-    /// How the program failed, if it did: certainly or not.
+    /// Returns the failure of the program, certified or not.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Why::Program(failure) => Some(failure),
@@ -196,7 +199,7 @@ impl Why {
         }
     }
 
-    /// Why a failure is [uncertified](Why::Uncertified), in words; none if this is anything else.
+    /// Returns the reason why a failure is [uncertified](Why::Uncertified), as text.
     pub fn caveat(&self) -> Option<String> {
         let Why::Uncertified { database, error, .. } = self else { return None };
         Some(format!(
@@ -204,59 +207,60 @@ impl Why {
         ))
     }
 
-    /// Whether the program failed, and a database that could certify it did not answer.
+    /// Whether the program failed, and the database that could certify it did not answer.
     pub(crate) fn is_uncertified_for_now(&self) -> bool {
         matches!(self, Why::Uncertified { error: StoreError::Unavailable(_), .. })
     }
 }
 
-/// How long transactions are tried, in milliseconds. All hosts that share databases need the same
-/// times, and clocks that run equally fast.
+/// Limits of the duration of transactions, in milliseconds. All hosts that share databases need the
+/// same times, and clocks that run equally fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// What a phase may do.
+    /// Limits of a phase.
     pub phase: run::Limits,
-    /// How long phases may ask their stores for operations, from the transaction's beginning and as
-    /// long as nothing has committed. Afterwards it cannot be given up any more, and only what
-    /// [`phase`](Self::phase) says bounds it.
+    /// Time from the beginning of a transaction during which phases may request operations, as long
+    /// as nothing has committed. After a commit the transaction cannot be given up, and only
+    /// [`phase`](Self::phase) limits it.
     pub run_ms: u64,
-    /// How often a transaction is tried of which nothing has committed.
+    /// Number of attempts before the first commit.
     pub attempts: u32,
-    /// How long it waits before it tries again, at first; doubled each time.
+    /// First pause between attempts; it doubles with each attempt.
     pub backoff_first_ms: u64,
-    /// How long it waits at most.
+    /// Longest pause between attempts.
     pub backoff_last_ms: u64,
-    /// How long a coordinator tries to complete a transaction, from when it asked for its first
-    /// commit or took it over. Afterwards it does not touch it any more, unless it is resumed.
+    /// Time for which a coordinator tries to complete a transaction, from its request of the first
+    /// commit or from the takeover. Afterwards it does nothing more, unless the transaction is
+    /// resumed.
     pub finish_ms: u64,
-    /// How long after that others may complete it. Greater than `finish_ms`, by more than
-    /// [`IN_DOUBT_MS`] and what clocks differ by: a commit that was asked for at the last moment
-    /// may take effect that much later.
+    /// Time after which others may complete the transaction, from the same moment. Exceeds
+    /// `finish_ms` by more than [`IN_DOUBT_MS`] and the difference of clocks: a commit requested at
+    /// the last moment may take effect that much later.
     pub orphan_ms: u64,
-    /// How long it waits for other transactions of which it has seen a part. Greater than
+    /// Time for which a transaction waits for others, parts of which it has seen. Exceeds
     /// `orphan_ms`.
     pub blocked_ms: u64,
-    /// How long witnesses, marks and records are kept after the end of their transaction. At least
-    /// twice what it takes a commit to reach all replicas of its database, and greater than
-    /// `blocked_ms`. If it is less than twice `blocked_ms`, who waits finds out that a
-    /// transaction's leftovers are removed already, and goes on.
+    /// Time for which witnesses, marks and records are kept after the end of their transaction. At
+    /// least twice the time in which a commit reaches all replicas of its database, and greater
+    /// than `blocked_ms`. If it is less than twice `blocked_ms`, a waiting transaction finds out
+    /// that the garbage of the other one is already removed, and continues.
     pub keep_ms: u64,
 }
 
-/// How long a commit may still take effect of which the answer was lost, in milliseconds: as long
-/// as databases let a command run whose connection broke.
+/// Time for which a commit whose answer was lost may still take effect, in milliseconds: databases
+/// execute a command for that long after its connection has broken.
 pub const IN_DOUBT_MS: u64 = 12_000;
 
-/// Two times of [`Limits`] that contradict each other.
+/// Error of two times of [`Limits`] that contradict each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
-    /// What must be less, and how long it is.
+    /// Name and value of the time that must be less.
     pub less: (&'static str, u64),
-    /// Than what, and how long that is.
+    /// Name and value of the time that must be greater.
     pub more: (&'static str, u64),
-    /// By how much it must be less, at least.
+    /// Minimum difference.
     pub by_ms: u64,
-    /// Why.
+    /// Reason for the difference.
     reason: &'static str,
 }
 
@@ -274,12 +278,13 @@ impl fmt::Display for Contradiction {
 impl std::error::Error for Contradiction {}
 
 impl Limits {
-    /// Whether the times fit one another: a transaction is given up by its coordinator, and what
-    /// that has asked for is over, before others complete it; whoever waits for it waits for that,
-    /// too; and what tells of it is kept as long.
+    /// Checks that the times are consistent. A coordinator must give a transaction up, and its
+    /// requests must have ended, before others complete the transaction. A transaction must wait
+    /// longer than that for another one, and garbage must be kept longer than any transaction
+    /// waits.
     ///
     /// # Errors
-    /// The first two that do not.
+    /// The first two times that contradict each other.
     pub fn check(&self) -> Result<(), Contradiction> {
         let times = [
             ("finish_ms", self.finish_ms),
@@ -300,10 +305,11 @@ impl Limits {
         Ok(())
     }
 
-    /// Whether an argument is a value that programs may handle.
+    /// Checks that programs may handle a value as an argument.
     ///
     /// # Errors
-    /// If it is too large: how large it is, and may be. Or if a handle in it has no key.
+    /// If the value is too large, with its size and the limit, or if a handle in it has an empty
+    /// key.
     pub fn check_argument(&self, value: &Value) -> Result<(), String> {
         if has_empty_key(value) {
             return Err("a handle's key must not be empty".to_owned());
@@ -315,8 +321,8 @@ impl Limits {
         Err(format!("it takes {size} bytes, and a value may take {most} at most"))
     }
 
-    /// How long a coordinator waits for a transaction of which it has seen a part before it looks
-    /// for its record, and a worker before it answers that it waits.
+    /// Returns the time for which a coordinator waits for a transaction before it looks for its
+    /// record, and a worker before it reports that it is blocked.
     pub(crate) fn on_the_way_ms(&self) -> u64 {
         self.finish_ms / 8
     }
@@ -333,8 +339,8 @@ fn has_empty_key(value: &Value) -> bool {
     }
 }
 
-/// How many bytes a value takes, as the interpreter counts them: 16 and its text for each that is
-/// in it.
+/// Returns the size of a value in bytes, as the interpreter counts it: 16 and the text for each
+/// value in it.
 fn size(value: &Value) -> u64 {
     let (bytes, held): (usize, u64) = match value {
         Value::Unit | Value::Bool(_) | Value::Int(_) | Value::Float(_) => (0, 0),
@@ -373,19 +379,19 @@ mod tests {
     fn times_that_do_not_fit_are_named() {
         let limits = Limits::default();
         assert_eq!(limits.check(), Ok(()));
-        let told = |limits: Limits| limits.check().unwrap_err().to_string();
+        let message = |limits: Limits| limits.check().unwrap_err().to_string();
         let orphan_ms = limits.finish_ms + IN_DOUBT_MS;
         assert_eq!(
-            told(Limits { orphan_ms, ..limits }),
+            message(Limits { orphan_ms, ..limits }),
             "finish_ms (8000) must be less than orphan_ms (20000) by 12001 or more: a commit may take effect that late"
         );
         assert_eq!(Limits { orphan_ms: orphan_ms + 1, ..limits }.check(), Ok(()));
         assert_eq!(
-            told(Limits { orphan_ms: 32_000, ..limits }),
+            message(Limits { orphan_ms: 32_000, ..limits }),
             "orphan_ms (32000) must be less than blocked_ms (32000)"
         );
         assert_eq!(
-            told(Limits { keep_ms: 31_999, ..limits }),
+            message(Limits { keep_ms: 31_999, ..limits }),
             "blocked_ms (32000) must be less than keep_ms (31999)"
         );
     }

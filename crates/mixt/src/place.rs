@@ -1,5 +1,5 @@
-//! Where data lies, and named objects: a few small values by number, under names that no object of
-//! a program has.
+//! Locations of data, and named objects: a few small values by number, under names that no object
+//! of a program has.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The values of a named object, by number.
+/// Fields of a named object, by number.
 pub type Fields = BTreeMap<u64, Arc<[u8]>>;
 
-/// Where data lies: a space of a database, by names that are the same for everybody.
+/// Location of data: a space of a database, by names that are the same on all hosts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
-    /// The database's name.
+    /// Name of the database.
     pub database: Arc<str>,
-    /// The space within it.
+    /// Name of the space within it.
     pub space: Arc<str>,
 }
 
@@ -25,11 +25,11 @@ impl fmt::Display for Place {
     }
 }
 
-/// The name of a named object.
+/// Name of a named object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name {
-    /// The space it is in.
+    /// Space of the object.
     pub space: Arc<str>,
-    /// Its key, apart from those of the programs' objects.
+    /// Key, in a key range separate from that of the programs' objects.
     pub key: Arc<str>,
 }

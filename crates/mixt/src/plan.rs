@@ -1,9 +1,10 @@
-//! Which phases of a transaction run together in one transaction of a database.
+//! Joins the phases of a transaction into groups, each of which runs in one transaction of a
+//! database.
 //!
-//! Phases that follow one another and use several atomic stores of one database form one group: the
-//! database keeps them together by itself, so that neither witnesses nor a recovery record are
-//! needed within, and who reads several such stores sees them at one time. Every other phase is a
-//! group of its own.
+//! Consecutive phases that use several atomic stores of one database form one group. The database
+//! keeps them together by itself, so the group needs neither witnesses nor a recovery record
+//! within, and a reader of several such stores sees them at one time. Every other phase is a group
+//! of its own.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,27 +16,27 @@ use solera_program::types::StoreId;
 use crate::bound::Bindings;
 use crate::place::Place;
 
-/// How a transaction is run.
+/// Groups of a transaction, and what they must store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The groups, in the order in which they run.
     pub groups: Vec<Group>,
-    /// The first group that writes, where a recovery record is kept if several do.
+    /// The first group that writes. It stores the recovery record if several groups write.
     pub first_writer: Option<usize>,
-    /// Whether several groups write, so that a coordinator that dies may leave some undone.
+    /// Whether several groups write, so that a coordinator that dies may leave some incomplete.
     pub recorded: bool,
-    /// The atomic places that are marked by witnesses: if more than one group writes such.
+    /// Atomic places that get witnesses. Empty unless more than one group writes such places.
     pub witnessed: Arc<[Place]>,
 }
 
 /// Phases that run in one transaction of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its phases.
+    /// Range of its phases.
     pub phases: Range<usize>,
-    /// The stores it uses. None: it only computes.
+    /// Stores that it uses. A group without stores only computes.
     pub stores: BTreeSet<StoreId>,
-    /// The name of the database, if it uses one.
+    /// Name of the database, if it uses one.
     pub database: Option<Arc<str>>,
     /// Whether the transaction is ordered against others.
     pub strong: bool,
@@ -43,9 +44,9 @@ pub struct Group {
     pub atomic: bool,
     /// The stores that it may write.
     pub written: BTreeSet<StoreId>,
-    /// Whether it reads what is endorsed.
+    /// Whether it reads endorsed values.
     pub endorsing: bool,
-    /// Whether all it does is to read once.
+    /// Whether it executes one read and nothing else.
     pub reads_once: bool,
 }
 
@@ -55,7 +56,7 @@ impl Group {
         !self.written.is_empty()
     }
 
-    /// The store in whose space its recovery record or done mark is kept: one that is atomic, if
+    /// Returns the store whose space contains its recovery record or done mark: an atomic one, if
     /// there is one.
     pub fn home(&self, bindings: &Bindings) -> Option<StoreId> {
         let atomic = self.written.iter().find(|store| bindings.of(**store).atomic());
@@ -64,7 +65,7 @@ impl Group {
 }
 
 impl Plan {
-    /// The plan of a transaction whose stores are bound so.
+    /// Creates the plan of a transaction with these bindings.
     pub fn new(transaction: &Transaction, bindings: &Bindings) -> Plan {
         let mut groups = Vec::new();
         let mut start = 0;
@@ -92,7 +93,7 @@ impl Plan {
     }
 }
 
-/// Where the group ends that begins with a phase, if that phase is joined with later ones.
+/// Returns the end of the group that begins at a phase, if later phases join that phase.
 fn joined(transaction: &Transaction, bindings: &Bindings, start: usize) -> Option<usize> {
     let mut used = BTreeSet::new();
     let mut end = None;

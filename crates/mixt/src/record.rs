@@ -1,6 +1,6 @@
-//! What is kept of a transaction, so that anybody can complete it.
+//! The record of a transaction, with which any host can complete it.
 //!
-//! A recovery record and a ticket are the same: everything that a coordinator needs to go on.
+//! A recovery record and a ticket are the same: everything that a coordinator needs to continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -17,23 +17,23 @@ use crate::form::{decode, encode};
 use crate::place::{Fields, Name, Place};
 use crate::witness::TransactionId;
 
-/// How far a transaction has come.
+/// Progress of a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The group that runs next.
+    /// Index of the next group.
     pub(crate) next: u32,
-    /// What phases have handed on.
+    /// Values that phases have handed on.
     pub(crate) tapes: Tapes,
-    /// The result, if its phase is over.
+    /// Result, if its phase has run.
     pub(crate) result: Option<Value>,
-    /// What must be visible before a group begins that uses the place.
+    /// Commit witnesses that must be visible before a group uses their place.
     pub(crate) worklist: Worklist,
-    /// Beside what there are write witnesses of this transaction.
+    /// Names of the write witnesses that this transaction has written.
     pub(crate) noted: BTreeSet<(Arc<str>, Name)>,
 }
 
 impl State {
-    /// The state, if a group is next that may be.
+    /// Returns the state if its next group is one of `groups`; fails otherwise.
     pub(crate) fn at(
         self,
         groups: RangeInclusive<usize>,
@@ -43,7 +43,7 @@ impl State {
             return Ok(self);
         }
         let (next, first, last) = (self.next, groups.start(), groups.end());
-        let why = format!("it says that group {next} is next, not one of {first} to {last}");
+        let why = format!("its next group is {next}, not one of {first} to {last}");
         Err(Unreadable { what, why })
     }
 }
@@ -51,52 +51,53 @@ impl State {
 /// Commit witnesses that must appear in places (MixT §5.4).
 pub(crate) type Worklist = BTreeMap<(Place, TransactionId), Source>;
 
-/// What is known of a transaction that is waited for.
+/// Origin of a commit witness that a transaction waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
-    /// Where its record is.
+    /// Place of the other transaction's record.
     pub(crate) record: Place,
-    /// When its write witness was found first.
+    /// Time when its write witness was found first.
     pub(crate) found_ms: u64,
 }
 
-/// Who goes on with a transaction, and since when. In a stored record: who ran the first group that
-/// writes. In a ticket: who has given up, or whose turn was the last before. Turn 0 is that of the
-/// coordinator that has begun it.
+/// Right of one coordinator to complete a transaction. A stored record contains the lease of the
+/// coordinator that ran the first group that writes. A ticket contains that of the coordinator that
+/// has stopped, or the last one before. Lease 0 belongs to the coordinator that began the
+/// transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Turn {
+pub(crate) struct RecoveryLease {
     pub(crate) number: u32,
-    /// In milliseconds since 1970, by the holder's clock. Of turn 0 it is when the first commit was
-    /// asked for.
+    /// Start, in milliseconds since 1970, by the holder's clock. For lease 0 it is the time of the
+    /// first commit request.
     pub(crate) since_ms: u64,
-    /// At which replicas of databases its holder commits, as far as they are told apart.
+    /// Replicas of databases at which its holder commits, as far as databases distinguish them.
     pub(crate) whence: Whence,
 }
 
 /// Replicas, by their databases.
 pub(crate) type Whence = BTreeMap<Arc<str>, Arc<str>>;
 
-impl Turn {
-    /// What is kept of it next to the record.
+impl RecoveryLease {
+    /// Encodes the lease as it is stored next to the record.
     pub(crate) fn encode(&self) -> Arc<[u8]> {
         encode(self)
     }
 
-    /// Those that were taken, in their order, from what is kept next to a record.
-    pub(crate) fn taken(fields: &Fields) -> Result<Vec<Turn>, Unreadable> {
-        let turns = fields.range(1..).map(|(number, bytes)| {
-            let turn: Turn = decode(bytes, "the turn of who completes it")?;
-            if u64::from(turn.number) == *number {
-                return Ok(turn);
+    /// Decodes the leases that are stored next to a record, in order of their numbers.
+    pub(crate) fn acquired(fields: &Fields) -> Result<Vec<RecoveryLease>, Unreadable> {
+        let leases = fields.range(1..).map(|(number, bytes)| {
+            let lease: RecoveryLease = decode(bytes, "a recovery lease")?;
+            if u64::from(lease.number) == *number {
+                return Ok(lease);
             }
-            let why = format!("it says that it is turn {}, not {number}", turn.number);
-            Err(Unreadable { what: "the turn of who completes it", why })
+            let why = format!("its number is {}, not {number}", lease.number);
+            Err(Unreadable { what: "a recovery lease", why })
         });
-        turns.collect()
+        leases.collect()
     }
 }
 
-/// A transaction that has begun, as it is kept in stores and given to callers.
+/// A transaction that has begun, as stores keep it and callers receive it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub(crate) id: TransactionId,
@@ -105,103 +106,103 @@ pub struct Record {
     pub(crate) args: Vec<Value>,
     pub(crate) bindings: Bindings,
     pub(crate) began_ms: u64,
-    /// In whose name it is run, in each database that knows users: what it asks there is asked with
-    /// their rights, whoever asks.
+    /// User in whose name it runs, in each database that knows users. Its requests have that user's
+    /// rights, whichever host makes them.
     pub(crate) users: Users,
-    pub(crate) turn: Turn,
-    /// Whether nothing is under way any more that was asked for in that turn. Only tickets can say
-    /// so: who has written a record goes on, and who stops while the answer to a commit is out does
-    /// not know when that takes effect.
+    pub(crate) lease: RecoveryLease,
+    /// Whether no request of that lease is still in progress. Only tickets can contain `true`: the
+    /// writer of a record continues, and a coordinator that stops while the answer to a commit is
+    /// outstanding does not know when the commit takes effect.
     pub(crate) stopped: bool,
     pub(crate) state: State,
-    /// Where the record is kept; none if there is none, as at most one group writes.
+    /// Place of the record; `None` if there is none, because at most one group writes.
     pub(crate) home: Option<Place>,
-    /// The marks of the other groups that write.
+    /// Done marks of the other groups that write.
     pub(crate) marks: Vec<(Arc<str>, Name)>,
-    /// Where there are commit witnesses.
+    /// Places of commit witnesses.
     pub(crate) witnessed: Arc<[Place]>,
-    /// Whether all is done, and only what is left behind is to be removed.
+    /// Whether all groups are done, so that only garbage is left to remove.
     pub(crate) complete: bool,
-    /// Why it can never be completed.
+    /// Reason why it can never be completed.
     pub(crate) failed: Option<String>,
 }
 
 impl Record {
-    /// The transaction's name.
+    /// Returns the transaction's identifier.
     pub fn id(&self) -> TransactionId {
         self.id
     }
 
-    /// The name of the module.
+    /// Returns the name of the module.
     pub fn module(&self) -> &str {
         &self.module
     }
 
-    /// What its module's stores are.
+    /// Returns the bindings of its module's stores.
     pub fn bindings(&self) -> &Bindings {
         &self.bindings
     }
 
-    /// The name of the transaction in the module.
+    /// Returns the name of the transaction in the module.
     pub fn transaction(&self) -> &str {
         &self.transaction
     }
 
-    /// When it began, by its coordinator's clock.
+    /// Returns the time when it began, by its coordinator's clock.
     pub fn began_ms(&self) -> u64 {
         self.began_ms
     }
 
-    /// In whose name it asks a database, if that knows users.
+    /// Returns the user in whose name it uses a database, if that knows users.
     pub fn user(&self, database: &str) -> Option<&Arc<str>> {
         self.users.get(database)
     }
 
-    /// The same transaction, gone on with in the name of another user of a database.
+    /// Returns the same transaction with another user of a database.
     pub fn in_name_of(mut self, database: &str, user: &str) -> Record {
         self.users.insert(database.into(), user.into());
         self
     }
 
-    /// The same transaction, in the names of these users again.
+    /// Returns the same transaction with these users.
     pub fn in_names_of(mut self, users: Users) -> Record {
         self.users = users;
         self
     }
 
-    /// The users in whose names it asks databases.
+    /// Returns the users in whose names it uses databases.
     pub fn users(&self) -> &Users {
         &self.users
     }
 
-    /// Whichever of a stored record and a ticket of the same transaction tells more: a ticket may
-    /// say that its holder has stopped, so that nobody need wait for it.
+    /// Returns the more recent of this stored record and a ticket of the same transaction. A ticket
+    /// may show that its holder has stopped, so that nobody need wait for it.
     pub fn or_ticket(self, ticket: Record) -> Record {
         let later = ticket.id == self.id && ticket.state.next >= self.state.next;
         if later { ticket } else { self }
     }
 
-    /// Whether all of it has taken effect, and only what it has left behind is to be removed.
+    /// Whether all of it has taken effect, so that only garbage is left to remove.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// A ticket of a transaction that is complete by now, with its result.
+    /// Returns the ticket of a transaction that has since completed, with its result.
     pub(crate) fn with_result(self, result: Value) -> Record {
         Record { state: State { result: Some(result), ..self.state }, ..self }
     }
 
-    /// Why it can never be completed, if that is so.
+    /// Returns the reason why it can never be completed, if there is one.
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_deref()
     }
 
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self) -> Arc<[u8]> {
         encode(self)
     }
 
-    /// From bytes.
+    /// Decodes it from bytes.
     ///
     /// # Errors
     /// If they are no record of this version.

@@ -1,9 +1,9 @@
 //! Completes transactions whose coordinators are gone.
 //!
-//! A transaction of several groups that write leaves a record together with the first of them.
-//! Every host that uses the databases may look for records from time to time; those that are older
-//! than [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms) it takes over. Several may do so
-//! at the same time.
+//! A transaction of several groups that write stores a record together with the first of them.
+//! Every host that uses the databases may look for records from time to time, and takes over those
+//! that are older than [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms). Several hosts may
+//! do so at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::binding::Modules;
 use crate::collect::Collector;
 use crate::coordinator::{Ask, CannotResume, Coordinator, Next, Request, TransactionId};
-use crate::drive::{BATCH, Clock, Connections, run};
+use crate::executor::{BATCH, Clock, Connections, run};
 use crate::form::Unreadable;
 use crate::job::Job;
 use crate::outcome::{Limits, Outcome, Why};
@@ -21,29 +21,29 @@ pub use crate::recovered::Recovered;
 use crate::request::calls::{List, StoreError};
 use crate::witness;
 
-/// What lies under the name of a record.
+/// Content of a record's name.
 #[derive(Debug)]
 pub enum Found {
     /// A record.
     Record(Box<Record>),
-    /// Something else.
+    /// Bytes that are no record.
     Unreadable(Unreadable),
-    /// The database does not give it.
+    /// The database does not return it.
     Unread(StoreError),
 }
 
-/// How many names are listed at once: more than there usually are, as some databases look at all of
-/// them each time.
+/// Number of names to list at once: more than usually exist, as some databases scan all of them
+/// each time.
 const PAGE: usize = 65_536;
 
-/// After how many records in a row that could not be read their database is taken to be away.
+/// Number of unreadable records in a row after which their database counts as unreachable.
 const UNREAD_IN_A_ROW: usize = 8;
 
-/// All records in a place, each with the name of its transaction, but those of transactions that a
+/// Returns all records in a place, each with the identifier of its transaction, except those that a
 /// collector has.
 ///
 /// # Errors
-/// If they cannot be listed, or many in a row cannot be read.
+/// If the database cannot list them, or cannot read many in a row.
 pub async fn records(
     place: &Place,
     connections: &mut Connections,
@@ -58,9 +58,9 @@ pub async fn records(
             after: Arc::clone(&after),
             limit: PAGE,
         };
-        let mut taken = connections.take(&place.database).await?;
-        let listed = taken.connection.list(&list).await;
-        taken.leave();
+        let mut session = connections.check_out(&place.database).await?;
+        let listed = session.connection.list(&list).await;
+        session.check_in();
         let mut keys = listed?;
         let Some(last) = keys.last() else { return Ok(records) };
         after = Arc::clone(last);
@@ -68,7 +68,7 @@ pub async fn records(
         for batch in keys.chunks(BATCH) {
             match read(place, batch, connections).await {
                 Ok(found) => records.extend(found),
-                // Perhaps it is one of them.
+                // One of them may be the reason.
                 Err(_) => read_singly(place, batch, connections, &mut records).await?,
             }
         }
@@ -112,7 +112,7 @@ async fn read(
     let name = |key: &Arc<str>| Name { space: Arc::clone(&place.space), key: Arc::clone(key) };
     let all = connections.read(&place.database, keys.iter().map(name).collect()).await?;
     let found = keys.iter().zip(all).filter_map(|(key, fields)| {
-        // Somebody may have removed it since it was listed.
+        // Another host may have removed it since it was listed.
         let found = match Record::decode(fields.get(&0)?) {
             Ok(record) => Found::Record(Box::new(record)),
             Err(error) => Found::Unreadable(error),
@@ -122,10 +122,10 @@ async fn read(
     Ok(found.collect())
 }
 
-/// Completes what others have left in a place.
+/// Completes the incomplete transactions in a place.
 ///
 /// # Errors
-/// As of [`records`]. What a single one fails by is part of the result.
+/// Those of [`records`]. The result contains the errors of single transactions.
 pub async fn recover(
     place: &Place,
     connections: &mut Connections,
@@ -147,7 +147,7 @@ pub async fn recover(
                 continue;
             }
         };
-        let age_ms = clock.now_ms().saturating_sub(record.turn.since_ms);
+        let age_ms = clock.now_ms().saturating_sub(record.lease.since_ms);
         if record.failed.is_some() {
             recovered.failed.push(record);
         } else if record.complete {
@@ -164,7 +164,8 @@ pub async fn recover(
     due.sort_by_key(|record| record.began_ms);
     let (mut left, mut away, mut seen) = (young, BTreeSet::new(), Seen::new());
     loop {
-        // Who waits for what is left would wait in vain, and so would who waits for that.
+        // A transaction that waits for an incomplete one would wait in vain, and so would those
+        // that wait for it.
         let mut at = 0;
         while at < due.len() {
             if !is_blocked(&due[at], &left, &mut seen, connections).await {
@@ -182,16 +183,16 @@ pub async fn recover(
         if !take_over(record, ticket, connections, rules, clock, found).await {
             left.insert(id);
         }
-        // It may have completed others on its way.
+        // It may have completed others that blocked it.
         due.retain(|record| recovered.completed.iter().all(|done| done.id != record.id));
     }
 }
 
-/// Whether transactions that are waited for are there as a whole, by their commit witnesses.
+/// Whether transactions are visible as a whole in places, by their commit witnesses.
 type Seen = BTreeMap<(Place, TransactionId), bool>;
 
-/// Whether a transaction waits for one of these, and would in vain: of one that is incomplete
-/// elsewhere, perhaps for long, what is waited for may be there.
+/// Whether a transaction waits for one of these, and would wait in vain. The commit witness may
+/// exist even though the other transaction stays incomplete elsewhere, perhaps for long.
 async fn is_blocked(
     record: &Record,
     by: &BTreeSet<TransactionId>,
@@ -218,8 +219,8 @@ async fn is_blocked(
     false
 }
 
-/// Takes out the first one that waits for none of the others. Those that wait for one another in a
-/// circle are tried all the same.
+/// Removes and returns the first one that waits for none of the others. If all wait for one
+/// another, returns the first.
 fn next(due: &mut Vec<Record>) -> Option<Record> {
     let all = due.iter().map(|record| record.id).collect();
     let ready = due.iter().position(|record| !waits(record, &all));
@@ -231,7 +232,7 @@ fn waits(record: &Record, of: &BTreeSet<TransactionId>) -> bool {
     record.state.worklist.keys().any(|(_, id)| *id != record.id && of.contains(id))
 }
 
-/// Goes on with a transaction: from its ticket, if there is one. Whether it is complete now.
+/// Completes a transaction, from its ticket if there is one. Returns whether it is complete now.
 async fn take_over(
     record: Record,
     ticket: Option<&Record>,
@@ -246,12 +247,12 @@ async fn take_over(
             let plan = coordinator.plan();
             let first = plan.first_writer.map(|first| &plan.groups[first]);
             if ticket.is_some() && !first.is_some_and(|group| group.strong && group.atomic) {
-                // Only time keeps this apart from a caller who goes on from the same ticket.
+                // Only time separates this coordinator from a caller that resumes the same ticket.
                 recovered.skipped.push(coordinator.id());
                 return false;
             }
-            // Each is tried for as long as a database may be away for a moment: not all one after
-            // another.
+            // Each attempt lasts as long as a database may be unreachable for a moment, so only the
+            // first transaction waits for it.
             let mut groups = coordinator.plan().groups[next..].iter();
             if groups.any(|group| group.database.as_ref().is_some_and(|name| away.contains(name))) {
                 recovered.skipped.push(coordinator.id());
@@ -276,7 +277,7 @@ async fn take_over(
                     false
                 }
             };
-            recovered.completed.extend(coordinator.leftovers());
+            recovered.completed.extend(coordinator.garbage());
             recovered.given_up.extend(coordinator.given_up());
             done
         }
@@ -287,17 +288,16 @@ async fn take_over(
     }
 }
 
-/// How far a transaction has come, by its phases that write.
+/// Progress of a transaction, by its phases that write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Those that have committed.
+    /// Phases that have committed.
     pub done: Vec<usize>,
-    /// Those that are not known to have.
+    /// Phases that are not known to have committed.
     pub left: Vec<usize>,
 }
 
-/// Finds out how far a transaction has come of which there is a record, by the marks that its
-/// groups of phases have left.
+/// Finds out how far a transaction with a record has come, by the done marks of its groups.
 ///
 /// # Errors
 /// If its module is not known.
@@ -325,8 +325,8 @@ pub async fn progress(
     Ok(progress)
 }
 
-/// Why a transaction cannot be completed in the name of its users as their rights are now, as far
-/// as that is known without trying. Nothing is done.
+/// Returns why a transaction cannot be completed under the current rights of its users, as far as
+/// that is known without trying. Executes nothing.
 ///
 /// # Errors
 /// If its module is not known.
@@ -342,7 +342,7 @@ pub async fn denied(
     let mut answer = None;
     loop {
         match coordinator.next(now_ms, answer) {
-            // All of this is asked before anything else.
+            // The coordinator checks all rights before anything else.
             Next::Ask(Ask::Store { database, request: request @ Request::Permits(_) }) => {
                 let asked = connections.ask_for(coordinator.users(), &database, &request);
                 answer = Some(asked.await);
@@ -355,9 +355,9 @@ pub async fn denied(
     }
 }
 
-/// Gives a transaction up that can never be completed, once a person has seen to what it has done:
-/// what it leaves behind, its record included, is for a [`Collector`] then. None if it can be
-/// completed.
+/// Gives up a transaction that can never be completed, after an administrator has handled its
+/// effects. Returns a record for a [`Collector`], which removes all garbage including the record.
+/// Returns `None` if the transaction can be completed.
 pub fn forget(failed: Record) -> Option<Record> {
     failed.failed.as_ref()?;
     Some(Record { complete: true, failed: None, ..failed })

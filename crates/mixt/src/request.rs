@@ -1,35 +1,36 @@
-//! What is asked of the database of a group of phases, and answered.
+//! Requests to the database of a group of phases, and their answers.
 
 pub(crate) mod calls;
-pub mod shipment;
+pub mod remote_group;
 
 use serde::{Deserialize, Serialize};
 
 use self::calls::{Answer, Begin, Commits, CustomCall, NameWrite, ObjectCall};
-use self::shipment::{Shipment, Shipped};
+use self::remote_group::{RemoteGroup, RemoteReplies};
 use crate::access::{Access, Denial};
 use crate::place::Fields;
 
-/// What is asked of a group's database.
+/// A request to a group's database.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// Opens a transaction.
     Begin(Begin),
-    /// An operation on an object.
+    /// Executes an operation on an object.
     Perform(ObjectCall),
-    /// A custom operation.
+    /// Executes a custom operation.
     Custom(CustomCall),
-    /// Commits.
+    /// Commits, and writes these named objects.
     Commit(Vec<NameWrite>),
-    /// Has a worker run a group in a transaction of its own.
-    Execute(Box<Shipment>),
-    /// Whether this is seen.
+    /// Runs a group on a worker, in a transaction of its own.
+    Execute(Box<RemoteGroup>),
+    /// Asks whether the session sees these commits.
     Sees(Commits),
-    /// Whether the user may do this, as far as the database can tell before it is done.
+    /// Asks for an access among these that the user has no right to, as far as the database knows
+    /// before the access.
     Permits(Vec<Access>),
-    /// Gives the open transaction up, and certifies what it has read.
+    /// Aborts the open transaction, and certifies what it has read.
     Certify,
-    /// Gives the open transaction up.
+    /// Aborts the open transaction.
     Abort,
 }
 
@@ -44,25 +45,25 @@ impl Request {
     }
 }
 
-/// What a database answers.
+/// An answer of a database.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// A transaction is open.
     Began(Vec<Fields>),
-    /// An operation was done.
+    /// The operation was executed.
     Answered(Answer),
-    /// It has committed.
+    /// The transaction has committed.
     Committed,
-    /// What it had read is certified.
+    /// The reads are certified.
     Certified,
-    /// Whether it is seen.
+    /// Whether the session sees the commits.
     Sees(bool),
-    /// The transaction is given up, or it was waited as long as was asked.
+    /// The transaction is aborted, or the pause is over.
     Done,
     /// A worker has run the group.
     #[serde(skip)]
-    Executed(Shipped),
-    /// What the user may not do, if there is something.
+    Executed(RemoteReplies),
+    /// An access to which the user has no right, if there is one.
     #[serde(skip)]
     Permits(Option<Denial>),
 }

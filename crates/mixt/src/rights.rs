@@ -1,8 +1,8 @@
-//! What a transaction asks of its stores, as far as that is known before it asks: so that it is
-//! refused before it has any effect where its user may not (decision 0022).
+//! Finds the accesses of a transaction to its stores that are known before it makes them. So a
+//! transaction whose user lacks a right is rejected before it has any effect (decision 0022).
 //!
-//! The code of the phases that are left is followed along all its branches. A handle is known if it
-//! is a constant, an argument or a part of one, or was handed on by a phase that is over; of any
+//! The analysis follows all branches in the code of the remaining phases. A handle is known if it
+//! is a constant, an argument or a part of one, or if a phase that has run handed it on. Of any
 //! other operation only the store and the command are known.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,19 +17,19 @@ pub use crate::access::{Access, Deed, Denial, Users};
 use crate::job::Job;
 use crate::record::State;
 
-/// How many values a register may have at most before it counts as unknown.
+/// Maximum number of possible values of a register; with more, the register counts as unknown.
 const MOST: usize = 64;
 
-/// What a register may hold. None: anything.
+/// Possible values of a register; `None` for any value.
 type Known = Option<Vec<Value>>;
 
-/// What the groups from one on may ask of each database.
+/// Returns the possible accesses of the remaining groups to each database.
 pub(crate) fn accesses(job: &Job, state: &State) -> BTreeMap<Arc<str>, Vec<Access>> {
     let program = job.module.program();
     let groups = &job.plan.groups[state.next as usize..];
     let phases = &program.transactions[job.transaction].phases;
     let left: Vec<usize> = groups.iter().flat_map(|group| group.phases.clone()).collect();
-    // What phases hand on that have not run yet is not known.
+    // Values that later phases will hand on are unknown.
     let unknown: BTreeSet<u32> =
         left.iter().flat_map(|phase| &phases[*phase].gives).copied().collect();
     let mut all: BTreeMap<Arc<str>, Vec<Access>> = BTreeMap::new();
@@ -44,7 +44,7 @@ pub(crate) fn accesses(job: &Job, state: &State) -> BTreeMap<Arc<str>, Vec<Acces
     all
 }
 
-/// The operations of a phase, each once.
+/// Returns the operations of a phase, each once.
 fn of_phase(
     phase: &Phase,
     args: &[Value],
@@ -55,7 +55,7 @@ fn of_phase(
     let before = follow(code, args, state, unknown);
     let mut found = BTreeSet::new();
     for (instr, registers) in code.instructions.iter().zip(&before) {
-        // Nothing leads there.
+        // This instruction is unreachable.
         let Some(registers) = registers else { continue };
         match instr {
             Instr::Remote { store, op, object, handle, .. } => {
@@ -87,7 +87,8 @@ fn keys(values: &[Value]) -> Vec<Arc<str>> {
     keys.collect()
 }
 
-/// What registers may hold before each instruction; none before those that cannot be reached.
+/// Returns the possible values of registers before each instruction; `None` before unreachable
+/// ones.
 fn follow(
     code: &Code,
     args: &[Value],
@@ -126,8 +127,8 @@ fn follow(
     before
 }
 
-/// Joins what registers may hold with what is known of the way to an instruction. What that changes
-/// is followed again.
+/// Merges the values of registers on a new way to an instruction into the known ones. If that
+/// changes them, the instruction is due again.
 fn arrive(
     before: &mut [Option<Vec<Known>>],
     due: &mut Vec<usize>,
@@ -159,7 +160,7 @@ fn arrive(
     }
 }
 
-/// What an instruction makes of the register that it sets.
+/// Computes the register that an instruction sets.
 fn set(
     instr: &Instr,
     code: &Code,
@@ -211,7 +212,7 @@ fn set(
     registers[dst as usize] = value.filter(|values| values.len() <= MOST);
 }
 
-/// The values that a function gives which takes a part out of a collection.
+/// Returns the possible results of a function that takes a part out of a collection.
 fn of_builtin(builtin: Builtin, values: Vec<Value>) -> Known {
     match builtin {
         Builtin::Elements => {
@@ -308,14 +309,14 @@ transaction made() -> handle<counter> in mail {
         Value::Handle(Handle { store: store.into(), key: key.into() })
     }
 
-    /// The spaces and operations, with the keys as far as they are known.
+    /// Returns the spaces and operations, with the keys that are known.
     fn found(job: &Job, state: &State) -> Vec<String> {
         let found = accesses(job, state);
-        let told = found.into_values().flatten().map(|access| {
+        let formatted = found.into_values().flatten().map(|access| {
             let Deed::Object { op, .. } = access.deed else { panic!("{access:?}") };
             format!("{} {op:?} {}", access.space, access.key.as_deref().unwrap_or("?"))
         });
-        told.collect()
+        formatted.collect()
     }
 
     #[test]

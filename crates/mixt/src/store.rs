@@ -1,9 +1,9 @@
-//! What a database offers to mixed transactions (MixT §3.3, Fig. 5 and 11).
+//! The interface between mixed transactions and databases (MixT §3.3, Fig. 5 and 11).
 //!
 //! A database has *spaces*, each of one consistency level; a module's stores are bound to spaces. A
 //! [`Connection`] is a session with at most one open transaction. Besides the objects of programs a
-//! space holds *named objects*: a few small values by number, under names that no object of a
-//! program has. Witnesses and recovery records are such.
+//! space contains *named objects*: a few small values by number, under names that no object of a
+//! program has. Witnesses and recovery records are named objects.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ pub use crate::place::{Fields, Name, Place};
 pub use crate::request::calls::{
     Answer, Begin, Commits, CustomCall, Horizon, List, NameWrite, ObjectCall, StoreError,
 };
-use crate::request::shipment::{Shipment, Shipped};
+use crate::request::remote_group::{RemoteGroup, RemoteReplies};
 
-/// What a method of a trait object gives that may have to wait.
+/// Future that a method of a trait object returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A database that mixed transactions can use.
 pub trait Database: Send + Sync {
-    /// What it promises.
+    /// Returns its name and properties.
     fn describe(&self) -> Description;
 
-    /// The level of a space; none if there is no such space.
+    /// Returns the level of a space; `None` if there is no such space.
     fn level(&self, space: &str) -> Option<Level>;
 
     /// Whether its sessions [execute](Connection::execute) whole groups of phases.
@@ -35,12 +35,13 @@ pub trait Database: Send + Sync {
         false
     }
 
-    /// Whether the custom operations that a store of a program declares can be what a space has for
-    /// them. Hosts ask when they load a module: without it, a call that does not fit is refused.
+    /// Checks that the operations a space has match the custom operations that a store of a program
+    /// declares. Hosts call this when they load a module; otherwise a call that does not match
+    /// fails.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] with what does not fit; databases without custom operations refuse
-    /// any. Others if the database cannot be asked now.
+    /// [`StoreError::Refused`] with the mismatch; databases without custom operations refuse any.
+    /// Other errors if the database cannot answer now.
     fn check_operations<'a>(
         &'a self,
         program: &'a Program,
@@ -52,42 +53,41 @@ pub trait Database: Send + Sync {
         Box::pin(std::future::ready(first.map_or(Ok(()), Err)))
     }
 
-    /// As which user its sessions act, if it knows users.
+    /// Returns the user as whom its sessions act, if it knows users.
     fn user(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Whether its sessions are to be opened in the name of the user whose transaction it is
-    /// ([`connect_as`](Self::connect_as)). Otherwise all of them act as [its user](Self::user),
-    /// whatever that is now.
+    /// Whether a session acts for the user of a transaction ([`connect_as`](Self::connect_as)).
+    /// Otherwise all sessions act as [its user](Self::user) of that moment.
     fn tells_users_apart(&self) -> bool {
         false
     }
 
-    /// What a user may not do of this, as far as it can be told now and without asking anybody
-    /// else. Nothing is done.
+    /// Returns one of the accesses to which a user has no right, as far as that is known now and
+    /// locally. Executes nothing.
     fn permits(&self, _user: Option<&str>, _accesses: &[Access]) -> Option<Denial> {
         None
     }
 
-    /// At which of its replicas all its sessions commit, if it has several that are told apart.
+    /// Returns the replica at which all its sessions commit, if it distinguishes replicas.
     fn whence(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Takes the source of a module that transactions of the host belong to, by the module's name.
-    /// Databases whose workers may have to be taught a module keep it.
+    /// Stores the source of a module whose transactions the host runs, by the module's name. Only
+    /// databases that may have to send the module to workers keep it.
     fn learn(&self, _module: &str, _source: &str) {}
 
     /// Opens a session.
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
 
-    /// Opens a session in the name of a user, with the rights that the user has whenever it is
-    /// asked for something. None is the user of a transaction that names none, which a database
-    /// that tells users apart denies.
+    /// Opens a session in the name of a user. Each request has the rights that the user has at that
+    /// moment. `None` is the user of a transaction that names none; databases that check the rights
+    /// of users deny it.
     ///
     /// # Errors
-    /// [`StoreError::Denied`] if there is no such user, or this may not act for it.
+    /// [`StoreError::Denied`] if there is no such user, or this database may not act for that user.
     fn connect_as<'a>(
         &'a self,
         _user: Option<&'a str>,
@@ -154,87 +154,89 @@ impl<D: Database + ?Sized> Database for Arc<D> {
     }
 }
 
-/// What a database promises.
+/// Name and properties of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Its name, the same for all that use it.
+    /// Its name, the same on all hosts that use it.
     pub name: Arc<str>,
     /// Whether one transaction may use several of its spaces, and takes effect in all of them at
     /// once.
     pub joint: bool,
 }
 
-/// A session with a database, with at most one open transaction. What it has committed, it sees. If
-/// it is dropped, the open transaction is aborted.
+/// A session with a database, with at most one open transaction. It sees its own commits. Dropping
+/// it aborts the open transaction.
 ///
-/// After an error the open transaction is gone, except after [`StoreError::Missing`],
+/// After an error no transaction is open, except after [`StoreError::Missing`],
 /// [`StoreError::Refused`], [`StoreError::Denied`] and [`StoreError::WrongData`] of `perform` and
 /// `custom`.
 pub trait Connection: Send {
     /// Opens a transaction, and reads named objects in it.
     ///
-    /// After [`StoreError::OutcomeUnknown`] of a commit it answers only when that commit has taken
-    /// effect and is seen by this transaction, or never will take effect; until then it fails with
-    /// [`StoreError::Unavailable`].
+    /// After [`StoreError::OutcomeUnknown`] of a commit it succeeds only when that commit has taken
+    /// effect and this transaction sees it, or when it never will take effect. Until then it fails
+    /// with [`StoreError::Unavailable`].
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>>;
 
-    /// An operation on an object, within the open transaction.
+    /// Executes an operation on an object, within the open transaction.
     fn perform<'a>(&'a mut self, call: &'a ObjectCall)
     -> BoxFuture<'a, Result<Answer, StoreError>>;
 
-    /// A custom operation, within the open transaction. Databases that have none refuse.
+    /// Executes a custom operation, within the open transaction. Databases that have none refuse
+    /// it.
     fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
         Box::pin(std::future::ready(Err(no_operation(&call.operation().name))))
     }
 
-    /// Writes named objects and commits. In an atomic space they take effect together with the
-    /// transaction.
+    /// Writes named objects and commits. In an atomic space the writes take effect together with
+    /// the transaction.
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Has a worker next to the database run a group of phases in a transaction of its own, which
-    /// this session then has seen. No transaction is open before.
+    /// Runs a group of phases on a worker next to the database, in a transaction of its own.
+    /// Afterwards this session has seen that transaction. No transaction may be open before.
     ///
-    /// [`StoreError::OutcomeUnknown`] means that the answer was lost; what holds for `begin` after
-    /// such a commit holds then for `begin` and `execute`. After any other error nothing was begun,
-    /// and single requests may do.
+    /// [`StoreError::OutcomeUnknown`] means that the answer was lost. The condition of `begin`
+    /// after such a commit then applies to `begin` and `execute`. After any other error nothing was
+    /// begun, and single requests may succeed.
     fn execute<'a>(
         &'a mut self,
-        _shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        _remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
         Box::pin(async { Err(StoreError::Refused("it does not run phases".to_owned())) })
     }
 
-    /// Gives the open transaction up, after the database has certified what it has read: all of it
-    /// was so at one point of the order of commits, and what had committed before the transaction
-    /// began came before that point. Nothing that the transaction wrote takes effect. A database
-    /// that promises no such order has nothing to certify.
+    /// Aborts the open transaction, after the database has certified its reads: all of them were
+    /// current at one point in the order of commits, and that point follows every commit from
+    /// before the transaction began. Nothing that the transaction wrote takes effect. A database
+    /// without such an order has nothing to certify.
     ///
-    /// [`StoreError::Conflict`] means that what was read may not have been so,
-    /// [`StoreError::Unavailable`] that the database cannot tell now, and any other error that it
-    /// cannot tell at all. [`StoreError::OutcomeUnknown`] is no answer. Nothing is open afterwards,
-    /// whatever is answered.
+    /// [`StoreError::Conflict`] means that the reads may not have been current,
+    /// [`StoreError::Unavailable`] that the database cannot decide now, and any other error that it
+    /// can never decide. It never returns [`StoreError::OutcomeUnknown`]. No transaction is open
+    /// afterwards, whatever the answer.
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Gives the open transaction up, if there is one.
+    /// Aborts the open transaction, if there is one.
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The keys of a space's named objects that begin so, in ascending order after one of them,
-    /// outside of any transaction; at most `limit`.
+    /// Returns keys of a space's named objects with a prefix, in ascending order after one of them,
+    /// outside any transaction; at most `limit`.
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>>;
 
-    /// Whether this session sees, from now on, what others have committed. It may wait a moment for
-    /// that. Databases of which every session sees what has committed always say so.
+    /// Whether this session sees, from now on, commits of others. It may wait a moment for them.
+    /// Databases in which every session sees all commits always return `true`.
     fn sees<'a>(&'a mut self, _commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async { Ok(true) })
     }
 
-    /// Whether the next transaction may as well be another user's: none is open, of none it is
-    /// unknown whether it has committed, and the connection is not known to have broken.
+    /// Whether another user's transaction may use this session next: no transaction is open, no
+    /// commit has an unknown outcome, and the connection is not known to have broken.
     fn reusable(&mut self) -> bool {
         false
     }
 
-    /// How far commits are seen (MixT §7.1). None if the database does not say.
+    /// Returns how far commits are visible (MixT §7.1); `None` if the database does not report
+    /// that.
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
         Box::pin(async { Ok(None) })
     }
@@ -246,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// One whose answers are not those that are given where nothing is said.
+    /// A database whose answers differ from the defaults of the trait.
     struct Odd;
 
     impl Database for Odd {
@@ -276,7 +278,7 @@ mod tests {
         }
     }
 
-    /// What is ready at once.
+    /// Returns the result of a future that is ready at once.
     fn now<T>(mut future: BoxFuture<'_, T>) -> T {
         match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(done) => done,
@@ -287,7 +289,7 @@ mod tests {
     #[test]
     fn a_shared_database_answers_as_itself() {
         let shared = Arc::new(Odd);
-        // As a host holds it.
+        // A host holds it this way.
         let shared: &dyn Database = &shared;
         assert!(shared.executes());
         let program = solera_language::compile::compile("store s : causal;").program.unwrap();

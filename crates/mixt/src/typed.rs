@@ -1,10 +1,10 @@
-//! Transactions as functions of Rust: what [`mixt!`](crate::mixt) and
-//! [`mixt_file!`](crate::mixt_file) make of a program stands on this module.
+//! Transactions as functions of Rust: the code that [`mixt!`](crate::mixt) and
+//! [`mixt_file!`](crate::mixt_file) generate uses this module.
 //!
 //! A program's stores are bound to [spaces](Space) and become a [`Session`], which runs one
 //! transaction at a time. Arguments and results are Rust values, converted by [`ToValue`] and
-//! [`FromValue`]; [`Handle`]s know in their types what they lead to and in which store it lies.
-//! [`Error`] says how a transaction ended otherwise.
+//! [`FromValue`]. The type of a [`Handle`] contains the kind of the object and its store. [`Error`]
+//! describes how a transaction failed.
 //!
 //! # Values
 //! | in the language | in Rust |
@@ -17,7 +17,7 @@
 //! | `handle<counter> in mail` | `Handle<Counter, stores::mail>` |
 //! | nothing | `()` |
 //!
-//! Arguments are borrowed, as `&str` or `&[T]`, but for numbers and truth values.
+//! Arguments are borrowed, as `&str` or `&[T]`, except numbers and truth values.
 
 mod convert;
 mod error;

@@ -1,4 +1,4 @@
-//! Single transactions with something in their way.
+//! Single transactions under adverse conditions.
 
 mod world;
 
@@ -11,7 +11,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::executor::{Clock, Connections};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
@@ -35,7 +35,7 @@ fn run_in_one_database(source: &str, args: Vec<Value>) -> Outcome {
     ends(&bench, &mut coordinator, |_, _| {})
 }
 
-/// Runs to the end, which must come; after each request something else may happen.
+/// Runs to the end, which must come. `meanwhile` runs after each request.
 fn ends(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -44,7 +44,7 @@ fn ends(
     ends_from(bench, coordinator, None, meanwhile)
 }
 
-/// Goes on to the end, from an answer.
+/// Runs to the end, from an answer on.
 fn ends_from(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -102,7 +102,7 @@ fn what_others_change_again_and_again_is_endorsed_only_so_often() {
     assert_eq!(outcome, Outcome::Failed(Why::Contention { attempts }));
 }
 
-/// In one database, another transaction changes what was endorsed before the group that writes has
+/// In one database, another transaction changes the endorsed value before the group that writes has
 /// begun.
 #[test]
 fn what_is_endorsed_is_compared_within_one_database() {
@@ -119,7 +119,7 @@ fn what_is_endorsed_is_compared_within_one_database() {
     assert_eq!(begun, 4, "it has not read anew");
 }
 
-/// A ticket of a transaction of which the first group has committed.
+/// Returns the ticket of a transaction whose first group has committed.
 fn ticket(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     let mut connections = bench.connections();
     let commit = |database: &str, request: &Request| database == "two" && is_commit(request);
@@ -138,14 +138,14 @@ fn resume(bench: &Bench, ticket: Record) -> Coordinator {
     Coordinator::resume(ticket, modules, bench.limits, bench.clock.now_ms()).unwrap()
 }
 
-/// Marks in which another group is next than the one after the marked one.
+/// Marks with another next group than the one after the marked group.
 #[test]
 fn a_mark_that_is_damaged_is_refused() {
     let bench = Bench::apart();
     let ticket = ticket(&bench, &mut bench.coordinator("both"));
     let form = ticket.encode()[0];
     for next in [0, 1, 3, 100] {
-        // The turn of the one before is over.
+        // The lease of the previous holder has expired.
         bench.pass(bench.limits.orphan_ms);
         let (mut coordinator, mut connections) =
             (resume(&bench, ticket.clone()), bench.connections());
@@ -154,7 +154,7 @@ fn a_mark_that_is_damaged_is_refused() {
         };
         let asked = bench.until(&mut coordinator, &mut connections, None, begin);
         let (_, Request::Begin(begin)) = asked else { panic!("{asked:?}") };
-        // No tapes, no result, no worklist, and nothing noted.
+        // The mark has no tapes, result, worklist, or names.
         let mark: Arc<[u8]> = Arc::from([form, next, 0, 0, 0, 0]);
         let mut fields = vec![BTreeMap::new(); begin.names.len()];
         fields[0] = BTreeMap::from([(0, mark)]);
@@ -163,7 +163,7 @@ fn a_mark_that_is_damaged_is_refused() {
         let Outcome::Incomplete { why: Why::Refused { reason, .. }, .. } = &outcome else {
             panic!("{next}: {outcome}")
         };
-        assert!(reason.contains(&format!("group {next} is next")), "{reason}");
+        assert!(reason.contains(&format!("next group is {next}")), "{reason}");
     }
 }
 
@@ -234,7 +234,7 @@ fn a_database_that_is_away_does_not_keep_others_from_being_cleaned_up() {
     let (_, left) = bench.run("both");
     let memories = vec![bench.memories[0].clone(), Memory::new("three", &[("all", Level::Causal)])];
     let other = Bench::new(memories, &[("strong", 0, "all"), ("weak", 1, "all")]);
-    // The worlds would draw the same number.
+    // Otherwise the worlds would draw the same number.
     other.world.draw();
     let (_, also) = other.run("both");
     let (mut collector, mut connections) = (Collector::new(bench.limits), bench.connections());
@@ -246,12 +246,12 @@ fn a_database_that_is_away_does_not_keep_others_from_being_cleaned_up() {
         bench.pass(bench.limits.keep_ms);
     }
     assert_eq!(bench.memories[1].names("all"), []);
-    // What cannot be seen everywhere yet stays.
+    // The collector keeps what not every session sees yet.
     assert_eq!((collector.waiting(), other.memories[1].names("all").len()), (1, 3));
 }
 
 #[test]
-fn what_many_leave_behind_is_removed_in_pieces() {
+fn garbage_is_removed_in_batches() {
     let bench = Bench::apart();
     let left = (0..1000).flat_map(|_| bench.run("both").1).collect::<Vec<_>>();
     assert_eq!(left.len(), 1000);
@@ -295,12 +295,12 @@ fn a_ticket_that_comes_after_others_have_completed_and_collected_runs_nothing() 
     let mut resumed = resume(&bench, ticket);
     let outcome = ends(&bench, &mut resumed, |_, _| {});
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-    assert_eq!((resumed.leftovers().len(), bench.names()), (0, 0));
+    assert_eq!((resumed.garbage().len(), bench.names()), (0, 0));
     assert_eq!(bench.done("read"), ints([1, 1]), "it was done twice");
 }
 
-/// The answer to the first commit is lost; it has not taken effect, and the next transaction sees
-/// that.
+/// The answer to the first commit is lost. The commit has not taken effect, and the next
+/// transaction sees that.
 #[test]
 fn what_is_seen_not_to_have_committed_has_failed() {
     let bench = Bench::apart();
@@ -324,9 +324,9 @@ fn what_is_seen_not_to_have_committed_has_failed() {
     assert!(matches!(outcome, Outcome::Failed(Why::Contention { .. })), "{outcome}");
 }
 
-/// A strong read that was old when it made the program fail: its certification finds out.
+/// A strong read was old when it made the program fail, and its certification finds that out.
 #[test]
-fn a_failure_that_follows_from_what_is_old_is_none() {
+fn a_failure_on_old_values_is_retried() {
     let lost = StoreError::OutcomeUnknown("lost".to_owned());
     let away = StoreError::Unavailable("gone".to_owned());
     for error in [StoreError::Conflict, lost, away] {
@@ -357,15 +357,16 @@ fn a_failure_that_follows_from_what_is_old_is_none() {
     }
 }
 
-/// A reader meets a witness of a transaction whose commit witness is gone for long.
+/// A reader finds a witness of a transaction whose commit witness was removed long ago.
 #[test]
-fn who_waits_finds_out_in_time_that_leftovers_are_removed() {
+fn a_waiting_transaction_notices_removed_garbage_in_time() {
     let limits = Bench::apart().limits;
     assert!(limits.keep_ms / 2 < limits.blocked_ms && limits.blocked_ms < limits.keep_ms);
 }
 
-/// A program fails after its first commit, and the other database is away, or the coordinator dies,
-/// before all commit witnesses are written: others write them, and nobody is blocked for ever.
+/// A program fails after its first commit. The other database is unreachable, or the coordinator
+/// dies, before all commit witnesses are written. Others write them, and no transaction stays
+/// blocked.
 #[test]
 fn a_failure_after_a_commit_is_released_by_others_if_it_was_not_at_once() {
     for dies in [false, true] {
@@ -414,8 +415,7 @@ fn a_failure_after_a_commit_is_released_by_others_if_it_was_not_at_once() {
     }
 }
 
-/// One conflict after having waited for a witness for long is one, and not as many as it has
-/// looked.
+/// A conflict after a long wait for a witness counts as one attempt, and the polls do not count.
 #[test]
 fn waiting_for_a_witness_is_no_attempt() {
     let bench = Bench::apart();
@@ -437,7 +437,7 @@ fn waiting_for_a_witness_is_no_attempt() {
                     answer = Some(finish(&bench.world, connections.ask(&database, &request)));
                 }
             }
-            // Time hardly passes: what is counted is how often it looks.
+            // Time hardly passes: the test counts the polls.
             Next::Ask(Ask::Wait { .. }) => {
                 bench.pass(10);
                 answer = Some(Ok(Reply::Done));

@@ -1,5 +1,5 @@
-//! Whatever bytes there are under the name of a record or come as a shipment: they are refused, or
-//! read and gone on with.
+//! Arbitrary bytes under the name of a record or in a remote group are rejected, or read and
+//! processed.
 
 mod world;
 
@@ -13,23 +13,23 @@ use proptest::sample::Index;
 use solera_mixt::any_bytes::read_any;
 use solera_mixt::binding::Modules;
 use solera_mixt::coordinator::{Ask, Next, Reply, Request};
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
-use solera_mixt::shipment::Shipment;
+use solera_mixt::remote_group::RemoteGroup;
 use solera_mixt::store::StoreError;
 use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, is_commit};
 
-/// The form of records that is known, and their parts, as docs/formats/mixt.md lists them.
+/// Version of the encoding of records, and their parts, as docs/formats/mixt.md lists them.
 const FORM: u8 = 5;
 type Place = (String, String);
 type Name = (String, String);
-type Turn = (u32, u64, BTreeMap<String, String>);
+type Lease = (u32, u64, BTreeMap<String, String>);
 type Worklist = BTreeMap<(Place, u64), (Place, u64)>;
 type State = (u32, BTreeMap<u32, Vec<Value>>, Option<Value>, Worklist, BTreeSet<(String, Name)>);
 type Users = BTreeMap<String, String>;
-type Begun = (u64, String, String, Vec<Value>, Vec<(Place, u8, bool)>, u64, Users, Turn, bool);
+type Begun = (u64, String, String, Vec<Value>, Vec<(Place, u8, bool)>, u64, Users, Lease, bool);
 type Ended = (Option<Place>, Vec<(String, Name)>, Vec<Place>, bool, Option<String>);
 
 fn value() -> impl Strategy<Value = Value> {
@@ -63,7 +63,7 @@ fn place() -> impl Strategy<Value = Place> {
     (text(), text())
 }
 
-fn turn() -> impl Strategy<Value = Turn> {
+fn lease() -> impl Strategy<Value = Lease> {
     (any::<u32>(), any::<u64>(), btree_map(text(), text(), 0..3))
 }
 
@@ -78,7 +78,7 @@ fn begun() -> impl Strategy<Value = Begun> {
     let bindings = vec((place(), 0..6_u8, any::<bool>()), 0..3);
     let args = vec(value(), 0..3);
     let users = btree_map(text(), text(), 0..3);
-    (any::<u64>(), text(), text(), args, bindings, any::<u64>(), users, turn(), any::<bool>())
+    (any::<u64>(), text(), text(), args, bindings, any::<u64>(), users, lease(), any::<bool>())
 }
 
 fn ended() -> impl Strategy<Value = Ended> {
@@ -86,27 +86,27 @@ fn ended() -> impl Strategy<Value = Ended> {
     (option::of(place()), marks, vec(place(), 0..3), any::<bool>(), option::of(text()))
 }
 
-/// A record's bytes. Its parts come one after another, without a length.
+/// Returns a record's bytes. Its parts follow one another without a length.
 fn written(parts: &(Begun, State, Ended)) -> Vec<u8> {
     postcard::to_extend(parts, vec![FORM]).unwrap()
 }
 
-/// Real bytes: two tickets, and a shipment.
+/// Returns real bytes: two tickets, and a remote group.
 fn real(bench: &Bench) -> Vec<Vec<u8>> {
     let mut all = vec![ticket(bench, "one"), ticket(bench, "two")];
     let mut coordinator = bench.coordinator("both");
-    coordinator.ship_to(["one".into()]);
+    coordinator.use_workers_of(["one".into()]);
     match coordinator.next(bench.clock.now_ms(), None) {
-        Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) => {
-            all.push(shipment.encode().to_vec());
+        Next::Ask(Ask::Store { request: Request::Execute(remote_group), .. }) => {
+            all.push(remote_group.encode().to_vec());
         }
         other => panic!("{other:?}"),
     }
     all
 }
 
-/// The ticket of a transaction of which the answer to the commit at a database is lost, and whose
-/// databases are gone then.
+/// Returns the ticket of a transaction. The answer to its commit at a database was lost, and
+/// afterwards its databases were unreachable.
 fn ticket(bench: &Bench, database: &str) -> Vec<u8> {
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     let lost = |at: &str, request: &Request| at == database && is_commit(request);
@@ -128,16 +128,16 @@ fn ticket(bench: &Bench, database: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_real_is_read_and_gone_on_with() {
+fn real_bytes_are_read_and_processed() {
     let bench = Bench::apart();
     let real = real(&bench);
     assert_eq!(real.len(), 3);
     assert!(real[..2].iter().all(|bytes| Record::decode(bytes).is_ok()));
-    assert!(Shipment::decode(&real[2]).is_ok());
+    assert!(RemoteGroup::decode(&real[2]).is_ok());
     for bytes in &real {
         assert_eq!(bytes[0], FORM);
         read_any(bytes, &bench.modules);
-        // Every bit turned around, and every end that is missing.
+        // Every bit flipped, and every truncation.
         for place in 0..bytes.len() * 8 {
             let mut spoilt = bytes.clone();
             spoilt[place / 8] ^= 1 << (place % 8);
@@ -150,7 +150,7 @@ fn what_is_real_is_read_and_gone_on_with() {
     }
 }
 
-/// Lengths that promise more than there is are refused before anything is made for them.
+/// Lengths that exceed the input are rejected before memory is allocated for them.
 #[test]
 fn lengths_without_end_are_refused() {
     let long = [0xff, 0xff, 0xff, 0xff, 0x0f];
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn records_with_other_bytes_are_refused_or_gone_on_with(
+    fn records_with_other_bytes_are_rejected_or_processed(
         parts in (begun(), state(), ended()),
         changes in vec((any::<Index>(), any::<u8>()), 1..6),
     ) {
@@ -191,9 +191,9 @@ proptest! {
         read_any(&bytes, &Bench::apart().modules);
     }
 
-    /// Records of transactions that are known, with anything else in them.
+    /// Records of known transactions with arbitrary other content.
     #[test]
-    fn what_does_not_fit_its_transaction_is_refused_or_gone_on_with(
+    fn records_that_do_not_match_their_transaction_are_rejected_or_processed(
         (mut begun, mut state, ended) in (begun(), state(), ended()),
         transaction in prop::sample::select(vec!["both", "limited", "endorsed", "read"]),
         next in 0..4_u32,
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_real_with_other_bytes_is_refused_or_gone_on_with(
+    fn real_bytes_with_changes_are_rejected_or_processed(
         which in any::<Index>(),
         changes in vec((any::<Index>(), any::<u8>()), 1..6),
     ) {

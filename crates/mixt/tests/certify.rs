@@ -1,10 +1,10 @@
-//! Programs that fail on what they have read.
+//! Programs that fail because of what they have read.
 
 mod world;
 
 use solera_levels::Level;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::store::StoreError;
@@ -43,7 +43,7 @@ fn bench() -> Bench {
     Bench::of(SOURCE, vec![strong, weak], &[("strong", 0, "all"), ("weak", 1, "all")])
 }
 
-/// The reason of a program's own failure that is certain.
+/// Returns the reason of a program's own, certified failure.
 fn aborted(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Failed(Why::Program(failure)) => failure.kind.to_string(),
@@ -51,7 +51,7 @@ fn aborted(outcome: &Outcome) -> String {
     }
 }
 
-/// Goes on to the end, with this answer to each request to certify.
+/// Runs to the end, with this answer to each request to certify.
 fn end(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -78,14 +78,14 @@ fn end(
 }
 
 #[test]
-fn what_fails_has_read_what_was_so() {
+fn a_failed_program_has_read_current_values() {
     let is_certify = |_: &str, request: &Request| matches!(request, Request::Certify);
     for (name, after) in [("take", 0), ("look", 1)] {
         let bench = bench();
         assert_eq!(aborted(&bench.run(name).0), "aborted: none left");
         let (mut one, mut connections) = (bench.coordinator(name), bench.connections());
         let (database, certify) = bench.until(&mut one, &mut connections, None, is_certify);
-        // Meanwhile there is one.
+        // Meanwhile another transaction adds one.
         bench.done("fill");
         let answer = finish(&bench.world, connections.ask(&database, &certify));
         assert_eq!(answer, Err(StoreError::Conflict), "{name}");
@@ -98,18 +98,18 @@ fn what_fails_has_read_what_was_so() {
 }
 
 #[test]
-fn what_fails_and_cannot_be_certified_says_so() {
+fn a_failure_that_cannot_be_certified_is_reported_as_such() {
     let bench = bench();
     let (mut take, mut connections) = (bench.coordinator("take"), bench.connections());
     let away = Err(StoreError::Unavailable("the line is down".to_owned()));
     let (outcome, asked) = end(&bench, &mut take, &mut connections, &away);
     assert!(matches!(&outcome, Outcome::Failed(Why::Uncertified { .. })), "{outcome}");
     assert_eq!(asked, bench.limits.attempts);
-    let told = outcome.to_string();
+    let reported = outcome.to_string();
     let expected = "nothing was changed: aborted: none left (in transaction `take`); this is uncertified, as `one` has not \
                     confirmed what the program had read: it cannot be reached: the line is down";
-    assert_eq!(told, expected);
-    // Where nothing can certify it, nothing is to be tried again.
+    assert_eq!(reported, expected);
+    // No retry is due where nothing can certify the reads.
     let (mut take, mut connections) = (bench.coordinator("take"), bench.connections());
     let never = Err(StoreError::Refused("it has ended".to_owned()));
     let (outcome, asked) = end(&bench, &mut take, &mut connections, &never);
@@ -138,8 +138,8 @@ fn nothing_is_certified_where_nothing_has_an_order() {
     assert_eq!((aborted(&outcome).as_str(), asked), ("aborted: the first", 0));
 }
 
-/// What has begun to take effect is completed, and not given up for a failure that may not follow
-/// from what is so.
+/// A transaction that has begun to take effect is completed. It is not given up for a failure that
+/// may not follow from the current data.
 #[test]
 fn what_fails_after_a_commit_and_is_not_certified_is_tried_again() {
     let source = r#"

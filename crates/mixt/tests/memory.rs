@@ -1,4 +1,4 @@
-//! What the database in memory promises at each level.
+//! Guarantees of the database in memory at each level.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::conformance;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{
@@ -80,7 +80,7 @@ impl Session {
     }
 }
 
-/// Databases in memory answer at once.
+/// Returns the result of a future that a database in memory completes at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -99,7 +99,8 @@ fn some(number: i64) -> Value {
     Value::some(Value::Int(number))
 }
 
-/// Each reads what the other writes: only one may commit where transactions are serializable.
+/// Each session reads what the other writes. Where transactions are serializable, only one may
+/// commit.
 fn write_skew(level: Level) -> bool {
     let (_memory, mut one, mut other) = pair(level);
     one.begin(level == Level::Linearizable);
@@ -176,7 +177,7 @@ fn it_conforms() {
 }
 
 #[test]
-fn a_lagging_site_shows_what_it_was_told_and_what_the_session_did() {
+fn a_lagging_site_shows_received_commits_and_own_ones() {
     let memory = Memory::lagging("m", &[("all", Level::Causal)], 2);
     let (mut here, mut there) = (Session::new(&memory.at(0)), Session::new(&memory.at(1)));
     here.begin(false);
@@ -207,7 +208,7 @@ fn a_name_is_created_once_and_forgotten_when_it_is_removed() {
     assert_eq!(memory.names("all").len(), 0);
 }
 
-/// As in a database with several replicas, which have not heard of each other's commits.
+/// The sites behave like replicas of a database that have not yet received each other's commits.
 #[test]
 fn a_name_may_be_created_twice_where_commits_merge() {
     let (_memory, mut one, mut other) = pair(Level::Causal);
@@ -270,7 +271,7 @@ fn a_strong_size_is_of_the_newest_version_wherever_it_is_asked() {
     };
     call(0, "add", Some("x"));
     call(1, "add", Some("y"));
-    // Nobody has told the other site.
+    // The other site has not received anything.
     assert_eq!(call(0, "size", None), Value::Int(0));
     assert_eq!(call(0, "strong", None), Value::Int(2));
 }
@@ -286,12 +287,12 @@ fn operations_that_it_does_not_have_are_refused() {
     ] {
         let source = format!("store mail : causal {{ {operation} }}");
         let program = compile(&source).program.unwrap();
-        let told = now(memory.check_operations(&program, StoreId(0), "all")).unwrap_err();
-        assert!(told.to_string().contains(reason), "{operation}: {told}");
+        let reported = now(memory.check_operations(&program, StoreId(0), "all")).unwrap_err();
+        assert!(reported.to_string().contains(reason), "{operation}: {reported}");
     }
 }
 
-/// A clock for what does not wait.
+/// A clock for tests in which nothing waits.
 struct Still;
 
 impl Clock for Still {

@@ -1,5 +1,4 @@
-//! Groups of phases that run next to their stores: what it costs, and what is made of what does not
-//! fit.
+//! Groups of phases that run next to their stores: their cost, and the handling of invalid ones.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,15 +10,15 @@ use solera_language::compile::compile;
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome, Why};
-use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, Database, Description, Fields, List, NameWrite,
     ObjectCall, StoreError,
 };
-use solera_mixt::worker::{Unshipped, Worker};
+use solera_mixt::worker::{ExecuteError, Worker};
 use solera_program::value::{Handle, Value};
 
 const SOURCE: &str = r#"
@@ -47,8 +46,7 @@ transaction forever(a: handle<counter> in strong, b: handle<counter> in weak) ->
 }
 "#;
 
-/// A clock that stands still, but for those who sleep, and by so many milliseconds whenever
-/// somebody looks.
+/// A clock that advances only for sleepers, and by a fixed number of milliseconds at each reading.
 #[derive(Default)]
 struct Still(AtomicU64, u64);
 
@@ -63,19 +61,19 @@ impl Clock for Still {
     }
 }
 
-/// What happens to bytes on their way back.
+/// Changes bytes on their way back.
 type Spoil = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
 /// A database far away, with a worker next to it.
 #[derive(Clone)]
 struct Far {
     memory: Memory,
-    /// What the worker knows.
+    /// Modules that the worker has.
     modules: Arc<Modules>,
     worker: Arc<Worker>,
     clock: Arc<Still>,
     requests: Arc<AtomicU64>,
-    shipped: Arc<Mutex<Vec<Vec<u8>>>>,
+    sent: Arc<Mutex<Vec<Vec<u8>>>>,
     spoil: Option<Spoil>,
     near: bool,
 }
@@ -148,27 +146,28 @@ impl Connection for Line {
 
     fn execute<'a>(
         &'a mut self,
-        shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
         self.count();
         Box::pin(async {
-            let bytes = shipment.encode();
-            self.far.shipped.lock().unwrap().push(bytes.to_vec());
+            let bytes = remote_group.encode();
+            self.far.sent.lock().unwrap().push(bytes.to_vec());
             let executed = self.far.execute(&bytes).await;
-            let shipped = executed.map_err(Unshipped::into_store_error)?;
-            let bytes = shipped.encode().to_vec();
+            let remote_replies = executed.map_err(ExecuteError::into_store_error)?;
+            let bytes = remote_replies.encode().to_vec();
             let bytes = self.far.spoil.as_ref().map_or(bytes.clone(), |spoil| spoil(bytes));
-            Shipped::decode(&bytes).map_err(|error| StoreError::OutcomeUnknown(error.to_string()))
+            RemoteReplies::decode(&bytes)
+                .map_err(|error| StoreError::OutcomeUnknown(error.to_string()))
         })
     }
 }
 
 impl Far {
-    async fn execute(&self, bytes: &[u8]) -> Result<Shipped, Unshipped> {
-        let shipment = Shipment::decode(bytes).unwrap();
+    async fn execute(&self, bytes: &[u8]) -> Result<RemoteReplies, ExecuteError> {
+        let remote_group = RemoteGroup::decode(bytes).unwrap();
         let memory: Arc<dyn Database> = Arc::new(self.memory.clone());
         let (mut own, known) = (Connections::new([memory]), (&*self.modules, Limits::default()));
-        self.worker.execute(&shipment, known, &mut own, &*self.clock).await
+        self.worker.execute(&remote_group, known, &mut own, &*self.clock).await
     }
 }
 
@@ -177,7 +176,7 @@ struct Bench {
     module: Module,
     bindings: Bindings,
     clock: Arc<Still>,
-    /// How many transactions have begun.
+    /// Number of transactions that have begun.
     begun: AtomicU64,
 }
 
@@ -198,7 +197,7 @@ impl Bench {
             worker: Arc::default(),
             clock: Arc::clone(&clock),
             requests: Arc::default(),
-            shipped: Arc::default(),
+            sent: Arc::default(),
             spoil: None,
             near: false,
         };
@@ -238,13 +237,13 @@ impl Bench {
         }
     }
 
-    /// How many requests were made since the last time, by database.
+    /// Returns the number of requests since the last call, by database.
     fn requests(&self) -> [u64; 2] {
         [0, 1].map(|index: usize| self.databases[index].requests.swap(0, Ordering::Relaxed))
     }
 }
 
-/// What needs not wait.
+/// Returns the result of a future that is ready at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -262,21 +261,21 @@ fn a_group_of_phases_costs_one_request() {
         far.near = true;
     }
     assert_eq!(bench.done("many"), 6, "3 before, and 3 of them added to the weak counter");
-    // Three operations and two, and for each transaction its begin and its commit.
+    // Three operations and two, and a begin and a commit for each transaction.
     assert_eq!(bench.requests(), [5, 4]);
 }
 
 #[test]
-fn what_the_program_says_there_is_said_here() {
+fn failures_of_a_program_at_a_worker_are_reported() {
     let bench = Bench::new();
     assert_eq!(bench.done("limited"), 1);
-    let told = bench.run("limited").to_string();
-    assert!(told.contains("only once"), "{told}");
+    let reported = bench.run("limited").to_string();
+    assert!(reported.contains("only once"), "{reported}");
     assert_eq!(bench.requests(), [2, 0]);
 }
 
 #[test]
-fn a_worker_that_does_not_know_the_module_is_passed_by() {
+fn a_worker_without_the_module_is_bypassed() {
     let mut bench = Bench::new();
     bench.databases[0].modules = Arc::default();
     assert_eq!(bench.done("many"), 0);
@@ -284,75 +283,76 @@ fn a_worker_that_does_not_know_the_module_is_passed_by() {
 }
 
 #[test]
-fn what_comes_late_or_twice_is_not_run() {
+fn late_and_duplicate_groups_do_not_run() {
     let bench = Bench::new();
     bench.done("limited");
     let far = &bench.databases[0];
-    let bytes = far.shipped.lock().unwrap()[0].clone();
-    assert_eq!(now(far.execute(&bytes)).unwrap_err(), Unshipped::Again);
-    // A process that has begun anew does not remember.
+    let bytes = far.sent.lock().unwrap()[0].clone();
+    assert_eq!(now(far.execute(&bytes)).unwrap_err(), ExecuteError::Duplicate);
+    // A restarted process does not remember the number.
     let anew = Far { worker: Arc::default(), ..far.clone() };
     bench.clock.0.fetch_add(Limits::default().finish_ms, Ordering::Relaxed);
-    assert_eq!(now(anew.execute(&bytes)).unwrap_err(), Unshipped::Late);
+    assert_eq!(now(anew.execute(&bytes)).unwrap_err(), ExecuteError::Late);
 }
 
 #[test]
 fn a_loop_without_end_ends_in_time() {
     let bench = Bench::with_clock(Still(AtomicU64::new(0), 1));
-    let told = bench.run("forever").to_string();
+    let reported = bench.run("forever").to_string();
     let reason =
         "nothing was changed: it takes more than 30000 ms, perhaps in a loop without an end";
-    assert!(told.starts_with(reason), "{told}");
-    // The worker has stopped by itself, and its coordinator has gone on request by request.
+    assert!(reported.starts_with(reason), "{reported}");
+    // The worker stopped by itself, and its coordinator continued with single requests.
     let [one, _] = bench.requests();
     assert!((10_000..30_000).contains(&one), "{one}");
 }
 
 #[test]
-fn what_is_settled_is_not_run_later() {
+fn a_settled_group_does_not_run_later() {
     let bench = Bench::new();
     let mut coordinator = bench.coordinator("limited");
-    coordinator.ship_to(["one".into()]);
-    let Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) =
+    coordinator.use_workers_of(["one".into()]);
+    let Next::Ask(Ask::Store { request: Request::Execute(remote_group), .. }) =
         coordinator.next(bench.clock.now_ms(), None)
     else {
-        panic!("it ships")
+        panic!("it sends a remote group")
     };
     let far = &bench.databases[0];
-    assert!(far.worker.settle(shipment.number(), shipment.until_ms(), 0));
-    assert_eq!(now(far.execute(&shipment.encode())).unwrap_err(), Unshipped::Again);
+    assert!(far.worker.settle(remote_group.number(), remote_group.until_ms(), 0));
+    assert_eq!(now(far.execute(&remote_group.encode())).unwrap_err(), ExecuteError::Duplicate);
     assert_eq!(bench.done("limited"), 1);
 }
 
-/// Every bit of a shipment is turned around. Who cannot read it says so, and nothing panics.
+/// Flips every bit of a remote group. A worker that cannot read it reports an error, and nothing
+/// panics.
 #[test]
-fn spoilt_shipments_are_refused_or_run() {
+fn spoilt_remote_groups_are_refused_or_run() {
     let bench = Bench::new();
     bench.done("many");
     for far in &bench.databases {
-        let bytes = far.shipped.lock().unwrap()[0].clone();
+        let bytes = far.sent.lock().unwrap()[0].clone();
         for place in 0..bytes.len() * 8 {
             let mut spoilt = bytes.clone();
             spoilt[place / 8] ^= 1 << (place % 8);
-            let Ok(shipment) = Shipment::decode(&spoilt) else { continue };
+            let Ok(remote_group) = RemoteGroup::decode(&spoilt) else { continue };
             let fresh = Far { worker: Arc::default(), ..far.clone() };
-            // Whatever it makes of it.
-            let _ = now(fresh.execute(&shipment.encode()));
+            // The result may be anything.
+            let _ = now(fresh.execute(&remote_group.encode()));
         }
         for length in 0..bytes.len() {
-            assert!(Shipment::decode(&bytes[..length]).is_err(), "{length}");
+            assert!(RemoteGroup::decode(&bytes[..length]).is_err(), "{length}");
         }
     }
 }
 
-/// Every bit of an answer is turned around: the transaction ends in one way or another.
+/// Flips every bit of an answer: the transaction ends with some outcome.
 #[test]
 fn spoilt_answers_end_in_some_outcome() {
     let length = Arc::new(AtomicU64::new(0));
     let mut bench = Bench::new();
-    let told = Arc::clone(&length);
+    let total = Arc::clone(&length);
     bench.databases[0].spoil = Some(Arc::new(move |bytes| {
-        told.store(bytes.len() as u64 * 8, Ordering::Relaxed);
+        total.store(bytes.len() as u64 * 8, Ordering::Relaxed);
         bytes
     }));
     bench.done("many");
@@ -368,25 +368,27 @@ fn spoilt_answers_end_in_some_outcome() {
     }
 }
 
-/// An answer of another kind than what was asked may hide a commit.
+/// An answer of another kind than the request expects may hide a commit.
 #[test]
 fn an_answer_that_does_not_fit_leaves_the_outcome_unknown() {
     let bench = Bench::new();
     let mut coordinator = bench.coordinator("limited");
-    coordinator.ship_to(["one".into()]);
-    let Next::Ask(Ask::Store { request: Request::Execute(shipment), .. }) =
+    coordinator.use_workers_of(["one".into()]);
+    let Next::Ask(Ask::Store { request: Request::Execute(remote_group), .. }) =
         coordinator.next(1_000, None)
     else {
-        panic!("it ships")
+        panic!("it sends a remote group")
     };
-    let mut bytes = now(bench.databases[0].execute(&shipment.encode())).unwrap().encode().to_vec();
-    // The form, how many replies, that the first is one; then its kind: not Began, but Committed.
+    let mut bytes =
+        now(bench.databases[0].execute(&remote_group.encode())).unwrap().encode().to_vec();
+    // The version, the number of replies, the first reply, which is no error, and then its kind:
+    // Committed instead of Began.
     assert_eq!(bytes[2..4], [0, 0]);
     bytes[3] = 2;
-    // What Began held would be read as the next reply.
+    // The rest of Began would be read as the next reply.
     bytes.remove(4);
-    let shipped = Shipped::decode(&bytes).unwrap();
-    let next = coordinator.next(1_000, Some(Ok(Reply::Executed(shipped))));
+    let remote_replies = RemoteReplies::decode(&bytes).unwrap();
+    let next = coordinator.next(1_000, Some(Ok(Reply::Executed(remote_replies))));
     let Next::Finished(Outcome::Incomplete { ticket: None, why: Why::Unknown { .. }, .. }) = next
     else {
         panic!("{next:?}")

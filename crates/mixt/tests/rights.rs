@@ -1,4 +1,4 @@
-//! Transactions of users whose rights end, or begin, while they are under way.
+//! Transactions of users whose rights change while they run.
 
 mod world;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use solera_levels::Level;
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
@@ -52,7 +52,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// Sessions that act as a user, or as a host.
+/// Returns sessions that act as a user, or as a host.
 fn connections(bench: &Bench, user: Option<&str>) -> Connections {
     let all = bench.memories.iter().map(|memory| {
         let (memory, world) = (memory.clone(), Arc::clone(&bench.world));
@@ -68,7 +68,8 @@ fn call(bench: &Bench, name: &str, user: &str) -> Outcome {
     finish(&bench.world, run(&mut coordinator, &mut connections, &bench.clock))
 }
 
-/// What each store has. Who reads several would wait for what is incomplete.
+/// Returns the values in each store. A transaction that reads several would wait for incomplete
+/// ones.
 fn values(bench: &Bench) -> [i64; 3] {
     ["first", "second", "third"].map(|name| match call(bench, name, "bob") {
         Outcome::Done { result: Value::Int(value), .. } => value,
@@ -76,7 +77,7 @@ fn values(bench: &Bench) -> [i64; 3] {
     })
 }
 
-/// Begins a transaction of a user, and leaves it when its commit in a database has taken effect.
+/// Begins a transaction of a user, and abandons it after its commit in a database.
 fn left(bench: &Bench, name: &str, user: &str, after: &str) {
     let (mut coordinator, mut connections) =
         (bench.coordinator(name), connections(bench, Some(user)));
@@ -116,7 +117,8 @@ fn a_call_is_refused_before_it_has_any_effect() {
     assert!(matches!(call(&bench, "three", "bob"), Outcome::Done { .. }));
 }
 
-/// Who waits for one that its user may not complete goes on all the same where nothing is missing.
+/// A transaction that waits for one which its user may not complete continues where no right is
+/// missing.
 #[test]
 fn others_go_on_past_one_that_waits_for_a_right() {
     let bench = bench();
@@ -128,7 +130,7 @@ fn others_go_on_past_one_that_waits_for_a_right() {
     assert!(outcome.denied().is_some(), "{outcome}");
     assert_eq!((found.completed.len(), found.skipped.len()), (1, 0), "{found:?}");
     assert_eq!(values(&bench), [2, 2, 0]);
-    // It goes on when it may, and is denied again when it may not.
+    // It continues when it may, and is denied again when it may not.
     bench.world.users.grant("alice", "three", true);
     bench.world.users.grant("alice", "three", false);
     assert_eq!(recovered(&bench).open.len(), 1);
@@ -138,10 +140,10 @@ fn others_go_on_past_one_that_waits_for_a_right() {
     assert_eq!(values(&bench), [2, 2, 1]);
 }
 
-/// Who waits for a transaction, and cannot complete it as its user lacks a right, does not ask for
-/// it without a pause.
+/// A transaction that waits for another, and cannot complete that one because its user lacks a
+/// right, pauses between its attempts.
 #[test]
-fn who_waits_for_one_that_is_denied_pauses() {
+fn a_transaction_that_waits_for_a_denied_one_pauses() {
     let bench = bench();
     left(&bench, "three", "alice", "two");
     bench.world.users.grant("alice", "three", false);
@@ -173,7 +175,7 @@ fn record(found: &Recovered) -> Record {
 }
 
 #[test]
-fn what_waits_for_a_right_tells_how_far_it_has_come_and_is_given_up() {
+fn a_transaction_that_waits_for_a_right_reports_its_progress_and_is_given_up() {
     let bench = bench();
     left(&bench, "three", "alice", "two");
     bench.world.users.grant("alice", "three", false);
@@ -188,7 +190,7 @@ fn what_waits_for_a_right_tells_how_far_it_has_come_and_is_given_up() {
     let why = finish(&bench.world, why).unwrap();
     assert!(matches!(why, Some(Why::Denied { .. })), "{why:?}");
 
-    // In the name of one who has the right it could be completed; here it is given up.
+    // It could be completed in the name of a user with the right; here it is given up.
     let named = NAMES.iter().fold(record, |record, name| record.in_name_of(name, "bob"));
     let why = denied(named.clone(), known, &mut host, bench.clock.now_ms());
     assert_eq!(finish(&bench.world, why).unwrap(), None);
@@ -208,9 +210,9 @@ fn what_waits_for_a_right_tells_how_far_it_has_come_and_is_given_up() {
 }
 
 #[test]
-fn one_that_names_nobody_is_completed_by_nobody() {
+fn a_transaction_without_a_user_is_not_completed() {
     let bench = bench();
-    // Its coordinator does not say who it is.
+    // Its coordinator names no user.
     let (mut coordinator, mut host) =
         (bench.coordinator("three"), connections(&bench, Some("bob")));
     let mut answer = None;

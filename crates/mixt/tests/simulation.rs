@@ -15,7 +15,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
@@ -26,8 +26,7 @@ use solera_program::value::{Handle, Value};
 use world::users::{HostClock, Lax};
 use world::{Faults, Faulty, Remote, World, finish};
 
-/// Every transaction that writes puts its number into sets of all stores, and counts itself in
-/// each.
+/// Every transaction that writes adds its number to sets of all stores, and counts itself in each.
 const SOURCE: &str = r#"
 store directory : linearizable;
 store mail : causal;
@@ -71,8 +70,8 @@ transaction counts(a: handle<counter> in directory, b: handle<counter> in mail,
 }
 "#;
 
-/// After `finish_ms` a commit may be under way for [`LATE_MS`]; what is left until `orphan_ms` is
-/// for clocks that differ.
+/// After `finish_ms` a commit may be delayed for [`LATE_MS`]; the rest of the time until
+/// `orphan_ms` covers the difference of clocks.
 const LIMITS: Limits = Limits {
     phase: PhaseLimits {
         fuel: 1_000_000,
@@ -91,19 +90,19 @@ const LIMITS: Limits = Limits {
     keep_ms: 5_000,
 };
 
-/// How many look for what others have left.
+/// Number of cleaners, which recover transactions and remove garbage.
 const CLEANERS: usize = 2;
 
-/// How many objects of each kind there are.
+/// Number of objects of each kind.
 const OBJECTS: u64 = 2;
 
-/// The databases of a world, by their names.
+/// The databases of a world.
 struct Databases {
     directory: Memory,
     mail: Memory,
     shop: Memory,
     audit: Memory,
-    /// What runs groups of phases next to them.
+    /// Workers that run groups of phases next to them.
     remote: Option<Arc<Remote>>,
 }
 
@@ -118,7 +117,7 @@ impl Databases {
         }
     }
 
-    /// As they are seen at a site by a user, or by a host.
+    /// Returns the databases as a user, or a host, sees them at a site.
     fn at(&self, site: usize, world: &Arc<World>, user: Option<&str>) -> Vec<Arc<dyn Database>> {
         let mail = self.mail.at(site);
         let all = [&self.directory, &mail, &self.shop, &self.audit].map(Memory::clone);
@@ -131,39 +130,38 @@ impl Databases {
     }
 }
 
-/// What is known of what clients did.
+/// Events that the judges need.
 #[derive(Default)]
 struct Known {
-    /// By the number of a transaction, the object it was about and how it ended, if its client
-    /// lived on.
+    /// Object and outcome of each transaction, by its number. Without an outcome if its client
+    /// died.
     writes: BTreeMap<i64, (u64, bool, Option<Outcome>)>,
     reads: u32,
-    /// What readers saw of only some stores.
+    /// Cases in which readers saw a transaction in only some stores.
     torn: Vec<String>,
-    /// Calls that had an effect although their users had no right to all of it from beginning to
+    /// Calls that had an effect although their users never had all the rights from beginning to
     /// end.
     begun_without_right: Vec<String>,
-    /// How often a call was refused before it began, and how often recovery was denied something.
+    /// Number of calls refused before they began, and of denials in recovery.
     refused: u32,
     denied: u32,
     restarts: u32,
-    /// How often rights have changed.
+    /// Number of changes of rights.
     changes: u32,
-    /// Of those who clean up.
+    /// Collectors of the cleaners.
     collectors: [Option<Collector>; CLEANERS],
-    /// Of transactions that were left incomplete.
+    /// Tickets of incomplete transactions.
     tickets: Vec<Record>,
 }
 
-/// How much of a life a world has, besides its faults.
+/// Additional events of a world, besides its faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
-    /// Everybody may do everything, and all clocks are one.
+    /// Everybody may do everything, and all hosts share a clock.
     Plain,
-    /// Users have rights that differ and change, each host has a clock of its own, and hosts end
-    /// and start anew.
+    /// Users have different rights that change, each host has its own clock, and hosts restart.
     Users(Lax),
-    /// The same, but the clocks of hosts differ by so much.
+    /// The same, and the clocks of hosts differ by this much.
     Clocks { ahead_ms: u64 },
 }
 
@@ -202,13 +200,13 @@ impl Setting {
         Setting { life: Life::Users(lax), ..self }
     }
 
-    /// With hosts whose clocks differ by so much, whatever that is.
+    /// Adds hosts whose clocks differ by `ahead_ms`, even if that is too much.
     fn with_clocks(self, ahead_ms: u64) -> Setting {
         Setting { life: Life::Clocks { ahead_ms }, ..self.with_users(Lax::No) }
     }
 
-    /// The clock of a host. They differ by less than what is left until others may go on with a
-    /// transaction, unless they are to differ by more.
+    /// Returns the clock of a host. Clocks differ by less than the reserve before others may take a
+    /// transaction over, unless the setting is [`Life::Clocks`].
     fn clock(&self, host: usize) -> HostClock {
         let ahead_ms = match self.life {
             Life::Plain => 0,
@@ -218,7 +216,7 @@ impl Setting {
         HostClock { world: Arc::clone(&self.world), ahead_ms: host as u64 * ahead_ms }
     }
 
-    /// Where a client is, and as whom it calls, if users are told apart.
+    /// Returns the site of a client, and its user if the databases check users.
     fn caller(&self, client: usize) -> (usize, Option<&'static str>) {
         match self.life {
             Life::Plain => (self.world.below(2) as usize, None),
@@ -232,7 +230,7 @@ impl Setting {
         Connections::new(self.databases.at(host, &self.world, user))
     }
 
-    /// Now and then grants a user a right, or revokes it.
+    /// Grants a user a right, or revokes it, now and then.
     async fn administrator(self) {
         let clock = self.clock(0);
         loop {
@@ -245,7 +243,7 @@ impl Setting {
         }
     }
 
-    /// What a user has no right to of what a transaction needs.
+    /// Whether a user lacks a right that a transaction needs.
     fn lacks(&self, user: Option<&str>, three: bool) -> bool {
         let needed = if three { &DATABASES[..] } else { &DATABASES[..2] };
         user.is_some_and(|user| needed.iter().any(|database| !self.world.users.may(user, database)))
@@ -310,8 +308,8 @@ impl Setting {
             if let Outcome::Incomplete { ticket: Some(ticket), .. } = &outcome {
                 let mut known = self.known.borrow_mut();
                 known.tickets.push((**ticket).clone());
-                // A host that lives goes on with what it has given up, while callers may do so,
-                // too.
+                // A host that stays alive resumes the transactions that it has given up, while
+                // callers may do so, too.
                 let whose = self.whose(host);
                 if let Some(collector) = &mut known.collectors[whose] {
                     collector.give_up((**ticket).clone());
@@ -322,7 +320,7 @@ impl Setting {
         }
     }
 
-    /// Who takes what a client leaves: one of the hosts, or its own.
+    /// Returns the host that gets a client's garbage.
     fn whose(&self, host: usize) -> usize {
         match self.life {
             Life::Plain => self.world.below(CLEANERS as u64) as usize,
@@ -330,7 +328,7 @@ impl Setting {
         }
     }
 
-    /// What a user has no right to, from beginning to end, is refused before it has any effect.
+    /// Checks that a call whose user never had the right is refused before it has any effect.
     fn judge_refusal(&self, number: i64, outcome: &Outcome) {
         let mut known = self.known.borrow_mut();
         known.refused += 1;
@@ -339,7 +337,7 @@ impl Setting {
         }
     }
 
-    /// Now and then goes on from a ticket, also from one that others go on from.
+    /// Resumes a ticket now and then, even one that others resume.
     async fn resume_some(&self, connections: &mut Connections, clock: &HostClock, host: usize) {
         let ticket = {
             let known = self.known.borrow();
@@ -347,7 +345,7 @@ impl Setting {
             if count == 0 || self.world.below(4) > 0 {
                 return;
             }
-            // Often the latest, of which most may still be under way.
+            // Prefer the latest ticket, most of whose requests may still be in progress.
             let which = if self.world.below(2) == 0 { count - 1 } else { self.world.below(count) };
             known.tickets[which as usize].clone()
         };
@@ -362,14 +360,15 @@ impl Setting {
         let mut known = self.known.borrow_mut();
         let now = self.clock(host).now_ms();
         let whose = self.whose(host);
-        // While one is at work, what is left is lost with its host's memory.
+        // While a cleaner works, its collector is not here, and the garbage is lost with the host's
+        // memory.
         if let Some(collector) = &mut known.collectors[whose] {
-            collector.add(coordinator.leftovers(), now);
+            collector.add(coordinator.garbage(), now);
             coordinator.given_up().into_iter().for_each(|ticket| collector.give_up(ticket));
         }
     }
 
-    /// Of what is written in several stores, a reader sees all or nothing.
+    /// Checks that a reader sees all or nothing of a transaction in several stores.
     fn judge_read(&self, coordinator: &Coordinator, outcome: Outcome) {
         let Outcome::Done { result: Value::List(sets), .. } = outcome else { return };
         let sets: Vec<BTreeSet<i64>> = sets.iter().map(numbers).collect();
@@ -419,7 +418,7 @@ impl Setting {
             self.known.borrow_mut().denied += denied.count() as u32;
             collector.take(&mut found, now);
         }
-        // What fails is done the next time.
+        // The next call repeats what has failed.
         let _ = collector.collect(connections, now).await;
         self.known.borrow_mut().collectors[which] = Some(collector);
     }
@@ -434,10 +433,10 @@ fn numbers(set: &Value) -> BTreeSet<i64> {
     set.iter().map(number).collect()
 }
 
-/// Something that runs.
+/// A running task.
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Lets a task go on by one step; whether it is over.
+/// Polls a task once, and returns whether it has ended.
 fn poll(task: &mut Task) -> bool {
     task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
@@ -477,7 +476,7 @@ fn live(setting: &Setting, clients: usize, steps: u64) {
     heal(setting);
 }
 
-/// Ends a host, or all of them, and starts it anew: it remembers nothing.
+/// Restarts a host, or all of them: they lose their memory.
 fn restart(setting: &Setting, clients: usize, tasks: &mut [Task]) {
     let world = &setting.world;
     let one = world.below(CLEANERS as u64 + 1) as usize;
@@ -494,7 +493,7 @@ fn restart(setting: &Setting, clients: usize, tasks: &mut [Task]) {
     setting.known.borrow_mut().restarts += 1;
 }
 
-/// Grants all rights, so that what waits for them can be completed.
+/// Grants all rights, so that waiting transactions can be completed.
 fn grant_all(setting: &Setting) {
     if setting.life != Life::Plain {
         for user in USERS {
@@ -519,7 +518,7 @@ fn heal(setting: &Setting) {
     }
 }
 
-/// Runs something while all sites are told of what commits.
+/// Runs something while all sites receive commits.
 async fn caught_up<T>(setting: &Setting, future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {
@@ -529,13 +528,13 @@ async fn caught_up<T>(setting: &Setting, future: impl Future<Output = T>) -> T {
     .await
 }
 
-/// What must hold when all has come to rest.
+/// Checks the invariants after everything has ended.
 fn judge(setting: &Setting, seed: u64) {
     let found = violations(setting);
     assert!(found.is_empty(), "seed {seed}: {found:?}");
 }
 
-/// What does not hold of it.
+/// Returns the violations of the invariants.
 fn violations(setting: &Setting) -> Vec<String> {
     let mut found = Vec::new();
     let databases = &setting.databases;
@@ -597,18 +596,18 @@ fn violations(setting: &Setting) -> Vec<String> {
 const FAULTS: Faults =
     Faults { unavailable: 15, conflict: 15, lost_reply: 40, late_ms: LATE_MS, blind: false };
 
-/// How long a commit is under way at most whose answer was lost. What is left until others may go
-/// on covers how long a request takes to leave.
+/// Maximum delay of a commit whose answer was lost. The rest of the time until others may take over
+/// covers the delay of a request.
 const LATE_MS: u64 = (LIMITS.orphan_ms - LIMITS.finish_ms) * 3 / 4;
 
-/// Who calls where users are told apart, and what they need rights to.
+/// Users, and the databases to which they need rights.
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 const DATABASES: [&str; 4] = ["directory", "mail", "shop", "audit"];
 
-/// By how much one host's clock is ahead of the one's before it.
+/// Difference between the clocks of two consecutive hosts.
 const AHEAD_MS: u64 = 40;
 
-/// How many of a thousand steps of clients are their last.
+/// Probability, in thousandths, that a client dies at a step.
 const DEATHS: u64 = 2;
 
 fn run_seed(seed: u64, faults: Faults, remote: bool) -> Setting {
@@ -622,15 +621,15 @@ fn nothing_is_torn_lost_or_done_twice() {
     all_seeds(false);
 }
 
-/// Shipments and answers are lost, come late and twice, and workers die.
+/// Remote groups and answers are lost, late or duplicated, and workers die.
 #[test]
-fn nothing_is_torn_lost_or_done_twice_next_to_the_stores() {
+fn nothing_is_torn_lost_or_done_twice_with_workers() {
     let (run, late) = all_seeds(true);
-    assert!(run > 100 && late > 0, "{run} shipments, {late} late: too few to tell");
-    println!("{run} shipments, {late} late");
+    assert!(run > 100 && late > 0, "{run} remote groups, {late} late: too few to tell");
+    println!("{run} remote groups, {late} late");
 }
 
-/// How many shipments were run, and how many late.
+/// Returns the numbers of remote groups that ran, and that were late.
 fn all_seeds(remote: bool) -> (u64, u64) {
     let (mut reads, mut done, mut open) = (0, 0, 0);
     let (mut run, mut late) = (0, 0);
@@ -657,7 +656,7 @@ fn all_seeds(remote: bool) -> (u64, u64) {
     (run, late)
 }
 
-/// A write witness stood for another one's, whose transaction its own had missed in a stronger
+/// A write witness had replaced another one, whose transaction its own had missed in a stronger
 /// store.
 #[test]
 fn seed_89_a_replaced_witness_was_needed() {
@@ -665,13 +664,13 @@ fn seed_89_a_replaced_witness_was_needed() {
     assert_eq!(setting.known.borrow().torn, [""; 0]);
 }
 
-/// How many seeds are tried: `MIXT_SEEDS`, or a few. If a ticket does not tell that a commit of it
-/// is in doubt, seed 21 finds a group that takes effect twice.
+/// Returns the number of seeds: `MIXT_SEEDS`, or a few. If tickets did not record that a commit is
+/// in doubt, seed 21 would find a group that takes effect twice.
 fn seeds() -> u64 {
     std::env::var("MIXT_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(24)
 }
 
-/// Without witnesses readers do see parts, so the world can tell.
+/// Without witnesses readers see parts of transactions, so the world can detect them.
 #[test]
 fn without_witnesses_transactions_are_torn() {
     let blind = Faults { blind: true, ..FAULTS };
@@ -685,9 +684,9 @@ fn run_with_users(seed: u64, lax: Lax, remote: bool) -> Setting {
     setting
 }
 
-/// Users whose rights differ and change, a clock for each host, and hosts that end and start anew.
+/// Users with different rights that change, a clock for each host, and hosts that restart.
 #[test]
-fn nobody_gets_done_what_its_rights_are_not_enough_for() {
+fn nothing_is_done_without_a_right() {
     let (mut refused, mut denied, mut done, mut restarts) = (0, 0, 0, 0);
     for seed in 0..seeds() {
         let setting = run_with_users(seed, Lax::No, seed % 2 == 1);
@@ -708,9 +707,9 @@ fn nobody_gets_done_what_its_rights_are_not_enough_for() {
     assert!(refused > 100 && denied > 100 && done > 100 && restarts > 20, "too few to tell");
 }
 
-/// The judges of rights can tell: whichever rule is taken out, they notice.
+/// The judges detect each missing rule of rights.
 #[test]
-fn without_a_rule_of_rights_somebody_gets_done_what_is_forbidden() {
+fn without_a_rule_of_rights_the_judges_notice() {
     for lax in [Lax::Rights, Lax::Names] {
         let found = (0..4).map(|seed| {
             let setting = run_with_users(seed, lax, false);
@@ -727,9 +726,9 @@ fn without_a_rule_of_rights_somebody_gets_done_what_is_forbidden() {
     assert!(begun.sum::<usize>() > 0, "nothing was begun without a right");
 }
 
-/// Others go on with a transaction after a time that covers how far clocks differ. Clocks that
-/// differ by more are noticed: the host that is ahead takes over what the other one is still at,
-/// and both do it.
+/// Others take a transaction over after a time that covers the difference of clocks. Greater
+/// differences are detected: the host whose clock is ahead takes over a transaction that another
+/// host still runs, and both run it.
 #[test]
 fn without_room_for_clocks_something_is_done_twice() {
     let run = |seed: u64, ahead_ms: u64| {

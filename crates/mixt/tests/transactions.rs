@@ -9,7 +9,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{BindError, Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, run};
+use solera_mixt::executor::{Clock, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
@@ -120,8 +120,8 @@ fn what_fails_after_a_commit_is_reported_and_keeps_nobody_waiting() {
     };
     assert_eq!(committed, &[0]);
     assert!(ticket.failed().is_some_and(|why| why.contains("would not fit 64 bits")), "{ticket:?}");
-    assert!(outcome.to_string().contains("of its phases 1 have taken effect"), "{outcome}");
-    // It has written `a`, so whoever reads that would wait for the rest.
+    assert!(outcome.to_string().contains("phases 1 have taken effect"), "{outcome}");
+    // The transaction has written `a`, so a reader of `a` would wait for the rest.
     let before = bench.clock.now_ms();
     assert_eq!(bench.done("read"), ints([1, 1]));
     assert!(bench.clock.now_ms() - before < bench.limits.finish_ms);
@@ -145,8 +145,8 @@ fn endorsed_reads_are_checked_before_the_first_write_commits() {
     let bench = Bench::apart();
     bench.done("weakly");
     let (mut endorsed, mut connections) = (bench.coordinator("endorsed"), bench.connections());
-    // The endorsed reading is over; what depends on it is ready to commit. The first commit in the
-    // strong store is due.
+    // The endorsed read is over, and the group that depends on it is ready to commit. The first
+    // commit in the strong store is due.
     let wanted = |database: &str, request: &Request| {
         database == "two" && matches!(request, Request::Begin(begin) if begin.read_only)
     };
@@ -158,7 +158,7 @@ fn endorsed_reads_are_checked_before_the_first_write_commits() {
     let commit = |database: &str, request: &Request| database == "one" && is_commit(request);
     let last = bench.until(&mut endorsed, &mut connections, Some(answer), commit);
     assert!(finish(&bench.world, connections.ask(&last.0, &last.1)).is_ok());
-    // Two, as it read anew.
+    // Two, because it has read again.
     let source = "store strong : linearizable; transaction get(a: handle<register<int>> in strong) -> int { \
                   return *a; }";
     let program = compile(source).program.unwrap();
@@ -174,7 +174,7 @@ fn endorsed_reads_are_checked_before_the_first_write_commits() {
 }
 
 #[test]
-fn a_lost_answer_to_the_only_commit_is_told() {
+fn a_lost_answer_to_the_only_commit_is_reported() {
     let bench = Bench::apart();
     bench.world.faults.lock().unwrap().lost_reply = 1000;
     let (outcome, _) = bench.run("weakly");
@@ -184,9 +184,9 @@ fn a_lost_answer_to_the_only_commit_is_told() {
     assert!(outcome.to_string().starts_with("it may have taken effect, or not"), "{outcome}");
 }
 
-/// A coordinator dies between its commits, and a reader that meets its witness completes it.
+/// A coordinator dies between its commits, and a reader that finds its witness completes it.
 #[test]
-fn who_waits_for_a_dead_coordinator_completes_its_transaction() {
+fn a_reader_completes_the_transaction_of_a_dead_coordinator() {
     let bench = Bench::apart();
     let (mut dead, mut connections) = (bench.coordinator("both"), bench.connections());
     let commit = |database: &str, request: &Request| database == "two" && is_commit(request);
@@ -229,11 +229,12 @@ fn a_ticket_resumes_what_was_left() {
             Coordinator::resume(ticket.clone(), modules, bench.limits, now_ms).unwrap();
         let outcome =
             finish(&bench.world, run(&mut resumed, &mut bench.connections(), &bench.clock));
-        (outcome, resumed.leftovers())
+        (outcome, resumed.garbage())
     };
     let (outcome, left) = resume(&ticket);
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-    // Somebody has it until it is known to be complete; then twice is as good as once.
+    // The lease stays held until the record says that the transaction is complete; afterwards
+    // another attempt reports completion.
     let (outcome, _) = resume(&ticket);
     assert!(matches!(outcome, Outcome::Incomplete { why: Why::Taken, .. }), "{outcome}");
     let (mut collector, mut connections) = (Collector::new(bench.limits), bench.connections());
@@ -271,7 +272,7 @@ fn records_that_are_damaged_are_refused_or_read_but_never_panic() {
     assert!(refused > 1000, "only {refused} were refused");
 }
 
-/// A store that accepts questions and leaves them without an answer is no loop of the program.
+/// A store that accepts requests and does not answer them is not a loop of the program.
 #[test]
 fn what_waits_for_a_store_until_its_time_is_over_names_the_store() {
     let mut bench = Bench::apart();
@@ -294,7 +295,7 @@ fn what_waits_for_a_store_until_its_time_is_over_names_the_store() {
     let silent = || Err(StoreError::Unavailable("it has not answered for 5000 ms".to_owned()));
     let mut both = bench.coordinator("both");
     bench.until(&mut both, &mut connections, None, operation);
-    // Tried once more, it comes to its first operation when its time is over.
+    // In the next attempt it reaches its first operation when its time is over.
     let begin = |database: &str, request: &Request| {
         database == "one" && matches!(request, Request::Begin(_))
     };
@@ -304,17 +305,17 @@ fn what_waits_for_a_store_until_its_time_is_over_names_the_store() {
     let reason = "the database `one` cannot be used: it has not answered for 5000 ms";
     assert_eq!(end(&mut both, began), format!("nothing was changed: {reason}"));
 
-    // One that answers again is not in the way any more.
+    // A store that answers again is not the reason any more.
     let mut both = bench.coordinator("one");
     bench.until(&mut both, &mut connections, None, operation);
     let (_, first) = bench.until(&mut both, &mut connections, Some(silent()), operation);
     let answered = finish(&bench.world, connections.ask("one", &first));
     bench.pass(bench.limits.run_ms);
-    let told = end(&mut both, answered);
-    assert!(told.contains("it takes more than 4000 ms"), "{told}");
+    let reported = end(&mut both, answered);
+    assert!(reported.contains("it takes more than 4000 ms"), "{reported}");
 }
 
-/// What a program could not read it does not write either.
+/// A program must not write what it could not read.
 #[test]
 fn arguments_that_are_too_large_or_lead_nowhere_are_refused() {
     let source = "store strong : linearizable; \
@@ -337,7 +338,7 @@ fn arguments_that_are_too_large_or_lead_nowhere_are_refused() {
         }
     };
     let register = || Value::Handle(Handle { store: "strong".into(), key: "r".into() });
-    // A list takes 16 bytes, and so does a text besides its letters.
+    // A list takes 16 bytes, and so does a text besides its characters.
     let texts = |bytes: usize| Value::list([Value::string("x".repeat(bytes - 32))]);
     assert_eq!(
         call("put", vec![register(), texts(1_001)]),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use solera_levels::Level;
 use solera_mixt::binding::BindError;
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::Limits;
 use solera_mixt::store::{
@@ -23,13 +23,13 @@ mod groups {
 
 mod all {
     solera_mixt::mixt! {
-        /// Everything that has a type.
+        /// The first store of a program with values of every type.
         store strong : linearizable;
         store weak : causal;
         struct Line { product: string, count: int }
         struct Tree { value: float, type: bool, next: option<Tree>, below: list<Tree> }
 
-        // One of each type, and back.
+        // A parameter and a result of each type.
         transaction echo(
             a: int, b: float, c: bool, d: string, e: bytes, f: option<string>, g: list<bytes>,
             h: set<Line>, i: map<string, list<int>>, j: Tree, k: option<handle<counter> in weak>,
@@ -54,7 +54,7 @@ mod all {
     }
 }
 
-/// A host whose time passes when somebody waits.
+/// A host whose clock advances when somebody waits.
 #[derive(Default)]
 struct Still {
     now_ms: AtomicU64,
@@ -82,7 +82,7 @@ impl Host for Still {
     }
 }
 
-/// What is there without waiting.
+/// Returns the result of a future that is ready at once.
 fn now<R>(future: impl Future<Output = R>) -> R {
     let mut context = Context::from_waker(Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -177,7 +177,7 @@ fn a_transaction_among_rust_code_captures_variables() {
     let n: Handle<Counter, all::stores::weak> = Handle::new("n");
     let line = all::Line { product: "tea".to_owned(), count: 2 };
     let times = 3;
-    let told = now(all::transaction!(
+    let reported = now(all::transaction!(
         &mut on,
         |n: handle<counter> in weak, line: Line, times: int = times + 1, texts: list<string> = [String::from("a")]|
             -> option<Line> {
@@ -185,8 +185,8 @@ fn a_transaction_among_rust_code_captures_variables() {
             return some(Line { product: line.product + texts[0], count: n.value() });
         }
     ));
-    assert_eq!(told.unwrap(), Some(all::Line { product: "teaa".to_owned(), count: 8 }));
-    // In a function that has only a reference, and with an effect alone.
+    assert_eq!(reported.unwrap(), Some(all::Line { product: "teaa".to_owned(), count: 8 }));
+    // In a function that has only a reference, and whose transaction returns nothing.
     fn add(on: &mut Session<all::Program>, n: &Handle<Counter, all::stores::weak>) {
         now(all::transaction!(on, |n: handle<counter> in weak| { n.add(1); })).unwrap();
     }
@@ -194,11 +194,11 @@ fn a_transaction_among_rust_code_captures_variables() {
     assert_eq!(now(all::bump(&mut on, &n)).unwrap(), 10);
 }
 
-/// A database that fails as it is told.
+/// A database with configured failures.
 #[derive(Clone)]
 struct Failing {
     memory: Memory,
-    /// What commits fail by, and in which of them, from 0.
+    /// Errors of commits, by the number of the commit from 0.
     commits: Arc<Mutex<(u32, BTreeMap<u32, StoreError>)>>,
 }
 
@@ -285,8 +285,8 @@ fn databases_fail_with_their_reasons() {
     let error = fails(StoreError::Conflict, 0, 1000);
     assert!(matches!(error, Error::Conflict { attempts: 2.. }), "{error:?}");
     let error = fails(StoreError::Unavailable("no line".into()), 0, 1000);
-    let Error::Unavailable(told) = &error else { panic!("{error:?}") };
-    assert!(told.contains("`db`") && told.contains("no line"), "{told}");
+    let Error::Unavailable(reported) = &error else { panic!("{error:?}") };
+    assert!(reported.contains("`db`") && reported.contains("no line"), "{reported}");
     let error = fails(StoreError::OutcomeUnknown("no line".into()), 0, 1000);
     assert!(matches!(error, Error::Unknown(_)), "{error:?}");
     let error = fails(StoreError::Refused("no room".into()), 0, 1000);

@@ -1,7 +1,7 @@
 //! Execution of SOLERA.CALL.
 
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive;
+use solera_mixt::executor;
 use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery;
@@ -90,7 +90,7 @@ pub(crate) async fn go_on(
 }
 
 fn clock_ms() -> u64 {
-    drive::Clock::now_ms(&System)
+    executor::Clock::now_ms(&System)
 }
 
 /// Parses the arguments by the types of the parameters.
@@ -142,7 +142,7 @@ async fn run(
     started: Started,
 ) -> Answered {
     let mut connections = connections(own, &shared.stores);
-    let mut outcome = drive::run(&mut coordinator, &mut connections, &System).await;
+    let mut outcome = executor::run(&mut coordinator, &mut connections, &System).await;
     let resumed = matches!(started, Started::Before { .. });
     if let (Started::Before { caller: Some(caller) }, Outcome::Incomplete { ticket, .. }) =
         (started, &mut outcome)
@@ -150,7 +150,7 @@ async fn run(
         *ticket = ticket.take().map(|record| Box::new(record.in_names_of(caller)));
     }
     let ticket = coordinator.id().to_string();
-    let left = coordinator.leftovers();
+    let left = coordinator.garbage();
     let place = coordinator.phase().map(|phase| place(compiled, index, phase));
     let place = place.unwrap_or_default();
     shared.upkeep.add_garbage(left);

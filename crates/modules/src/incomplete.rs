@@ -3,7 +3,7 @@
 use solera_mixt::binding::Bindings;
 use solera_mixt::collect::{self, Collector};
 use solera_mixt::coordinator::Coordinator;
-use solera_mixt::drive::{self, Clock, Connections};
+use solera_mixt::executor::{self, Clock, Connections};
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Found};
@@ -368,7 +368,7 @@ async fn give_up(
     let (modules, limits) = (shared.library.all(), shared.settings.limits);
     let given_up = Coordinator::give_up(record, modules, limits, (System.now_ms(), &by));
     let mut given_up = given_up.map_err(|error| format!("ERR {error}"))?;
-    match drive::run(&mut given_up, connections, &System).await {
+    match executor::run(&mut given_up, connections, &System).await {
         Outcome::Incomplete { ticket: Some(ticket), why, .. } => recovery::forget(*ticket)
             .ok_or_else(|| {
                 format!(

@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use solera_mixt::drive::Connections;
+use solera_mixt::executor::Connections;
 use solera_mixt::store::{Database, Place};
 use solera_mixt::worker::Worker;
 use solera_node::{Incomplete, Local, Modules};

@@ -1,8 +1,8 @@
 //! SOLERA.PHASE: runs phases for coordinators in other processes, as the calling user (MixT §7.2).
 
-use solera_mixt::drive::Clock;
-use solera_mixt::shipment::Shipment;
-use solera_mixt::worker::Unshipped;
+use solera_mixt::executor::Clock;
+use solera_mixt::remote_group::RemoteGroup;
+use solera_mixt::worker::ExecuteError;
 use solera_node::{Caller, Local};
 use solera_resp::Value;
 use solera_spaces::{System, UNKNOWN_MODULE};
@@ -11,7 +11,7 @@ use crate::own::Own;
 use crate::request::Phase;
 use crate::{Answered, Shared, connections, library, registry};
 
-/// Error code for a shipment of which nothing was begun.
+/// Error code for a remote group of which nothing was begun.
 const NOT_RUN: &str = "NOTRUN";
 
 pub(crate) async fn phase(
@@ -35,9 +35,9 @@ pub(crate) async fn phase(
 }
 
 async fn run(shared: &Shared, local: &Local, caller: Caller, bytes: &[u8]) -> Answered {
-    let shipment = Shipment::decode(bytes).map_err(|error| format!("{NOT_RUN} {error}"))?;
-    let spaces_here = *shipment.database().as_ref() == *local.cluster();
-    let named = shipment.user(local.cluster());
+    let remote_group = RemoteGroup::decode(bytes).map_err(|error| format!("{NOT_RUN} {error}"))?;
+    let spaces_here = *remote_group.database().as_ref() == *local.cluster();
+    let named = remote_group.user(local.cluster());
     let own = local.user();
     if local.is_guarded() && named.map(|user| &**user) != own && (named.is_some() || spaces_here) {
         let named = named.map_or("no user of this cluster", |user| user);
@@ -47,17 +47,17 @@ async fn run(shared: &Shared, local: &Local, caller: Caller, bytes: &[u8]) -> An
             own.unwrap_or_default()
         ));
     }
-    if shared.library.get(&caller, shipment.module()).await.is_err() {
+    if shared.library.get(&caller, remote_group.module()).await.is_err() {
         return Err(format!(
             "{UNKNOWN_MODULE} the module {} is not known here; send it with SOLERA.PHASE LEARN",
-            shipment.module().escape_debug()
+            remote_group.module().escape_debug()
         ));
     }
     let mut connections = connections(Own::of_caller(local, Some(caller)), &shared.stores);
     let known = (&*shared.library.all(), shared.settings.limits);
-    let executed = shared.worker.execute(&shipment, known, &mut connections, &System).await;
+    let executed = shared.worker.execute(&remote_group, known, &mut connections, &System).await;
     executed.map(|shipped| Value::Bulk(shipped.encode().to_vec())).map_err(|why| match why {
-        Unshipped::Again => format!("UNKNOWN {why}; their outcome is not reported again"),
+        ExecuteError::Duplicate => format!("UNKNOWN {why}; their outcome is not reported again"),
         other => format!("{NOT_RUN} {other}"),
     })
 }

@@ -21,9 +21,9 @@ pub(crate) enum Request {
 /// A request of a coordinator in another process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Run an encoded shipment.
+    /// Run an encoded remote_group.
     Run(Vec<u8>),
-    /// Return whether a shipment is over. `until_ms` is its time limit.
+    /// Return whether a remote group is over. `until_ms` is its time limit.
     Settle { number: u64, until_ms: u64 },
     /// Store the source of a module.
     Learn { source: String },

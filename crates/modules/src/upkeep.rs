@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::TransactionId;
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Recovered};
 use solera_mixt::store::Place;

@@ -12,7 +12,7 @@ use solera::{Client, Error, Value};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides, Settings};
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::Database;
 use solera_program::run::Limits as PhaseLimits;
@@ -567,7 +567,7 @@ async fn phases_of_coordinators_elsewhere_run_at_the_server_as_their_user() {
 }
 
 #[tokio::test]
-async fn invalid_shipments_are_rejected() {
+async fn invalid_remote_groups_are_rejected() {
     let cluster = Embedded::with(spec()).unwrap();
     let mut client = cluster.client(0).await.unwrap();
     for (words, code) in [

@@ -13,7 +13,7 @@ use solera_language::compile::compile;
 use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;

@@ -1,4 +1,4 @@
-//! What a PostgreSQL database is bound to.
+//! Builder of a PostgreSQL database.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,18 +16,18 @@ use crate::postgres::Postgres;
 use crate::shared::Server;
 use crate::tls;
 
-/// How long a connection may take to open, unless the URL says `connect_timeout`.
+/// Time limit for opening a connection, unless the URL has a `connect_timeout`.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer may take, unless [`Builder::reply_timeout`] says otherwise.
+/// Time limit for one answer, unless [`Builder::reply_timeout`] changes it.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Settings of our sessions. The URL's `options` come after them and may say otherwise.
+/// Settings of our sessions. The URL's `options` follow and may override them.
 ///
-/// Sequential scans lock whole tables against writers in serializable transactions, so small
-/// tables, too, are better read by an index. What a host leaves open that dies is ended before
-/// others have waited for its locks for hours.
+/// Sequential scans lock whole tables against writers in serializable transactions, so sessions
+/// read small tables, too, by an index. When a host dies, its open transactions end after a minute
+/// and not after others have waited hours for their locks.
 const OPTIONS: &str = "-c enable_seqscan=off -c idle_in_transaction_session_timeout=60s";
 
-/// Says which spaces a PostgreSQL database has, and which statements their custom operations are.
+/// Configures the spaces of a PostgreSQL database, and the statements of their custom operations.
 #[derive(Clone)]
 pub struct Builder {
     url: String,
@@ -54,48 +54,46 @@ impl Builder {
         }
     }
 
-    /// The database's name in places, the same for all hosts that use it; `postgres` if it is not
-    /// said.
+    /// Sets the database's name in places, the same on all hosts that use it. Default: `postgres`.
     pub fn name(mut self, name: &str) -> Builder {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// The schema in which objects, witnesses and records are kept, which is created if it is not
-    /// there; `solera` if it is not said.
+    /// Sets the schema for objects, witnesses and records, which is created if it is missing.
+    /// Default: `solera`.
     pub fn schema(mut self, schema: &str) -> Builder {
         schema.clone_into(&mut self.schema);
         self
     }
 
-    /// The password. It wins over one in the URL.
+    /// Sets the password. It takes precedence over one in the URL.
     pub fn password(mut self, password: &str) -> Builder {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Speaks TLS with these files. If the URL says no `sslmode`, it is `verify-full` then, and
-    /// `disable` without files.
+    /// Uses TLS with these files. If the URL has no `sslmode`, it is `verify-full` with files, and
+    /// `disable` without.
     pub fn tls(mut self, files: Files) -> Builder {
         self.files = Some(files);
         self
     }
 
-    /// How long one answer may take; a connection that does not answer in time is given up. 30 s if
-    /// it is not said.
+    /// Sets the time limit for one answer; a connection that exceeds it is closed. Default: 30 s.
     pub fn reply_timeout(mut self, timeout: Duration) -> Builder {
         self.reply_timeout = timeout;
         self
     }
 
-    /// A space.
+    /// Adds a space.
     pub fn space(mut self, space: &str) -> Builder {
         self.spaces.push((space.to_owned(), Vec::new()));
         self
     }
 
-    /// A custom operation of the space that was named last: one statement, whose parameters `$1`,
-    /// `$2`, … are the operation's in their order.
+    /// Adds a custom operation to the last space: one statement, whose parameters `$1`, `$2`, … are
+    /// those of the operation in order.
     pub fn operation(mut self, operation: &str, sql: &str) -> Builder {
         match self.spaces.last_mut() {
             Some((_, operations)) => operations.push((operation.to_owned(), sql.to_owned())),
@@ -104,10 +102,10 @@ impl Builder {
         self
     }
 
-    /// The database. Nothing is connected yet.
+    /// Creates the database. This opens no connection.
     ///
     /// # Errors
-    /// If something that was said cannot be.
+    /// If the configuration is invalid.
     pub fn build(self) -> Result<Postgres, ConfigError> {
         let (url, mode) = tls::take_mode(&self.url);
         let mut config: Config = url.parse().map_err(|error| ConfigError::Url(cause(&error)))?;
@@ -133,7 +131,7 @@ impl Builder {
         if let Some(operation) = self.misplaced {
             return Err(ConfigError::OperationWithoutSpace(operation));
         }
-        // PostgreSQL cuts longer names off.
+        // PostgreSQL truncates longer names.
         if self.schema.is_empty() || self.schema.len() > 63 || self.schema.contains('\0') {
             return Err(ConfigError::Schema(self.schema));
         }
@@ -161,7 +159,7 @@ impl Builder {
     }
 }
 
-/// Where the server is, for people.
+/// Returns the server's address for messages.
 fn address(config: &Config) -> String {
     let hosts: Vec<_> = match config.get_hosts() {
         [] => config.get_hostaddrs().iter().map(ToString::to_string).collect(),
@@ -184,8 +182,9 @@ fn host(host: &Host) -> String {
 }
 
 impl Postgres {
-    /// A database by its URL, as `postgresql://user:password@host:5432/database`. Connections are
-    /// not encrypted unless its `sslmode` says so, or [`Builder::tls`] does.
+    /// Creates a builder for a database by its URL, as
+    /// `postgresql://user:password@host:5432/database`. Connections are encrypted only if its
+    /// `sslmode` or [`Builder::tls`] requires it.
     pub fn builder(url: &str) -> Builder {
         Builder::new(url)
     }
@@ -193,7 +192,7 @@ impl Postgres {
 
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the URL: it may have a password.
+        // The URL is left out, because it may contain a password.
         let mut shown = f.debug_struct("Builder");
         shown.field("name", &self.name).field("schema", &self.schema);
         shown.field("spaces", &self.spaces).finish_non_exhaustive()

@@ -1,39 +1,40 @@
-//! Why a PostgreSQL database cannot be bound so.
+//! Configuration errors of a PostgreSQL database.
 
 use std::fmt;
 
-/// The longest name of a space, in bytes. It is part of every index entry, whose room is limited.
+/// Maximum length of a space's name, in bytes. It is part of every index entry, whose size is
+/// limited.
 pub(crate) const MAX_SPACE: usize = 255;
 
-/// Why a PostgreSQL database cannot be bound so.
+/// Reason why the configuration of a PostgreSQL database is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// The URL cannot be read.
     Url(String),
-    /// TLS cannot be spoken so.
+    /// The settings for TLS are invalid.
     Tls(String),
-    /// No schema has such a name.
+    /// The name of the schema is invalid.
     Schema(String),
-    /// No space can have such a name.
+    /// The name of a space is invalid.
     Space(String),
-    /// A space is named twice.
+    /// Two spaces have one name.
     SpaceTwice(String),
-    /// An operation was said before any space.
+    /// An operation precedes the first space.
     OperationWithoutSpace(String),
-    /// A space has two operations of one name.
+    /// A space has two operations with one name.
     OperationTwice {
         /// The space.
         space: String,
         /// The operation.
         operation: String,
     },
-    /// What an operation is bound to is no statement that reads or writes data.
+    /// The statement of an operation does not read or write data.
     Statement {
         /// The space.
         space: String,
         /// The operation.
         operation: String,
-        /// The word that the statement begins with.
+        /// The word with which the statement begins.
         begins: String,
     },
 }

@@ -1,5 +1,5 @@
-//! Custom operations: whether a statement can be what is declared, its parameters, and what its
-//! rows mean.
+//! Custom operations: checks statements against the declarations, encodes parameters, and decodes
+//! rows.
 //!
 //! | declared | in SQL |
 //! |---|---|
@@ -12,10 +12,10 @@
 //! | `list<T>`, `set<T>` of these | an array, or `json`, `jsonb` |
 //! | other types | `json`, `jsonb`, as [`Codec`](solera_program::codec::Codec) writes them |
 //!
-//! Domains are taken for what they are made of. A result is: nothing, whatever rows there are; one
-//! row of one column, or of the columns that a struct has; none or one row for an option; rows for
-//! a list, a set or a map. A statement without columns answers an `int`, how many rows it has
-//! changed, or a `bool`, whether there was any.
+//! A domain counts as its base type. The result of a statement is one of these: nothing, whatever
+//! the rows; one row of one column, or of the columns of a struct; no row or one row for an option;
+//! rows for a list, a set or a map. A statement without columns returns an `int`, the number of
+//! rows that it has changed, or a `bool`, whether it has changed any.
 
 mod carrier;
 mod declared;
@@ -38,29 +38,29 @@ use self::held::value_type;
 use self::rows::Answer;
 use crate::statement::Rows;
 
-/// How a call is made: what the parameters and the result are carried as.
+/// Encodings of the parameters and of the result of a call.
 #[derive(Debug)]
 pub(crate) struct Plan {
     params: Vec<Carrier>,
     answer: Answer,
 }
 
-/// What a space has for an operation.
+/// The statement that a space has for an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Bound {
     statement: Result<Statement, StoreError>,
-    /// If it can only write, the word that it begins with.
+    /// The word with which the statement begins, if it can only write.
     writes: Option<String>,
 }
 
 impl Bound {
-    /// A statement by its text, as the server has prepared or refused it.
+    /// Creates the entry of a statement, which the server has prepared or refused.
     pub(crate) fn new(sql: &str, statement: Result<Statement, StoreError>) -> Bound {
         Bound { statement, writes: writing_word(sql) }
     }
 }
 
-/// Whether a statement can be what an operation is declared as, and how.
+/// Checks a statement against the declaration of an operation, and returns how to call it.
 pub(crate) fn check(
     program: &Program,
     operation: &Operation,
@@ -91,7 +91,7 @@ pub(crate) fn check(
 }
 
 impl Plan {
-    /// The arguments as parameters.
+    /// Encodes the arguments as parameters.
     pub(crate) fn encode(
         &self,
         program: &Program,
@@ -109,7 +109,7 @@ impl Plan {
         all.map(one).collect()
     }
 
-    /// What the rows mean.
+    /// Decodes the rows.
     pub(crate) fn decode(&self, program: &Program, answer: &Rows) -> Result<Value, String> {
         self.answer.read(program, answer)
     }

@@ -1,11 +1,11 @@
 //! PostgreSQL as a store of mixed transactions.
 //!
 //! A [`Postgres`] is a database of a PostgreSQL server as a
-//! [`Database`](solera_mixt::store::Database): its spaces are linearizable, and one transaction may
-//! use several of them. Objects of programs, witnesses and recovery records are kept in tables of a
-//! schema of their own. A store's custom operations are statements in SQL on whatever tables there
-//! are; nothing else touches these. `docs/guide/stores.md` tells how to use it, and
-//! `docs/decisions/0018-postgres.md` why it is as it is.
+//! [`Database`](solera_mixt::store::Database). Its spaces are linearizable, and one transaction may
+//! use several of them. Objects of programs, witnesses and recovery records are in tables of a
+//! separate schema. A store's custom operations are SQL statements on any other tables, which
+//! nothing else accesses. `docs/guide/stores.md` describes the use, and
+//! `docs/decisions/0018-postgres.md` the design.
 
 mod builder;
 mod config_error;

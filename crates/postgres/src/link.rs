@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Connection, NoTls, Statement};
 
 use crate::custom::Bound;
-use crate::failure::Trouble;
+use crate::failure::RequestError;
 use crate::schema::{self, Unusable};
 use crate::shared::Shared;
 use crate::statement::{Params, Rows};
@@ -22,15 +22,14 @@ pub(crate) struct Link {
     client: Client,
     reply_timeout: Duration,
     prepared: BTreeMap<String, Statement>,
-    /// Those of custom operations, by space and name.
+    /// Statements of custom operations, by space and name.
     custom: BTreeMap<(Arc<str>, Arc<str>), Bound>,
-    /// Sends and receives. It ends with the client, if the server lets it.
+    /// Sends and receives. The task ends with the client, if the server lets it.
     task: JoinHandle<()>,
 }
 
 impl Link {
-    /// Connects, creates the tables if it is the first to do so, and prepares the custom
-    /// operations.
+    /// Connects, creates the tables if they are missing, and prepares the custom operations.
     pub(crate) async fn open(shared: &Shared) -> Result<Link, StoreError> {
         let (client, task) = connect(shared).await?;
         let (prepared, custom) = (BTreeMap::new(), BTreeMap::new());
@@ -39,14 +38,14 @@ impl Link {
         let create = || async {
             let limit = Duration::from_secs(60).max(reply_timeout);
             let created = tokio::time::timeout(limit, schema::create(&link.client, &shared.sql));
-            created.await.unwrap_or(Err(Unusable::Trouble(Trouble::Slow(limit))))
+            created.await.unwrap_or(Err(Unusable::Request(RequestError::Slow(limit))))
         };
         shared.created.get_or_try_init(create).await.map_err(|unusable| match unusable {
-            Unusable::Trouble(trouble) => match trouble.told() {
+            Unusable::Request(failure) => match failure.to_store_error() {
                 error @ (StoreError::Refused(_) | StoreError::Denied(_)) => {
                     error.refused_with(|why| format!("its tables cannot be created or read: {why}"))
                 }
-                // Somebody else creates them.
+                // Another host creates them at the moment.
                 other => StoreError::Unavailable(other.to_string()),
             },
             Unusable::OtherFormat { schema, found } => StoreError::Refused(format!(
@@ -58,7 +57,8 @@ impl Link {
         Ok(link)
     }
 
-    /// One that cannot be prepared is told when it is used: the others do not depend on it.
+    /// Prepares the custom operations. An operation whose statement cannot be prepared fails when
+    /// it is called, because the others do not depend on it.
     async fn prepare_custom(&mut self, shared: &Shared) -> Result<(), StoreError> {
         let spaces = shared.spaces.iter();
         let all: Vec<_> = spaces
@@ -66,12 +66,14 @@ impl Link {
             .collect();
         let preparing = all.iter().map(|(.., sql)| self.client.prepare(sql));
         let done = async { Ok::<_, tokio_postgres::Error>(join_all(preparing).await) };
-        let prepared = bounded(done, self.reply_timeout).await.map_err(|trouble| trouble.told())?;
+        let prepared =
+            bounded(done, self.reply_timeout).await.map_err(|failure| failure.to_store_error())?;
         for ((space, name, sql), prepared) in all.into_iter().zip(prepared) {
-            let statement = match prepared.map_err(|error| Trouble::from(error).told()) {
-                Err(error @ (StoreError::Refused(_) | StoreError::Denied(_))) => Err(error),
-                other => Ok(other?),
-            };
+            let statement =
+                match prepared.map_err(|error| RequestError::from(error).to_store_error()) {
+                    Err(error @ (StoreError::Refused(_) | StoreError::Denied(_))) => Err(error),
+                    other => Ok(other?),
+                };
             let bound = Bound::new(sql, statement);
             self.custom.insert((Arc::clone(space), Arc::clone(name)), bound);
         }
@@ -82,13 +84,13 @@ impl Link {
         self.client.is_closed()
     }
 
-    /// The statement of a custom operation.
+    /// Returns the statement of a custom operation.
     pub(crate) fn custom(&self, space: &str, operation: &str) -> Option<&Bound> {
         self.custom.get(&(space.into(), operation.into()))
     }
 
-    /// A statement, which is prepared when it is used first.
-    pub(crate) async fn statement(&mut self, sql: &str) -> Result<Statement, Trouble> {
+    /// Returns a statement, and prepares it at its first use.
+    pub(crate) async fn statement(&mut self, sql: &str) -> Result<Statement, RequestError> {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
         }
@@ -97,15 +99,15 @@ impl Link {
         Ok(statement)
     }
 
-    /// Sends all at once, and gives the answers in order up to the first error; with it, the number
-    /// of the statement that failed.
+    /// Sends all statements at once, and returns the answers in order. On an error, returns the
+    /// first one with the index of the statement that failed.
     pub(crate) async fn pipeline(
         &mut self,
         statements: Vec<(Statement, Params<'_>)>,
-    ) -> Result<Vec<Rows>, (usize, Trouble)> {
+    ) -> Result<Vec<Rows>, (usize, RequestError)> {
         let all = statements.iter().map(|(statement, params)| one(&self.client, statement, params));
         let done = async { Ok::<_, tokio_postgres::Error>(join_all(all).await) };
-        let answers = bounded(done, self.reply_timeout).await.map_err(|trouble| (0, trouble))?;
+        let answers = bounded(done, self.reply_timeout).await.map_err(|failure| (0, failure))?;
         let mut rows = Vec::with_capacity(answers.len());
         for (at, answer) in answers.into_iter().enumerate() {
             rows.push(answer.map_err(|error| (at, error.into()))?);
@@ -117,21 +119,21 @@ impl Link {
     pub(crate) async fn send(
         &mut self,
         statements: Vec<(&str, Params<'_>)>,
-    ) -> Result<Vec<Rows>, (usize, Trouble)> {
+    ) -> Result<Vec<Rows>, (usize, RequestError)> {
         let mut prepared = Vec::with_capacity(statements.len());
         for (sql, params) in statements {
-            prepared.push((self.statement(sql).await.map_err(|trouble| (0, trouble))?, params));
+            prepared.push((self.statement(sql).await.map_err(|failure| (0, failure))?, params));
         }
         self.pipeline(prepared).await
     }
 
-    /// Gives a connection up that does not answer: it is closed without a word.
+    /// Closes the connection to a server that does not answer, without ending the session.
     pub(crate) fn cut(self) {
         self.task.abort();
     }
 }
 
-/// Connects, and leaves the connection to a task that ends with the client, if the server lets it.
+/// Connects, and spawns a task for the connection that ends with the client, if the server lets it.
 pub(crate) async fn connect(shared: &Shared) -> Result<(Client, JoinHandle<()>), StoreError> {
     let (server, limit) = (&shared.server, shared.reply_timeout);
     let connected = match &server.tls {
@@ -141,8 +143,8 @@ pub(crate) async fn connect(shared: &Shared) -> Result<(Client, JoinHandle<()>),
             bounded(server.config.connect(connector), limit).await.map(spawn)
         }
     };
-    // Whatever it is, a password that is wrong, a server that starts: another attempt may succeed.
-    connected.map_err(|trouble| StoreError::Unavailable(format!("{}: {trouble}", server.address)))
+    // Another attempt may succeed after any of these errors, even after a wrong password.
+    connected.map_err(|failure| StoreError::Unavailable(format!("{}: {failure}", server.address)))
 }
 
 fn spawn<S, T>((client, connection): (Client, Connection<S, T>)) -> (Client, JoinHandle<()>)
@@ -151,7 +153,7 @@ where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let task = tokio::spawn(async move {
-        // How it ends, those learn who wait for answers.
+        // Requests that wait for answers receive the error.
         let _ = connection.await;
     });
     (client, task)
@@ -173,9 +175,9 @@ async fn one(
 async fn bounded<T>(
     asked: impl Future<Output = Result<T, tokio_postgres::Error>>,
     limit: Duration,
-) -> Result<T, Trouble> {
+) -> Result<T, RequestError> {
     match tokio::time::timeout(limit, asked).await {
-        Ok(answer) => answer.map_err(Trouble::Server),
-        Err(_) => Err(Trouble::Slow(limit)),
+        Ok(answer) => answer.map_err(RequestError::Server),
+        Err(_) => Err(RequestError::Slow(limit)),
     }
 }

@@ -1,4 +1,5 @@
-//! Named objects: what is read at the beginning and beside operations, and written by commits.
+//! Reads named objects at the beginning of transactions and along with operations, and writes them
+//! at commits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +10,10 @@ use crate::objects::check_name;
 use crate::schema::Sql;
 use crate::statement::{Params, get, unexpected};
 
-/// How much a commit may write. PostgreSQL's messages have at most 1 GiB.
+/// Maximum number of bytes that a commit may write. PostgreSQL's messages have at most 1 GiB.
 const MAX_WRITES: usize = 256 << 20;
 
-/// Names that are to be read, as the statement takes them.
+/// Names to read, as parameters of the statement.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
     spaces: Vec<&'a str>,
@@ -33,7 +34,7 @@ impl<'a> Wanted<'a> {
         vec![&self.spaces, &self.keys]
     }
 
-    /// The values of each, in their order.
+    /// Decodes the fields of each name, in order.
     pub(crate) fn read(&self, rows: &[tokio_postgres::Row]) -> Result<Vec<Fields>, StoreError> {
         let mut all = vec![Fields::new(); self.keys.len()];
         for row in rows {
@@ -46,7 +47,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Writes of named objects, the last of each value, as the statements take them.
+/// Writes of named objects, as parameters of the statements. Contains the last write of each field.
 #[derive(Debug, Default)]
 pub(crate) struct Writes<'a> {
     new: Columns<'a>,
@@ -54,7 +55,7 @@ pub(crate) struct Writes<'a> {
     removed: Columns<'a>,
 }
 
-/// Rows, column by column.
+/// Rows, by column.
 #[derive(Debug, Default)]
 struct Columns<'a> {
     spaces: Vec<&'a str>,
@@ -65,8 +66,7 @@ struct Columns<'a> {
 
 impl<'a> Writes<'a> {
     pub(crate) fn new(writes: &'a [NameWrite]) -> Result<Writes<'a>, StoreError> {
-        // In ascending order, so that transactions which write the same ones do not wait for one
-        // another in a circle.
+        // In ascending order, so that transactions which write the same names do not deadlock.
         let mut last = BTreeMap::new();
         for write in writes {
             let (name, field) = match write {
@@ -91,7 +91,7 @@ impl<'a> Writes<'a> {
             columns.values.extend(value.map(|value| &**value));
             bytes += name.space.len() + name.key.len() + value.map_or(0, |value| value.len());
         }
-        // The commit is sent together with them, and must not be sent without them.
+        // The commit is sent together with the writes, and must not be sent without them.
         if bytes > MAX_WRITES {
             let text =
                 format!("{bytes} bytes of records and witnesses are too many for one commit");
@@ -100,7 +100,7 @@ impl<'a> Writes<'a> {
         Ok(all)
     }
 
-    /// The statements that are needed.
+    /// Returns the statements that are needed.
     pub(crate) fn statements<'s>(&'s self, sql: &'s Sql) -> Vec<(&'s str, Params<'s>)> {
         let mut statements = Vec::new();
         if !self.removed.keys.is_empty() {
@@ -117,12 +117,12 @@ impl<'a> Writes<'a> {
     }
 }
 
-/// The keys that the statement has listed.
+/// Decodes the keys that the statement has listed.
 pub(crate) fn listed(rows: &[tokio_postgres::Row]) -> Result<Vec<Arc<str>>, StoreError> {
     rows.iter().map(|row| get::<&str>(row, 0).map(Arc::from)).collect()
 }
 
-/// How many keys the statement is to list.
+/// Returns the maximum number of keys to list.
 pub(crate) fn limit(list: &List) -> i64 {
     i64::try_from(list.limit).unwrap_or(i64::MAX)
 }

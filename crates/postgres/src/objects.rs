@@ -1,7 +1,7 @@
-//! Operations on objects of programs: which statements they are, and what their answers mean.
+//! Operations on objects of programs: their statements, and the decoding of the answers.
 //!
-//! The first statement of an operation tells which kind of object there is. Those after it change
-//! nothing if it is of another kind, so that all can be sent at once.
+//! The first statement of an operation returns the kind of the object. The following ones change
+//! nothing if it is another kind, so all can be sent at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,19 +17,18 @@ use tokio_postgres::Row;
 use crate::schema::Sql;
 use crate::statement::{Params, Rows, get};
 
-/// The longest key, in bytes. What is indexed may have 2704 bytes, of which the space takes some,
-/// too.
+/// Maximum length of a key, in bytes. An index entry may have 2704 bytes, which include the space.
 const MAX_KEY: usize = 1024;
-/// What the names of witnesses may have besides a key, in bytes.
+/// Maximum length of what the name of a witness adds to a key, in bytes.
 const NAME_PREFIX: usize = 64;
 
-/// An operation with its arguments as they are kept.
+/// An operation with its encoded arguments.
 pub(crate) struct Request<'a> {
     call: &'a ObjectCall,
     space: &'a str,
     key: &'a str,
     kind: &'static str,
-    /// Elements, keys of entries, or names of fields; with values beside them in `values`.
+    /// Elements, keys of entries, or names of fields; `values` has their values.
     items: Vec<Vec<u8>>,
     values: Vec<Option<Vec<u8>>>,
     number: i64,
@@ -98,7 +97,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// What is sent. The first statement tells the kind of what is there.
+    /// Returns the statements. The first one returns the kind of the object.
     pub(crate) fn statements<'s>(
         &'s self,
         sql: &'s Sql,
@@ -142,15 +141,15 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// What the answer to the first statement means. None: there is nothing, and the operation
-    /// needs something.
+    /// Decodes the answer to the first statement. Returns `None` if the operation needs an object
+    /// and there is none.
     pub(crate) fn answer(&self, answer: &Rows) -> Result<Option<Value>, StoreError> {
         let (call, rows) = (self.call, &answer.rows);
         let first = rows.first();
         if let Some(row) = first {
             let found: &str = get(row, 0)?;
             if found != self.kind {
-                let (found, wanted) = (told(found), told(self.kind));
+                let (found, wanted) = (describe(found), describe(self.kind));
                 return Err(StoreError::WrongData { key: Arc::clone(&call.key), found, wanted });
             }
         }
@@ -202,7 +201,7 @@ pub(crate) struct Items<'a> {
     pub(crate) rows: &'a [Row],
 }
 
-/// Why items are not an object's.
+/// Reason why items do not form an object.
 pub(crate) enum ItemError {
     Codec(CodecError),
     Store(StoreError),
@@ -221,7 +220,7 @@ impl From<StoreError> for ItemError {
 }
 
 impl ItemError {
-    /// Told of the object with this key.
+    /// Returns the error for the object with this key.
     pub(crate) fn of(self, key: &Arc<str>) -> StoreError {
         match self {
             ItemError::Store(error) => error,
@@ -237,10 +236,10 @@ impl ItemError {
 }
 
 impl Items<'_> {
-    /// A set, map or list as a value.
+    /// Decodes a set, map, list or struct.
     pub(crate) fn read(&self, object: &Object) -> Result<Value, ItemError> {
         let codec = Codec::new(self.program);
-        // An object without items has one row that says so.
+        // An object without items has one row, which marks that.
         let mut found = Vec::new();
         for row in self.rows {
             if get::<bool>(row, 1)? {
@@ -288,7 +287,7 @@ fn found_item(row: Option<&Row>) -> Result<Option<&[u8]>, StoreError> {
     }
 }
 
-/// How a kind of object is kept.
+/// Returns the name of a kind of object in the tables.
 pub(crate) fn kind(object: &Object) -> &'static str {
     match object {
         Object::Register(_) => "register",
@@ -300,17 +299,17 @@ pub(crate) fn kind(object: &Object) -> &'static str {
     }
 }
 
-/// How a kind of object is told.
-pub(crate) fn told(kind: &str) -> String {
+/// Returns the name of a kind of object for messages.
+pub(crate) fn describe(kind: &str) -> String {
     format!("a {kind}")
 }
 
-/// Whether a text can be the key of an object.
+/// Checks that a text can be the key of an object.
 pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     check(key, MAX_KEY)
 }
 
-/// Whether a text can be the key of a named object.
+/// Checks that a text can be the key of a named object.
 pub(crate) fn check_name(key: &str) -> Result<(), StoreError> {
     check(key, MAX_KEY + NAME_PREFIX)
 }

@@ -18,7 +18,7 @@ use crate::schema::Sql;
 use crate::session::Session;
 use crate::shared::{Server, Shared};
 
-/// A database of a PostgreSQL server. Copies are the same database.
+/// A database of a PostgreSQL server. Clones are the same database.
 #[derive(Clone)]
 pub struct Postgres {
     shared: Arc<Shared>,
@@ -38,21 +38,21 @@ impl Postgres {
         Postgres { shared: Arc::new(shared) }
     }
 
-    /// A session with the server that Solera knows nothing of, to make tables, say. It is connected
-    /// to as all others are.
+    /// Opens a connection that Solera does not use, for example to create tables, with the settings
+    /// of all others.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// If the server cannot be reached.
     pub async fn client(&self) -> Result<Client, StoreError> {
         let (client, _) = link::connect(&self.shared).await?;
         Ok(client)
     }
 
-    /// Asks the server whether all custom operations that a store declares can be what a space has
-    /// for them, as [`Database::check_operations`] does, and tells apart what may be wrong.
+    /// Checks that the statements of a space match all custom operations that a store declares, as
+    /// [`Database::check_operations`] does, with a more specific error.
     ///
     /// # Errors
-    /// The first operation that does not fit, or that the server cannot be asked.
+    /// The first mismatch, or the error of the server.
     pub async fn check(
         &self,
         program: &Program,
@@ -75,7 +75,7 @@ impl Postgres {
 
 impl fmt::Debug for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the URL: it may have a password.
+        // The URL is left out, because it may contain a password.
         f.debug_struct("Postgres").field("name", &self.shared.name).finish_non_exhaustive()
     }
 }
@@ -97,7 +97,7 @@ impl Database for Postgres {
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let declared = &program.stores[usize::from(store.0)];
-            // A store without operations need not be asked about, and so not be there.
+            // The server of a store without operations need not be reachable.
             if declared.operations.is_empty() {
                 return Ok(());
             }

@@ -8,24 +8,25 @@
 //! | `format` | which tables these are |
 //!
 //! `value` and `item` are bytes as [`Codec`](solera_program::codec::Codec) writes them. `id` is the
-//! digest of the item, so that items of any length can be indexed; in lists it is the place.
-//! Statements that write an object write nothing if another kind of object is there, which the
-//! first of a pipeline tells.
+//! digest of the item, so that items of any length can be indexed; in lists it is the index.
+//! Statements that write an object write nothing if the key holds another kind of object. The first
+//! statement of a pipeline returns the kind.
 
 use tokio_postgres::Client;
 
-use crate::failure::Trouble;
+use crate::failure::RequestError;
 
-/// Which tables there are. Counts up when they change.
+/// Version of the tables. It increases when they change.
 const FORMAT: i32 = 1;
 
-/// What hosts lock while they create the tables: any number, if it is the same for all.
+/// Number of the advisory lock that hosts hold while they create the tables; arbitrary, but the
+/// same for all.
 const CREATION_LOCK: i64 = 0x736f_6c65_7261_0001;
 
-/// The statements, which name the schema.
+/// The statements, with the name of the schema.
 #[derive(Debug)]
 pub(crate) struct Sql {
-    /// The schema's name, as it is told.
+    /// Name of the schema, for messages.
     schema: String,
     created: String,
     format: String,
@@ -37,18 +38,18 @@ pub(crate) struct Sql {
     pub(crate) remove_names: String,
     pub(crate) list_names: String,
 
-    /// An object's row.
+    /// Reads an object's row.
     pub(crate) object: String,
-    /// One item by its digest.
+    /// Reads one item by its digest.
     pub(crate) item: String,
-    /// One value of a list by its place.
+    /// Reads one value of a list by its index.
     pub(crate) place: String,
-    /// All items.
+    /// Reads all items.
     pub(crate) items: String,
     pub(crate) size: String,
     pub(crate) put_value: String,
     pub(crate) add_number: String,
-    /// Creates an object without items, unless it is there.
+    /// Creates an object without items, unless it exists.
     pub(crate) ensure: String,
     pub(crate) put_items: String,
     pub(crate) remove_item: String,
@@ -74,7 +75,7 @@ impl Sql {
         );
         Sql {
             schema: schema.to_owned(),
-            // A literal, as the name is quoted twice: for SQL, and within a text.
+            // This is a literal, because the name is quoted twice: for SQL, and within a text.
             created: format!("SELECT to_regclass('{}.format') IS NOT NULL", s.replace('\'', "''")),
             format: format!("SELECT version FROM {s}.format"),
             create: format!(
@@ -92,8 +93,8 @@ impl Sql {
                  INSERT INTO {s}.format VALUES ({FORMAT}) ON CONFLICT DO NOTHING; \
                  COMMIT"
             ),
-            // The offset keeps the planner from joining in another way than by the index, name by
-            // name.
+            // The offset prevents the planner from joining in another way than by the index, name
+            // by name.
             read_names: format!(
                 "SELECT w.place, n.field, n.value \
                  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (space, key, place), \
@@ -160,26 +161,26 @@ impl Sql {
     }
 }
 
-/// Why the tables cannot be used.
+/// Reason why the tables cannot be used.
 pub(crate) enum Unusable {
-    /// The server cannot be asked, or does not let us.
-    Trouble(Trouble),
-    /// They are of another version.
+    /// The server cannot be reached, or rejects a statement.
+    Request(RequestError),
+    /// The tables have another version.
     OtherFormat { schema: String, found: Option<i32> },
 }
 
 impl From<tokio_postgres::Error> for Unusable {
     fn from(error: tokio_postgres::Error) -> Unusable {
-        Unusable::Trouble(Trouble::Server(error))
+        Unusable::Request(RequestError::Server(error))
     }
 }
 
-/// Creates the tables unless they are there. Who is not allowed to create them may use those that
-/// others have created.
+/// Creates the tables unless they exist. A user who must not create them may use tables that
+/// another user has created.
 pub(crate) async fn create(client: &Client, sql: &Sql) -> Result<(), Unusable> {
     let there: bool = client.query_one(&sql.created, &[]).await?.try_get(0)?;
     if !there && let Err(error) = client.batch_execute(&sql.create).await {
-        // What is open must not stay so. The error is what matters.
+        // The open transaction must end. The first error is the one to report.
         let _ = client.batch_execute("ROLLBACK").await;
         return Err(error.into());
     }

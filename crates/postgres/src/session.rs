@@ -1,4 +1,4 @@
-//! A session, as mixed transactions use it.
+//! Sessions of mixed transactions.
 
 mod call;
 
@@ -12,7 +12,7 @@ use solera_program::operation::ObjectOp;
 
 use tokio_postgres::types::FromSql;
 
-use crate::failure::Trouble;
+use crate::failure::RequestError;
 use crate::link::Link;
 use crate::names::{self, Wanted, Writes};
 use crate::objects::{Request, check_name};
@@ -21,34 +21,33 @@ use crate::statement::{Params, Rows, get};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE";
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY";
-/// What is written after this can be undone without the transaction: reads before and after count
-/// as its own either way.
+/// Writes after this savepoint can be undone without the transaction. Reads before and after belong
+/// to the transaction either way.
 const MARK: &str = "SAVEPOINT before_writes";
-/// Undoes what was written.
+/// Undoes the writes.
 const UNDO: &str = "ROLLBACK TO SAVEPOINT before_writes";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
-/// The number of the transaction. It gets one, if it has none.
+/// Returns the number of the transaction, and assigns one if it has none.
 const NUMBER: &str = "SELECT pg_current_xact_id()::text";
-/// What became of a transaction. One that has committed is seen by every transaction that begins
-/// later.
+/// Returns the outcome of a transaction. Every later transaction sees a committed one.
 const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
-/// Ends the session that still runs a transaction, and waits for that a second.
+/// Ends the session that still runs a transaction, and waits for that for up to a second.
 const END_RUNNING: &str = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE backend_xid = $1::text::xid8::xid";
 pub(crate) struct Session {
     shared: Arc<Shared>,
-    /// None if the connection broke.
+    /// `None` if the connection broke.
     link: Option<Link>,
     state: State,
-    /// The number of a transaction whose connection is gone. It may have committed, or still be
-    /// open there and hold its locks.
+    /// Number of a transaction whose connection is gone. It may have committed, or still be open on
+    /// the server and hold its locks.
     doubt: Option<String>,
 }
 
-/// The transaction.
+/// State of the transaction.
 enum State {
     Closed,
-    /// It has begun for its user; the server is told with the first operation.
+    /// It has begun for the caller; the first operation begins it at the server.
     Due {
         read_only: bool,
         /// Whether it ends with its first operation.
@@ -57,10 +56,10 @@ enum State {
     /// It has ended with its only operation.
     Over,
     Open {
-        /// Its number, unless it only reads.
+        /// Its number; `None` if it is read-only.
         number: Option<String>,
     },
-    /// It was given up as an operation was refused, and why.
+    /// It was aborted because an operation was refused, with this error.
     Spoiled(StoreError),
 }
 
@@ -69,11 +68,11 @@ impl Session {
         Session { shared, link: Some(link), state: State::Closed, doubt: None }
     }
 
-    /// The connection, a new one if the last one is gone, and whether it is new.
+    /// Returns the connection, and whether it is new. Opens one if the last one is gone.
     async fn link(&mut self) -> Result<(&mut Link, bool), StoreError> {
         let gone = self.link.as_ref().is_none_or(Link::is_closed);
         if gone {
-            // What was open there is not open on a new one.
+            // A new connection has no open transaction.
             self.lose();
             self.link = Some(Link::open(&self.shared).await?);
         }
@@ -88,7 +87,7 @@ impl Session {
         }
     }
 
-    /// That an operation may follow.
+    /// Checks that an operation may follow.
     fn check_open(&mut self) -> Result<(), StoreError> {
         match self.state {
             State::Due { .. } => Ok(()),
@@ -96,7 +95,7 @@ impl Session {
         }
     }
 
-    /// Gives up a connection that can no longer be used.
+    /// Closes a connection that can no longer be used.
     fn lose(&mut self) {
         if let State::Open { number: Some(number) } =
             std::mem::replace(&mut self.state, State::Closed)
@@ -108,22 +107,23 @@ impl Session {
         }
     }
 
-    /// Ends the transaction without effect.
+    /// Aborts the transaction.
     async fn close(&mut self) {
-        // It stays open until the server has ended it, also if nobody waits for that.
+        // The state stays `Open` until the server has ended the transaction, even if this future is
+        // dropped.
         if let (State::Open { .. }, Some(link)) = (&self.state, &mut self.link)
             && link.send(vec![(ROLLBACK, vec![])]).await.is_err()
         {
-            // The server ends it with the connection.
+            // The server ends the transaction with the connection.
             self.lose();
         }
         self.state = State::Closed;
     }
 
-    /// Something went wrong within the transaction, which is given up.
-    async fn fail(&mut self, trouble: &Trouble) -> StoreError {
-        let error = trouble.told();
-        if trouble.lost() {
+    /// Aborts the transaction after an error in it.
+    async fn fail(&mut self, failure: &RequestError) -> StoreError {
+        let error = failure.to_store_error();
+        if failure.lost() {
             self.lose();
         } else {
             self.spoil(&error).await;
@@ -131,7 +131,8 @@ impl Session {
         error
     }
 
-    /// Gives the transaction up; what was refused for good stays refused.
+    /// Aborts the transaction. After a permanent error, its later operations fail with the same
+    /// error.
     async fn spoil(&mut self, error: &StoreError) {
         self.close().await;
         if let StoreError::Denied(_) | StoreError::Refused(_) | StoreError::WrongData { .. } = error
@@ -140,16 +141,16 @@ impl Session {
         }
     }
 
-    /// Finds out what became of a transaction whose connection is gone, and ends it if it is open.
+    /// Finds out the outcome of a transaction whose connection is gone, and ends it if it is open.
     async fn resolve(&mut self) -> Result<(), StoreError> {
         let Some(number) = self.doubt.clone() else { return Ok(()) };
         for attempt in 0..2 {
             let status = match self.ask(STATUS, vec![&number]).await {
                 Ok(answer) => first::<Option<String>>(&answer)?,
-                // It has come less far than the one it stands for, whose last transactions are
-                // lost.
-                Err(trouble) if trouble.is_unknown_number() => Some("aborted".to_owned()),
-                Err(trouble) => return Err(StoreError::Unavailable(trouble.to_string())),
+                // The server replaces another one and has fewer transactions; the last ones of the
+                // other are lost.
+                Err(failure) if failure.is_unknown_number() => Some("aborted".to_owned()),
+                Err(failure) => return Err(StoreError::Unavailable(failure.to_string())),
             };
             match status.as_deref() {
                 Some("committed" | "aborted") => {
@@ -159,34 +160,34 @@ impl Session {
                 // A server may take hours to notice that nobody will send the commit.
                 Some("in progress") if attempt == 0 => {
                     let asked = self.ask(END_RUNNING, vec![&number]).await;
-                    asked.map_err(|trouble| StoreError::Unavailable(trouble.to_string()))?;
+                    asked.map_err(|failure| StoreError::Unavailable(failure.to_string()))?;
                 }
                 Some(_) => break,
                 None => {
                     let text = format!(
-                        "the server has forgotten what became of transaction {number}, whose answer was lost"
+                        "the server no longer knows the outcome of transaction {number}, whose answer was lost"
                     );
                     return Err(StoreError::Unavailable(text));
                 }
             }
         }
-        let text = format!("transaction {number}, whose answer was lost, is still under way");
+        let text = format!("transaction {number}, whose answer was lost, is still in progress");
         Err(StoreError::Unavailable(text))
     }
 
-    /// Asks outside of transactions.
-    async fn ask(&mut self, sql: &str, params: Params<'_>) -> Result<Rows, Trouble> {
+    /// Executes a statement outside transactions.
+    async fn ask(&mut self, sql: &str, params: Params<'_>) -> Result<Rows, RequestError> {
         let link = match self.link().await {
             Ok((link, _)) => link,
-            Err(error) => return Err(Trouble::Unreachable(error)),
+            Err(error) => return Err(RequestError::Unreachable(error)),
         };
         match link.send(vec![(sql, params)]).await {
             Ok(mut answers) => Ok(answers.remove(0)),
-            Err((_, trouble)) => {
-                if trouble.lost() {
+            Err((_, failure)) => {
+                if failure.lost() {
                     self.lose();
                 }
-                Err(trouble)
+                Err(failure)
             }
         }
     }
@@ -195,7 +196,8 @@ impl Session {
         self.close().await;
         self.resolve().await?;
         begin.names.iter().try_for_each(|name| check_name(&name.key))?;
-        // With names to read there is no round trip to save, and what they say may end it.
+        // With names to read there is no round trip to save, and their values may end the
+        // transaction.
         let once = begin.once && begin.read_only && begin.names.is_empty();
         self.state = State::Due { read_only: begin.read_only, once };
         let wanted = Wanted::new(&begin.names);
@@ -205,29 +207,29 @@ impl Session {
         let shared = Arc::clone(&self.shared);
         match self.send(vec![(&shared.sql.read_names, wanted.params())]).await {
             Ok(answers) => wanted.read(&answers[0].rows),
-            Err((_, trouble)) => Err(self.fail(&trouble).await),
+            Err((_, failure)) => Err(self.fail(&failure).await),
         }
     }
 
-    /// Tells the server that a transaction begins, if it does not know yet.
+    /// Begins the transaction at the server, if that is still due.
     async fn start(&mut self) -> Result<(), StoreError> {
         if let State::Due { once, .. } = &mut self.state {
             *once = false;
-            if let Err((_, trouble)) = self.send(Vec::new()).await {
-                return Err(self.fail(&trouble).await);
+            if let Err((_, failure)) = self.send(Vec::new()).await {
+                return Err(self.fail(&failure).await);
             }
         }
         Ok(())
     }
 
     /// Sends statements within the transaction, in one round trip with its beginning if that is
-    /// due, and with its end if they are all there is.
+    /// due, and with its end if no other operation follows.
     async fn send(
         &mut self,
         statements: Vec<(&str, Params<'_>)>,
-    ) -> Result<Vec<Rows>, (usize, Trouble)> {
+    ) -> Result<Vec<Rows>, (usize, RequestError)> {
         let State::Due { read_only, once } = self.state else {
-            let link = self.open_link().map_err(|error| (0, Trouble::Unreachable(error)))?;
+            let link = self.open_link().map_err(|error| (0, RequestError::Unreachable(error)))?;
             return link.send(statements).await;
         };
         let mut all = match read_only {
@@ -241,22 +243,22 @@ impl Session {
         }
         loop {
             let (link, new) =
-                self.link().await.map_err(|error| (0, Trouble::Unreachable(error)))?;
+                self.link().await.map_err(|error| (0, RequestError::Unreachable(error)))?;
             let sent = link.send(all.clone()).await;
-            // Whatever went wrong, it is to be given up.
+            // Whatever the answer, the transaction is open and may have to be aborted.
             self.state = State::Open { number: None };
             let mut answers = match sent {
                 Ok(answers) => answers,
-                // It broke while nobody used it, say because the server was started anew.
-                Err((_, trouble)) if trouble.lost() && !new => {
+                // The connection broke while it was idle, for example because the server restarted.
+                Err((_, failure)) if failure.lost() && !new => {
                     self.lose();
                     continue;
                 }
-                Err((at, trouble)) => return Err((at.saturating_sub(before), trouble)),
+                Err((at, failure)) => return Err((at.saturating_sub(before), failure)),
             };
             if !read_only {
                 let number = first(&answers[1]);
-                let number = number.map_err(|error| (0, Trouble::Unreachable(error)))?;
+                let number = number.map_err(|error| (0, RequestError::Unreachable(error)))?;
                 self.state = State::Open { number: Some(number) };
             }
             if once {
@@ -279,14 +281,14 @@ impl Session {
         }
         let answers = match self.send(statements).await {
             Ok(answers) => answers,
-            Err((_, trouble)) => {
-                if trouble.is_overflow() && call.op == ObjectOp::Increment {
+            Err((_, failure)) => {
+                if failure.is_overflow() && call.op == ObjectOp::Increment {
                     let text = format!("the counter `{}` would not fit 64 bits", call.key);
                     let error = StoreError::Refused(text);
                     self.spoil(&error).await;
                     return Err(error);
                 }
-                return Err(self.fail(&trouble).await);
+                return Err(self.fail(&failure).await);
             }
         };
         let value = answers.first().map_or(Ok(None), |first| request.answer(first))?;
@@ -306,8 +308,8 @@ impl Session {
                 self.state = State::Closed;
                 return Ok(());
             }
-            // It has read nothing, or is over: what it is told to write is a transaction of its
-            // own.
+            // The transaction has read nothing, or has ended, so the writes form a transaction of
+            // their own.
             self.state = State::Due { read_only: false, once: false };
             self.start().await?;
         }
@@ -320,8 +322,8 @@ impl Session {
             }
         };
         if matches!(self.state, State::Open { number: None }) && !names.is_empty() {
-            // It only reads: what it is told to write is a transaction after it, which nobody can
-            // tell from one together with it, as it has changed nothing.
+            // The transaction is read-only, so the writes form a transaction after it. Nobody can
+            // distinguish that from one transaction, as the first has changed nothing.
             self.end(&Writes::default()).await?;
             self.begin(&Begin::default()).await?;
             self.start().await?;
@@ -329,7 +331,7 @@ impl Session {
         self.end(&writes).await
     }
 
-    /// Writes names and commits in one round trip.
+    /// Writes names and commits, in one round trip.
     async fn end(&mut self, writes: &Writes<'_>) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let link = self.open_link()?;
@@ -340,32 +342,32 @@ impl Session {
             match link.statement(sql).await {
                 Ok(statement) => prepared.push((statement, params)),
                 // Nothing was sent that could commit.
-                Err(trouble) => return Err(self.fail(&trouble).await),
+                Err(failure) => return Err(self.fail(&failure).await),
             }
         }
         let last = prepared.len() - 1;
-        let Err((at, trouble)) = link.pipeline(prepared).await else {
+        let Err((at, failure)) = link.pipeline(prepared).await else {
             self.state = State::Closed;
             return Ok(());
         };
-        if trouble.lost() {
+        if failure.lost() {
             self.lose();
-            // Where nothing was changed, nothing depends on whether it has committed.
+            // If the transaction has changed nothing, it does not matter whether it has committed.
             return Err(match self.doubt {
-                None => StoreError::Unavailable(trouble.to_string()),
-                Some(_) => StoreError::OutcomeUnknown(trouble.to_string()),
+                None => StoreError::Unavailable(failure.to_string()),
+                Some(_) => StoreError::OutcomeUnknown(failure.to_string()),
             });
         }
         self.state = State::Closed;
-        // A commit after an error has rolled back; one that fails has, too.
-        if at < last && trouble.is_duplicate() {
+        // A commit after an error rolls back, and so does one that fails.
+        if at < last && failure.is_duplicate() {
             return Err(StoreError::Conflict);
         }
-        Err(trouble.told())
+        Err(failure.to_store_error())
     }
 
-    /// Undoes what was written, and commits: PostgreSQL promises of what a serializable transaction
-    /// has read only if it commits that it was so.
+    /// Undoes the writes, and commits: PostgreSQL guarantees the reads of a serializable
+    /// transaction only if it commits.
     async fn certify(&mut self) -> Result<(), StoreError> {
         let undo = match &self.state {
             State::Due { .. } | State::Over => {
@@ -382,17 +384,17 @@ impl Session {
         };
         let link = self.open_link()?;
         let statements = undo.into_iter().chain([(COMMIT, vec![])]).collect();
-        let Err((_, trouble)) = link.send(statements).await else {
+        let Err((_, failure)) = link.send(statements).await else {
             self.state = State::Closed;
             return Ok(());
         };
-        if trouble.lost() {
+        if failure.lost() {
             // Whether it has committed makes no difference, but its locks do.
             self.lose();
-            return Err(StoreError::Unavailable(trouble.to_string()));
+            return Err(StoreError::Unavailable(failure.to_string()));
         }
         self.close().await;
-        Err(trouble.told())
+        Err(failure.to_store_error())
     }
 
     async fn list(&mut self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
@@ -402,11 +404,11 @@ impl Session {
         let limit = names::limit(list);
         let params: Params<'_> = vec![&space, &prefix, &after, &limit];
         let answer = self.ask(&shared.sql.list_names, params).await;
-        names::listed(&answer.map_err(|trouble| trouble.told())?.rows)
+        names::listed(&answer.map_err(|failure| failure.to_store_error())?.rows)
     }
 }
 
-/// What the last of the statements has read of names.
+/// Decodes the names that the last statement has read.
 fn seen(looks: &Wanted<'_>, answers: &[Rows]) -> Result<Fields, StoreError> {
     match answers.last() {
         Some(answer) if !looks.is_empty() => {
@@ -416,9 +418,10 @@ fn seen(looks: &Wanted<'_>, answers: &[Rows]) -> Result<Fields, StoreError> {
     }
 }
 
-/// The only value that a statement answers.
+/// Returns the only value in an answer.
 fn first<'r, T: FromSql<'r>>(answer: &'r Rows) -> Result<T, StoreError> {
-    let none = || StoreError::Refused("PostgreSQL answers nothing where it must".to_owned());
+    let none =
+        || StoreError::Refused("PostgreSQL returned no row where one is expected".to_owned());
     get(answer.rows.first().ok_or_else(none)?, 0)
 }
 

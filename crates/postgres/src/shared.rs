@@ -1,4 +1,4 @@
-//! What all sessions with a database share.
+//! State that all sessions with a database share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use tokio_postgres::Config;
 
 use crate::schema::Sql;
 
-/// What all sessions share.
+/// State that all sessions with a database share.
 pub(crate) struct Shared {
     pub(crate) server: Server,
     pub(crate) name: Arc<str>,
     pub(crate) sql: Sql,
     pub(crate) reply_timeout: Duration,
-    /// The statements of custom operations, by space and name.
+    /// Statements of custom operations, by space and name.
     pub(crate) spaces: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<str>>>,
-    /// Set when the schema is known to be there.
+    /// Set once the schema is known to exist.
     pub(crate) created: OnceCell<()>,
 }
 
-/// Where the server is, and how it is spoken with.
+/// Address and settings of the server.
 pub(crate) struct Server {
     pub(crate) config: Config,
-    /// For people.
+    /// Address for messages.
     pub(crate) address: String,
-    /// Without it, TLS is not spoken.
+    /// Settings of TLS; `None` without TLS.
     pub(crate) tls: Option<Tls>,
 }

@@ -1,5 +1,5 @@
-//! Whether a connection is encrypted, and whom it trusts: `sslmode`, as libpq has it, and the files
-//! that are given.
+//! Encryption of connections, and trust: `sslmode` with the values of libpq, and the configured
+//! files.
 
 use std::io;
 use std::pin::Pin;
@@ -14,8 +14,8 @@ use tokio_rustls::client;
 
 use crate::config_error::ConfigError;
 
-/// A URL without its `sslmode`, and that. tokio-postgres knows fewer of them, and does not tell
-/// what was said from what holds if nothing is.
+/// Removes `sslmode` from a URL, and returns the URL and the mode. tokio-postgres knows fewer
+/// modes, and does not distinguish an explicit mode from its default.
 pub(crate) fn take_mode(url: &str) -> (String, Option<String>) {
     let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
     if !is_url {
@@ -23,7 +23,7 @@ pub(crate) fn take_mode(url: &str) -> (String, Option<String>) {
             url.split(' ').partition(|word| word.starts_with("sslmode="));
         return (others.join(" "), mode(modes));
     }
-    // What is before the `@` may have a `?`: passwords do.
+    // The text before the `@` may contain a `?`, for example in a password.
     let host = url.find('@').map_or(0, |at| at + 1);
     let Some(query) = url[host..].find('?').map(|at| host + at) else {
         return (url.to_owned(), None);
@@ -34,15 +34,15 @@ pub(crate) fn take_mode(url: &str) -> (String, Option<String>) {
     (format!("{}{rest}", &url[..query]), mode(modes))
 }
 
-/// The last one wins, as it does in libpq.
+/// Returns the last mode, as libpq does.
 fn mode(said: Vec<&str>) -> Option<String> {
     said.last().and_then(|pair| pair.split_once('=')).map(|(_, mode)| mode.to_owned())
 }
 
-/// Whether TLS is to be spoken, and how.
+/// Returns the mode for tokio-postgres, and the settings of TLS if it is used.
 ///
 /// # Errors
-/// If the mode and the files cannot be meant together, or a file cannot be used.
+/// If the mode and the files exclude each other, or a file cannot be used.
 pub(crate) fn choose(
     mode: Option<&str>,
     files: Option<&Files>,
@@ -61,7 +61,7 @@ pub(crate) fn choose(
             "sslmode={mode} needs a file with the authority that signs the server's certificate (`ca`)"
         ))),
         (Some(mode @ ("disable" | "prefer")), Some(_)) => Err(ConfigError::Tls(format!(
-            "sslmode={mode} verifies nothing, so that a file with an authority (`ca`) is of no use"
+            "sslmode={mode} verifies nothing, so that a file with an authority (`ca`) has no effect"
         ))),
         (Some(other), _) => Err(ConfigError::Url(format!(
             "sslmode is disable, prefer, require, verify-ca or verify-full, not `{other}`"
@@ -69,17 +69,17 @@ pub(crate) fn choose(
     }
 }
 
-/// Lets tokio-postgres speak TLS.
+/// Opens TLS streams for tokio-postgres.
 #[derive(Clone)]
 pub(crate) struct Connector(pub(crate) Tls);
 
-/// The same, for a host.
+/// Opens the TLS stream of one host.
 pub(crate) struct Handshake {
     tls: Tls,
     host: String,
 }
 
-/// A connection within TLS.
+/// A TLS stream.
 pub(crate) struct Encrypted<S>(client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Connector {
@@ -103,8 +103,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
-    /// None: that takes the algorithm which the certificate is signed with, which rustls does not
-    /// tell.
+    /// Returns none, because it would need the algorithm of the certificate's signature, which
+    /// rustls does not expose.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

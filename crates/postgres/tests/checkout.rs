@@ -14,7 +14,7 @@ use solera_program::value::Value;
 const MODULE: &str = include_str!("../../../examples/checkout.mixt");
 const TABLES: &str = include_str!("../../../examples/checkout.sql");
 
-/// The statements of the guide.
+/// Binds the statements of the guide.
 fn stock(url: &Url) -> Postgres {
     url.builder()
         .space("stock")
@@ -40,7 +40,7 @@ fn nothing_is_sold_twice_and_every_order_is_logged_once() {
         bench.limits.backoff_last_ms = 20;
         let bench = Arc::new(bench);
 
-        // There are five pens, which nine customers want; another program sells ink beside them.
+        // There are five pens, nine customers want one, and another program sells ink beside them.
         let customers = (0..9).map(|customer| {
             let bench = Arc::clone(&bench);
             tokio::spawn(async move {
@@ -97,7 +97,7 @@ fn sorted(mut orders: Vec<String>) -> Vec<String> {
     orders
 }
 
-/// What is in the log, by another module.
+/// Returns the content of the log, read by another module.
 async fn logged(bench: &Bench) -> Vec<String> {
     let source = "store stock : linearizable; store carts : causal; \
                   transaction read(orders: handle<log<string>> in carts) -> list<string> { return orders.values(); }";

@@ -1,4 +1,4 @@
-//! PostgreSQL does what the contract of databases asks for.
+//! PostgreSQL fulfils the contract of databases.
 
 mod server;
 
@@ -11,7 +11,7 @@ fn it_conforms() {
     with_database(|url| async move {
         let postgres = url.builder().space("all").space("other").build().unwrap();
         conformance::all(&postgres, "all").await;
-        // Spaces are apart.
+        // Spaces are separate.
         conformance::all(&postgres, "other").await;
     });
 }

@@ -1,4 +1,4 @@
-//! Custom operations: statements on tables that others use, too.
+//! Custom operations: statements on tables that other programs use, too.
 
 mod server;
 
@@ -157,7 +157,7 @@ fn statements_answer_what_is_declared() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_and_ends_the_transaction() {
+fn failed_operations_are_reported_and_end_the_transaction() {
     with_database(|url| async move {
         url.client().await.batch_execute(TABLE).await.unwrap();
         let mut session = Session::new(&builder(&url).build().unwrap()).await;
@@ -172,7 +172,7 @@ fn what_cannot_be_done_is_told_and_ends_the_transaction() {
             (
                 "left",
                 vec![text("cap")],
-                "the operation `left`: it has found no row; where that may be, let its result be an option",
+                "the operation `left`: it has found no row; if that is possible, declare its result as an option",
             ),
             (
                 "take",
@@ -182,7 +182,7 @@ fn what_cannot_be_done_is_told_and_ends_the_transaction() {
             (
                 "left",
                 vec![text("a\0")],
-                "`product` of the operation `left`: PostgreSQL keeps no text with a zero byte",
+                "`product` of the operation `left`: PostgreSQL cannot store a text with a zero byte",
             ),
             (
                 "sneaky",
@@ -191,7 +191,7 @@ fn what_cannot_be_done_is_told_and_ends_the_transaction() {
                  read-only transaction (SQLSTATE 25006)",
             ),
         ] {
-            // A query does not write where it is alone, nor where others may.
+            // A query does not write in a read-only transaction, nor in another one.
             for read_only in [false, true] {
                 if read_only && !["left", "sneaky"].contains(&name) {
                     continue;
@@ -202,7 +202,7 @@ fn what_cannot_be_done_is_told_and_ends_the_transaction() {
                 session.connection.abort().await.unwrap();
             }
         }
-        // After what the server has refused nothing goes on, and the next transaction does.
+        // After an error of the server nothing continues, but the next transaction succeeds.
         session.begin(false).await;
         session.call("take", &[text("pen"), int(1)]).await.unwrap();
         session.call("add", &[text("pen"), int(-9)]).await.unwrap_err();
@@ -222,7 +222,7 @@ fn queries_beside_writes_see_them_and_write_nothing() {
         session.begin(false).await;
         session.call("take", &[text("pen"), Value::Int(5)]).await.unwrap();
         assert_eq!(session.call("left", &[text("pen")]).await, Ok(Value::Int(0)));
-        // It may write after a query.
+        // An operation may write after a query.
         session.call("add", &[text("pen"), Value::Int(1)]).await.unwrap();
         session.commit().await;
         session.begin(true).await;
@@ -290,18 +290,18 @@ fn names_are_looked_at_along_with_an_operation() {
 }
 
 #[test]
-fn others_who_use_the_table_are_in_the_way_or_not() {
+fn other_users_of_the_table_conflict_or_not() {
     with_database(|url| async move {
         let other = url.client().await;
         other.batch_execute(TABLE).await.unwrap();
         let mut session = Session::new(&builder(&url).build().unwrap()).await;
-        // Somebody who has committed between our snapshot and our write.
+        // Another transaction has committed between our snapshot and our write.
         session.begin(false).await;
         assert_eq!(session.call("left", &[text("ink")]).await, Ok(Value::Int(2)));
         other.batch_execute("UPDATE stock SET count = 4 WHERE product = 'pen'").await.unwrap();
         let taken = session.call("take", &[text("pen"), Value::Int(5)]).await;
         assert_eq!(taken, Err(StoreError::Conflict));
-        // Once more.
+        // The next attempt succeeds.
         session.begin(false).await;
         let taken = session.call("take", &[text("pen"), Value::Int(4)]).await;
         assert_eq!(taken, Ok(Value::Bool(true)));
@@ -335,7 +335,7 @@ fn tables_that_change_are_noticed() {
 }
 
 #[test]
-fn declarations_that_do_not_fit_are_told() {
+fn declarations_that_do_not_match_are_reported() {
     with_database(|url| async move {
         url.client().await.batch_execute(TABLE).await.unwrap();
         let postgres = builder(&url).build().unwrap();
@@ -364,11 +364,11 @@ fn declarations_that_do_not_fit_are_told() {
             (
                 "query lines() -> list<int>;",
                 "the operation `lines` of the store `stock`: its result is declared list<int>, which needs 1 columns, but \
-                 the statement answers 2",
+                 the statement returns 2",
             ),
             (
                 "operation take(product: string, count: int) -> string;",
-                "the operation `take` of the store `stock`: its result is declared string, but the statement answers no \
+                "the operation `take` of the store `stock`: its result is declared string, but the statement returns no \
                  columns: add a RETURNING clause",
             ),
         ] {
@@ -379,7 +379,7 @@ fn declarations_that_do_not_fit_are_told() {
         let error = postgres.check(&program(other), "stock", "stock").await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the operation `lines` of the store `stock`: its result is declared list<L>, but the statement answers no \
+            "the operation `lines` of the store `stock`: its result is declared list<L>, but the statement returns no \
              column `price`"
         );
         let error = postgres.check(&with(""), "shop", "stock").await.unwrap_err();
@@ -394,10 +394,10 @@ fn declarations_that_do_not_fit_are_told() {
     });
 }
 
-/// A statement that the server does not take is told to who uses it. What else the database has is
-/// used as ever, and the statement, too, once its table is there.
+/// An operation whose statement the server does not prepare fails when it is called. The rest of
+/// the database works, and so does the statement once its table exists.
 #[test]
-fn a_statement_that_cannot_be_prepared_is_in_nobody_elses_way() {
+fn a_statement_that_cannot_be_prepared_affects_no_other() {
     with_database(|url| async move {
         let other = url.client().await;
         other.batch_execute(TABLE).await.unwrap();
@@ -430,7 +430,7 @@ fn a_statement_that_cannot_be_prepared_is_in_nobody_elses_way() {
 }
 
 #[test]
-fn what_is_said_wrongly_is_refused_before_anything_is_connected() {
+fn an_invalid_configuration_is_rejected_before_a_connection() {
     let builder = || Postgres::builder("postgresql://someone@127.0.0.1:1/x");
     let error = builder().operation("a", "SELECT 1").build().unwrap_err();
     assert_eq!(error, ConfigError::OperationWithoutSpace("a".to_owned()));

@@ -1,4 +1,4 @@
-//! Calls that nobody waits for any more, at whatever point of whichever statement.
+//! Calls whose future is dropped, at each point of each statement.
 
 mod server;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use server::bench::{Bench, handle};
 use server::{Url, with_database};
-use solera_mixt::drive::{Connections, run};
+use solera_mixt::executor::{Connections, run};
 use solera_mixt::outcome::Outcome;
 use solera_mixt::store::Place;
 use solera_program::value::Value;
@@ -48,10 +48,10 @@ transaction seen(a: handle<counter> in strong, b: handle<counter> in weak) -> li
 }
 "#;
 
-/// How long the server may take to notice that nobody waits.
+/// Time that the server may take to notice the closed connection.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sessions of the database, but this one, that are in a transaction.
+/// Counts the other sessions of the database that are in a transaction.
 const OPEN: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                     AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND xact_start IS NOT NULL";
 
@@ -64,8 +64,8 @@ fn accounts() -> [Value; 2] {
     [handle("strong", "from"), handle("strong", "to")]
 }
 
-/// Waits for a future until it has been asked so often whether it is done. What was asked of others
-/// may be answered before it is dropped, which nobody looks at then.
+/// Polls a future that many times. Answers to its requests may arrive before it is dropped, and
+/// nobody reads them then.
 async fn cut<T>(future: impl Future<Output = T>, polls: usize, linger: bool) -> Option<T> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -83,7 +83,7 @@ async fn cut<T>(future: impl Future<Output = T>, polls: usize, linger: bool) -> 
     done
 }
 
-/// What a call gets that is made after one that was dropped, over the same connections.
+/// Returns the result of a call after a dropped one, over the same connections.
 async fn next(bench: &Bench, connections: &mut Connections, name: &str, args: Vec<Value>) -> Value {
     match bench.run(connections, name, args).await.0 {
         Outcome::Done { result, .. } => result,
@@ -136,7 +136,8 @@ fn a_call_that_is_dropped_takes_effect_as_a_whole_or_not_at_all_and_the_next_get
                 }
             }
         }
-        // Not only before the first answer; how many answers come at once depends on the machine.
+        // Some were dropped after the first answer; the number of answers at once depends on the
+        // machine.
         assert!(dropped > 6, "{dropped}");
         all_is_over(&url).await;
     });
@@ -161,7 +162,7 @@ fn a_call_that_is_dropped_between_stores_is_completed() {
                     Some(Outcome::Done { .. }) => break,
                     Some(other) => panic!("{other}"),
                 }
-                // What has committed before it was dropped is completed by others.
+                // Recovery completes a transaction that has committed before it was dropped.
                 all_is_over(&url).await;
                 let place = Place { database: "pg".into(), space: "all".into() };
                 bench.recover(&place).await.unwrap();

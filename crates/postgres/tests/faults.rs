@@ -1,4 +1,4 @@
-//! What becomes of transactions whose server or connection is lost.
+//! Outcomes of transactions whose server or connection is lost.
 
 mod server;
 
@@ -54,7 +54,7 @@ impl Session {
         self.connection.commit(&[]).await
     }
 
-    /// The value, by a transaction of its own.
+    /// Reads the value, in a transaction of its own.
     async fn value(&mut self) -> i64 {
         self.begin().await.unwrap();
         let Value::Int(value) = self.ask(ObjectOp::Value, &[]).await.unwrap() else { panic!() };
@@ -62,7 +62,7 @@ impl Session {
         value
     }
 
-    /// A whole transaction, so that all statements are prepared.
+    /// Runs a whole transaction, so that all statements are prepared.
     async fn warm_up(&mut self) {
         self.begin().await.unwrap();
         self.add().await.unwrap();
@@ -70,7 +70,7 @@ impl Session {
     }
 }
 
-/// Ends all sessions but the own one.
+/// Ends all sessions except this one.
 const END_OTHERS: &str = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
      WHERE datname = current_database() AND pid <> pg_backend_pid()";
 
@@ -90,7 +90,7 @@ fn a_commit_whose_answer_is_lost_has_taken_effect_when_the_next_transaction_begi
         let outcome = session.commit().await;
         assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
         assert!(proxy.has_lost());
-        // It answers only when it knows.
+        // It answers only when it knows the outcome.
         proxy.lose(Loss::Everything);
         let begun = session.begin().await;
         assert!(is_unavailable(&begun), "{begun:?}");
@@ -111,8 +111,8 @@ fn a_commit_that_never_arrived_never_takes_effect() {
         let outcome = session.commit().await;
         assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
         assert!(proxy.has_lost());
-        // The server's session still waits for the commit, and holds the counter's lock. It is
-        // ended.
+        // The server's session still waits for the commit, and holds the counter's lock. The client
+        // ends it.
         assert_eq!(session.value().await, 1);
         session.warm_up().await;
         assert_eq!(session.value().await, 2);
@@ -142,7 +142,7 @@ fn a_session_is_for_others_only_when_its_transaction_is_over_and_nothing_is_in_d
         proxy.lose(Loss::Nothing);
         assert_eq!(session.value().await, 2);
         assert!(session.connection.reusable());
-        // One that breaks while nobody uses it is found out.
+        // It notices a connection that broke while idle.
         url.client().await.execute(END_OTHERS, &[]).await.unwrap();
         while session.connection.reusable() {
             tokio::task::yield_now().await;
@@ -166,7 +166,7 @@ fn a_transaction_whose_session_is_ended_has_no_effect() {
         assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
         assert_eq!(session.value().await, 1);
 
-        // Before its commit, whose outcome is found out.
+        // Before its commit, whose outcome it finds out.
         session.begin().await.unwrap();
         session.add().await.unwrap();
         admin.execute(END_OTHERS, &[]).await.unwrap();
@@ -174,7 +174,7 @@ fn a_transaction_whose_session_is_ended_has_no_effect() {
         assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
         assert_eq!(session.value().await, 1);
 
-        // While nothing is open, nobody notices.
+        // While no transaction is open, nobody notices.
         admin.execute(END_OTHERS, &[]).await.unwrap();
         session.warm_up().await;
         assert_eq!(session.value().await, 2);
@@ -214,7 +214,7 @@ fn what_only_reads_is_unavailable_and_leaves_no_doubt() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told() {
+fn a_missing_server_is_reported() {
     with_database(|url| async move {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -225,7 +225,7 @@ fn a_server_that_is_not_there_is_told() {
         );
         assert!(error.to_string().starts_with(&refused), "{error}");
 
-        // It says nothing.
+        // The server does not answer.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         let at = url.at(address);
@@ -238,7 +238,7 @@ fn a_server_that_is_not_there_is_told() {
         let wrong = server::Url(url.0.replacen("solera:", "solera:wrong", 1));
         let error = wrong.postgres().connect().await.err().unwrap();
         assert!(error.to_string().contains("password authentication failed"), "{error}");
-        // It is nobody's business.
+        // The password is not in the text.
         assert!(!format!("{error}{:?}", wrong.postgres()).contains("wrong"), "{error}");
     });
 }
@@ -294,7 +294,8 @@ fn a_user_who_may_not_create_tables_uses_those_there_are() {
         let mut session = Session::new(&plain.postgres()).await;
         session.warm_up().await;
         assert_eq!(session.value().await, 1);
-        // It can end its own sessions, which is needed to find out what became of a commit.
+        // The user can end its own sessions, which is necessary to find out the outcome of a
+        // commit.
         drop(session);
         let proxy = Proxy::new(&plain).await;
         let mut session = Session::new(&proxy.url.postgres()).await;
@@ -332,7 +333,7 @@ fn keys_that_cannot_be_kept_are_refused() {
             let found = session.connection.perform(&call).await;
             assert_eq!(found, Err(StoreError::Refused(why.to_owned())));
         }
-        // The longest key there is, with its witness, in two bytes' characters.
+        // The longest possible key, with its witness, in characters of two bytes.
         let key = "ü".repeat(512);
         session.begin().await.unwrap();
         let name = solera_mixt::store::Name { space: "all".into(), key: format!("w:{key}").into() };

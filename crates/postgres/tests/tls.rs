@@ -1,4 +1,4 @@
-//! Connections within TLS, and servers that are not trusted.
+//! TLS connections, and servers that are not trusted.
 
 mod server;
 
@@ -8,7 +8,8 @@ use server::{Url, with_database};
 use solera_mixt::store::{Database, StoreError};
 use solera_postgres::{Builder, TlsFiles};
 
-/// Files that trust this authority: `ca` has signed the server's certificate, `other` has not.
+/// Returns files that trust this authority. `ca` has signed the server's certificate, `other` has
+/// not.
 fn trusting(authority: &str) -> TlsFiles {
     let folder: PathBuf = std::env::var_os("SOLERA_TEST_TLS")
         .expect("this test needs SOLERA_TEST_TLS: run it as `scripts/with-stores cargo test -p solera-postgres`")
@@ -16,7 +17,7 @@ fn trusting(authority: &str) -> TlsFiles {
     TlsFiles { authorities: folder.join(format!("{authority}.pem")), own: None }
 }
 
-/// The same server by a name that its certificate does not have.
+/// Returns the URL of the same server by a name that its certificate does not contain.
 fn by_name(url: &Url) -> Url {
     Url(url.0.replace("@127.0.0.1:", "@localhost:"))
 }
@@ -25,14 +26,14 @@ fn with(url: &Url, query: &str) -> Builder {
     Url(format!("{}?application_name=tls_test{query}", url.0)).builder().space("all")
 }
 
-/// Connects, and tells whether that is encrypted.
+/// Connects, and returns whether the connection is encrypted.
 async fn encrypted(url: &Url, builder: Builder) -> Result<bool, StoreError> {
     let connection = builder.build().unwrap().connect().await?;
     let sql = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                WHERE application_name = 'tls_test' AND datname = current_database()";
     let rows = url.client().await.query(sql, &[]).await.unwrap();
     drop(connection);
-    // The next one is looked at alone.
+    // The next call must count only its own connection.
     let gone = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
                 WHERE application_name = 'tls_test' AND datname = current_database()";
     url.client().await.execute(gone, &[]).await.unwrap();
@@ -65,7 +66,7 @@ fn connections_are_encrypted_as_the_mode_and_the_files_say() {
 }
 
 #[test]
-fn a_server_that_is_not_trusted_gets_no_password_and_the_reason_is_told() {
+fn an_untrusted_server_gets_no_password_and_the_reason_is_reported() {
     with_database(|url| async move {
         let (_, address) = url.0.split_once('@').unwrap();
         let (address, _) = address.split_once('/').unwrap();
@@ -87,10 +88,10 @@ fn a_server_that_is_not_trusted_gets_no_password_and_the_reason_is_told() {
         ] {
             let postgres = with(&at, query).tls(trusting(authority)).build().unwrap();
             let Err(error) = postgres.connect().await else { panic!("{query} {authority}") };
-            let StoreError::Unavailable(told) = &error else { panic!("{error}") };
+            let StoreError::Unavailable(message) = &error else { panic!("{error}") };
             let expected = format!("{host}:{port}: error performing TLS handshake: {reason}");
-            assert!(told.starts_with(&expected), "{told}");
-            assert!(!told.contains(secret), "{told}");
+            assert!(message.starts_with(&expected), "{message}");
+            assert!(!message.contains(secret), "{message}");
         }
     });
 }

@@ -8,7 +8,7 @@ use server::bench::{Bench, handle, is_commit};
 use server::proxy::{Loss, Proxy};
 use server::{Url, with_database};
 use solera_mixt::coordinator::{Coordinator, Request};
-use solera_mixt::drive::{Clock, run};
+use solera_mixt::executor::{Clock, run};
 use solera_mixt::outcome::{Limits, Outcome, Why};
 use solera_mixt::store::{Place, StoreError};
 use solera_program::value::Value;
@@ -71,7 +71,7 @@ fn is_weak_commit(database: &str, request: &Request) -> bool {
 }
 
 #[test]
-fn both_stores_are_written_and_nothing_is_left_behind() {
+fn both_stores_are_written_and_no_garbage_stays() {
     with_database(|url| async move {
         let bench = bench(&url);
         let (outcome, left) = bench.run(&mut bench.connections(), "both", args("both")).await;
@@ -125,7 +125,7 @@ fn concurrent_increments_add_up() {
 }
 
 #[test]
-fn who_was_in_anothers_way_is_run_again() {
+fn a_transaction_that_conflicts_is_retried() {
     with_database(|url| async move {
         let bench = bench(&url);
         let mut slow = bench.coordinator("count", args("count"));
@@ -135,22 +135,22 @@ fn who_was_in_anothers_way_is_run_again() {
         assert_eq!(bench.done("count", args("count")).await, Value::Int(1));
         let answer = connections.ask(&database, &write).await;
         assert_eq!(answer, Err(StoreError::Conflict));
-        let outcome = bench.drive(&mut slow, &mut connections, Some(answer), |_, _| {}).await;
+        let outcome = bench.run_from(&mut slow, &mut connections, Some(answer), |_, _| {}).await;
         let Outcome::Done { result, attempts } = outcome else { panic!("{outcome}") };
         assert_eq!((result, attempts.begun), (Value::Int(2), 2));
     });
 }
 
-/// A coordinator dies between its commits, and a reader that meets its witness completes it.
+/// A coordinator dies between its commits, and a reader that finds its witness completes it.
 #[test]
-fn who_waits_for_a_dead_coordinator_completes_its_transaction() {
+fn a_reader_completes_the_transaction_of_a_dead_coordinator() {
     with_database(|url| async move {
         let bench = bench(&url);
         let (mut dead, mut connections) =
             (bench.coordinator("both", args("both")), bench.connections());
         bench.until(&mut dead, &mut connections, is_weak_commit).await;
         drop((dead, connections));
-        // The reader waits until nobody else is there to complete it.
+        // The reader waits until the record counts as orphaned.
         bench.clock.pass(bench.limits.orphan_ms);
         let mut reader = bench.coordinator("read", args("read"));
         let outcome = run(&mut reader, &mut bench.connections(), &bench.clock).await;
@@ -158,7 +158,7 @@ fn who_waits_for_a_dead_coordinator_completes_its_transaction() {
             matches!(&outcome, Outcome::Done { result, .. } if *result == ints([1, 1])),
             "{outcome:?}"
         );
-        let left = reader.leftovers();
+        let left = reader.garbage();
         assert_eq!(left.len(), 1);
         bench.collect(left).await;
         assert_eq!((url.count("solera.names").await, bench.memory.names("weak").len()), (0, 0));
@@ -169,7 +169,7 @@ fn who_waits_for_a_dead_coordinator_completes_its_transaction() {
 fn recovery_completes_what_a_dead_coordinator_has_begun_and_nothing_else() {
     with_database(|url| async move {
         let bench = bench(&url);
-        // One dies before anything has committed, one after.
+        // One coordinator dies before anything has committed, one after.
         for wanted in [is_strong_commit, is_weak_commit] {
             let mut dead = bench.coordinator("both", args("both"));
             let mut connections = bench.connections();
@@ -193,8 +193,8 @@ fn a_lost_answer_to_the_first_commit_is_found_out() {
             let bench = Bench::new(SOURCE, proxy.url.postgres(), "all");
             let args = vec![handle("strong", &format!("{loss:?}")), handle("weak", "x")];
             let mut connections = bench.connections();
-            // All statements are prepared then: the second one replaces the witness of the first
-            // one.
+            // All statements are prepared then: the second transaction replaces the witness of the
+            // first one.
             for _ in 0..2 {
                 bench.run(&mut connections, "both", args.clone()).await;
             }
@@ -205,7 +205,7 @@ fn a_lost_answer_to_the_first_commit_is_found_out() {
                     proxy.lose(loss);
                 }
             };
-            let outcome = bench.drive(&mut coordinator, &mut connections, None, before).await;
+            let outcome = bench.run_from(&mut coordinator, &mut connections, None, before).await;
             assert!(!due && proxy.has_lost());
             assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
             assert_eq!(bench.done("read", args).await, ints([3, 3]), "{loss:?}");
@@ -213,10 +213,10 @@ fn a_lost_answer_to_the_first_commit_is_found_out() {
     });
 }
 
-/// The server vanishes before each request in turn. Either nothing has taken effect and that is
-/// said, or what has is in a ticket, and is completed when the server is back.
+/// The server vanishes before each request in turn. Either the error says that nothing has taken
+/// effect, or the transaction has a ticket and is completed when the server is back.
 #[test]
-fn a_server_that_vanishes_leaves_nothing_half_done_unsaid() {
+fn an_incomplete_transaction_of_a_vanished_server_is_always_reported() {
     with_database(|url| async move {
         let (mut failed, mut incomplete) = (0, 0);
         for vanishes in 0.. {
@@ -224,8 +224,8 @@ fn a_server_that_vanishes_leaves_nothing_half_done_unsaid() {
             let mut bench = Bench::new(SOURCE, proxy.url.postgres(), "all");
             let args = vec![handle("strong", &format!("{vanishes}")), handle("weak", "x")];
             let mut connections = bench.connections();
-            // All statements are prepared then: the second one replaces the witness of the first
-            // one.
+            // All statements are prepared then: the second transaction replaces the witness of the
+            // first one.
             for _ in 0..2 {
                 bench.run(&mut connections, "both", args.clone()).await;
             }
@@ -238,11 +238,11 @@ fn a_server_that_vanishes_leaves_nothing_half_done_unsaid() {
                 }
                 asked += 1;
             };
-            let outcome = bench.drive(&mut coordinator, &mut connections, None, before).await;
+            let outcome = bench.run_from(&mut coordinator, &mut connections, None, before).await;
             proxy.lose(Loss::Nothing);
             let done = match &outcome {
                 Outcome::Done { .. } if asked <= vanishes => break,
-                // Only the other store was needed from there on.
+                // From there on only the other store was needed.
                 Outcome::Done { .. } => true,
                 Outcome::Failed(Why::Unavailable { database, reason }) => {
                     assert_eq!(&**database, "pg");

@@ -1,24 +1,23 @@
-//! What errors mean to a transaction.
+//! Errors of Redis, and their meaning for a transaction.
 
 use redis::{ErrorKind, RedisError};
 use solera_mixt::store::StoreError;
 
-/// Why a command has no answer.
+/// Reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It was not sent.
-    Unreached(String),
-    /// It may have taken effect.
+    /// The command was not sent.
+    NotSent(String),
+    /// The command may have taken effect.
     Lost(String),
-    /// The server does not let us in.
-    Shut(String),
-    /// The server has answered with an error: its code and all of it.
-    Said { code: String, text: String },
+    /// The server denies access.
+    Denied(String),
+    /// The server replied with an error: its code, and the whole text.
+    ErrorReply { code: String, text: String },
 }
 
-/// Codes of errors which say that the server has no time or means now, rather than that it never
-/// will.
-const PASSING: [&str; 11] = [
+/// Error codes of temporary conditions.
+const TRANSIENT: [&str; 11] = [
     "ASK",
     "BUSY",
     "CLUSTERDOWN",
@@ -32,16 +31,18 @@ const PASSING: [&str; 11] = [
     "TRYAGAIN",
 ];
 
-/// Codes of errors which say that the user may not do that.
-const DENYING: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
+/// Error codes of missing rights.
+const DENIED: [&str; 3] = ["NOAUTH", "NOPERM", "WRONGPASS"];
 
 impl Failure {
     pub(crate) fn of_connecting(address: &str, error: &RedisError) -> Failure {
         let text = format!("{address}: {error}");
         match error.kind() {
-            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => Failure::Shut(text),
-            _ if error.code().is_some_and(|code| DENYING.contains(&code)) => Failure::Shut(text),
-            _ => Failure::Unreached(text),
+            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => {
+                Failure::Denied(text)
+            }
+            _ if error.code().is_some_and(|code| DENIED.contains(&code)) => Failure::Denied(text),
+            _ => Failure::NotSent(text),
         }
     }
 
@@ -52,31 +53,31 @@ impl Failure {
                     Some(detail) => format!("{code} {detail}"),
                     None => code.to_owned(),
                 };
-                Failure::Said { code: code.to_owned(), text }
+                Failure::ErrorReply { code: code.to_owned(), text }
             }
-            // Also an answer that is none: nothing after it could be trusted.
+            // This includes unreadable replies: none of the following ones could be trusted.
             None => Failure::Lost(error.to_string()),
         }
     }
 
-    /// The code of the error because of which a transaction was given up, as Redis names it; of
-    /// another error, its own.
+    /// Returns the code of the error that aborted a transaction, which Redis appends to EXECABORT.
+    /// For other errors, returns their own code.
     fn code_of_cause(code: &str, text: &str) -> String {
         let cause = text.split_once("because of: ").filter(|_| code == "EXECABORT");
         let cause = cause.and_then(|(_, cause)| cause.split(' ').next());
         cause.unwrap_or(code).to_owned()
     }
 
-    /// As that of a command which may be repeated.
-    pub(crate) fn told(self) -> StoreError {
+    /// Returns the error for a command that may be repeated.
+    pub(crate) fn into_store_error(self) -> StoreError {
         match self {
-            Failure::Unreached(text) | Failure::Lost(text) => StoreError::Unavailable(text),
-            Failure::Shut(text) => StoreError::Denied(text),
-            Failure::Said { code, text } => {
+            Failure::NotSent(text) | Failure::Lost(text) => StoreError::Unavailable(text),
+            Failure::Denied(text) => StoreError::Denied(text),
+            Failure::ErrorReply { code, text } => {
                 let code = Failure::code_of_cause(&code, &text);
                 match code.as_str() {
-                    code if PASSING.contains(&code) => StoreError::Unavailable(text),
-                    code if DENYING.contains(&code) => StoreError::Denied(text),
+                    code if TRANSIENT.contains(&code) => StoreError::Unavailable(text),
+                    code if DENIED.contains(&code) => StoreError::Denied(text),
                     _ => StoreError::Refused(text),
                 }
             }
@@ -89,10 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_is_told_apart_from_what_stays() {
+    fn transient_errors_are_separate_from_permanent_ones() {
         let said = |text: &str| {
             let code = text.split(' ').next().unwrap().to_owned();
-            Failure::Said { code, text: text.to_owned() }.told()
+            Failure::ErrorReply { code, text: text.to_owned() }.into_store_error()
         };
         let discarded = "EXECABORT Transaction discarded because of: MISCONF no disk";
         for text in
@@ -104,7 +105,10 @@ mod tests {
         for text in ["ERR unknown command", "WRONGTYPE other"] {
             assert_eq!(said(text), StoreError::Refused(text.to_owned()));
         }
-        assert_eq!(Failure::Lost("x".into()).told(), StoreError::Unavailable("x".into()));
-        assert_eq!(Failure::Shut("x".into()).told(), StoreError::Denied("x".into()));
+        assert_eq!(
+            Failure::Lost("x".into()).into_store_error(),
+            StoreError::Unavailable("x".into())
+        );
+        assert_eq!(Failure::Denied("x".into()).into_store_error(), StoreError::Denied("x".into()));
     }
 }

@@ -1,13 +1,13 @@
 //! Redis as a store of mixed transactions: a single server, or a Redis Cluster.
 //!
-//! Its spaces are eventual. Each operation takes effect at once, also if the transaction fails
-//! later, and at least once: what is not answered may be done again. Each is one command on one
-//! key, so that no object is read whole unless its whole is asked for, and objects are what other
-//! clients of Redis know: `docs/guide/stores.md` tells which types.
+//! Its spaces are eventual. Each operation takes effect at once, even if the transaction fails
+//! later, and at least once: the session may repeat an operation whose answer was lost. Each
+//! operation is one command on one key, so it reads a whole object only if the program asks for
+//! that. Objects are values that other clients of Redis can use: `docs/guide/stores.md` lists their
+//! types.
 //!
-//! Spaces are apart by the prefixes of their keys. What transactions keep besides objects lies in
-//! each space under names that begin with `{solera:SPACE}` after the prefix; handles must not lead
-//! there.
+//! The prefixes of their keys separate the spaces. Transactions store their own data in each space
+//! under names that begin with `{solera:SPACE}` after the prefix; handles must not lead there.
 
 mod failure;
 mod names;
@@ -29,10 +29,10 @@ use crate::session::Session;
 pub use crate::target::{Target, TargetError};
 pub use solera_tls::Files as TlsFiles;
 
-/// How long an answer may take if nobody says otherwise.
+/// Default time limit of an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A Redis server or cluster as a database of mixed transactions. Copies share a connection.
+/// A Redis server or cluster as a database of mixed transactions. Clones share a connection.
 #[derive(Clone)]
 pub struct Redis {
     name: Arc<str>,
@@ -40,13 +40,13 @@ pub struct Redis {
     server: Arc<Server>,
 }
 
-/// The prefixes of the spaces' keys.
+/// Prefixes of the spaces' keys.
 type Spaces = BTreeMap<Arc<str>, Arc<str>>;
 
 impl Redis {
-    /// A database by this name, the same for all that use it, with these spaces and the prefixes of
-    /// their keys. It need not be there yet: it is connected to when it is used, and again when a
-    /// connection breaks. What takes longer than `timeout` fails.
+    /// Creates a database with this name, which is the same on all hosts, these spaces, and the
+    /// prefixes of their keys. The server need not be reachable: sessions connect at the first use,
+    /// and again when the connection breaks. Requests that take longer than `timeout` fail.
     pub fn new<'a>(
         name: &str,
         target: Target,
@@ -76,7 +76,7 @@ impl Database for Redis {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         let session = Session::new(Arc::clone(&self.server), Arc::clone(&self.spaces));
-        // The server is asked when there is something to ask.
+        // The first request connects to the server.
         Box::pin(std::future::ready(Ok(Box::new(session) as Box<dyn Connection>)))
     }
 }

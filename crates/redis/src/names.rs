@@ -1,9 +1,9 @@
 //! Named objects as keys.
 //!
-//! Each is a hash; its fields are the numbers in decimal digits. A sorted set, the index, has the
-//! names of those that are there, so that they are listed in order without going through all keys
-//! of the server. The index and the hashes of a space lie in one slot of a cluster, by the tag in
-//! their keys, and are changed together by a script.
+//! Each named object is a hash, whose fields are the numbers in decimal digits. A sorted set, the
+//! index, contains the names that exist, so that they can be listed in order without a scan of all
+//! keys of the server. The tag in their keys puts the index and the hashes of a space into one slot
+//! of a cluster, and a script changes them together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use redis::{Cmd, cmd};
 use solera_mixt::store::{List, NameWrite};
 
 /// Changes hashes and the index at once. KEYS: the index, then a hash for each change. ARGV, for
-/// each change: what is done, the field, the value, the name. Answers 0, and changes nothing, if
-/// something is there that must be new.
+/// each change: the action, the field, the value, the name. Returns 0, and changes nothing, if a
+/// field exists that must be new.
 const WRITE: &str = "\
 for i = 2, #KEYS do
   local at = (i - 2) * 4
@@ -31,7 +31,7 @@ for i = 2, #KEYS do
 end
 return 1";
 
-/// What the keys that are not for objects begin with, in a space.
+/// Returns the prefix of the keys in a space that are not for objects.
 pub(crate) fn reserved(space: &str) -> String {
     format!("{{solera:{space}}}")
 }
@@ -44,14 +44,14 @@ fn index(prefix: &str, space: &str) -> String {
     format!("{prefix}{}", reserved(space))
 }
 
-/// Reads a named object.
+/// Returns the command that reads a named object.
 pub(crate) fn read(prefix: &str, space: &str, name: &str) -> Cmd {
     let mut command = cmd("HGETALL");
     command.arg(key(prefix, space, name));
     command
 }
 
-/// Changes named objects of one space.
+/// Returns the command that changes named objects of one space.
 pub(crate) fn write(prefix: &str, space: &str, writes: &[&NameWrite]) -> Cmd {
     let mut command = cmd("EVAL");
     command.arg(WRITE).arg(writes.len() + 1).arg(index(prefix, space));
@@ -70,14 +70,14 @@ pub(crate) fn write(prefix: &str, space: &str, writes: &[&NameWrite]) -> Cmd {
     command
 }
 
-/// Lists names.
+/// Returns the command that lists names.
 pub(crate) fn list(prefix: &str, list: &List) -> Cmd {
     let from = if list.after >= list.prefix {
         [b"(", list.after.as_bytes()].concat()
     } else {
         [b"[", list.prefix.as_bytes()].concat()
     };
-    // No name has this byte, which is none of UTF-8.
+    // No name contains this byte, which does not occur in UTF-8.
     let to = [b"[", list.prefix.as_bytes(), b"\xff"].concat();
     let mut command = cmd("ZRANGEBYLEX");
     command.arg(index(prefix, &list.space)).arg(from).arg(to);
@@ -85,7 +85,7 @@ pub(crate) fn list(prefix: &str, list: &List) -> Cmd {
     command
 }
 
-/// What is to be changed, by the space that it is in.
+/// Groups writes by their space.
 pub(crate) fn by_space(writes: &[NameWrite]) -> BTreeMap<Arc<str>, Vec<&NameWrite>> {
     let mut spaces: BTreeMap<Arc<str>, Vec<&NameWrite>> = BTreeMap::new();
     for write in writes {

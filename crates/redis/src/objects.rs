@@ -1,4 +1,4 @@
-//! Objects of programs as Redis types: which command an operation is, and what its reply means.
+//! Operations on objects of programs: their commands, and the decoding of the replies.
 //!
 //! | object | key |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | list, log | list of values |
 //! | struct | hash: values by the names of the fields |
 //!
-//! Values are written as [`Codec`] says. As always in Redis, a set, map or list that has become
-//! empty is gone.
+//! [`Codec`] writes the values. As always in Redis, a set, map or list that becomes empty ceases to
+//! exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,17 +22,18 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::{Object, Type};
 use solera_program::value::Value;
 
-/// A command that would replace or remove a key of any type, unless its type is another. KEYS: the
-/// key. ARGV: the type, the command and what follows the key.
+/// Executes a command that would otherwise replace or remove a key of any type, but only if the key
+/// has the right type or is missing. KEYS: the key. ARGV: the type, the command, and its arguments
+/// after the key.
 const GUARDED: &str = "\
 local found = redis.call('TYPE', KEYS[1]).ok
 if found ~= 'none' and found ~= ARGV[1] then return redis.error_reply('WRONGTYPE another type') end
 return redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3))";
 
-/// What a struct without fields has, so that it exists.
+/// Placeholder field of a struct without fields, so that it exists.
 const NO_FIELDS: [&[u8]; 2] = [b"", b""];
 
-/// The command of an operation on a key.
+/// Returns the command of an operation on a key.
 pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
     let arg = |at: usize, ty: &Type| call.encode(at, ty);
     let (name, rest) = match (call.object(), call.op) {
@@ -54,7 +55,7 @@ pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
         (Object::Map(..), ObjectOp::Entries) => ("HGETALL", vec![]),
         (Object::Map(..), ObjectOp::Size) => ("HLEN", vec![]),
         (Object::List(of) | Object::Log(of), ObjectOp::Append) => ("RPUSH", vec![arg(0, of)?]),
-        // A place below 0 would count from the end: there is none with this.
+        // An index below 0 would count from the end. No list reaches this one.
         (Object::List(_) | Object::Log(_), ObjectOp::At) => match call.args.first() {
             Some(Value::Int(at)) => {
                 let at = if *at < 0 { i64::MAX } else { *at };
@@ -90,7 +91,7 @@ pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
 }
 
 fn command(call: &ObjectCall, key: &str, name: &str, rest: Vec<Vec<u8>>) -> Cmd {
-    // All others fail by themselves where the type is another.
+    // All other commands fail by themselves if the key has another type.
     let blind = matches!(call.op, ObjectOp::Delete | ObjectOp::Put);
     let mut command = cmd(if blind { "EVAL" } else { name });
     if blind {
@@ -102,14 +103,14 @@ fn command(call: &ObjectCall, key: &str, name: &str, rest: Vec<Vec<u8>>) -> Cmd 
     command
 }
 
-/// What the reply to the command means. None: there is nothing, and the operation needs something.
+/// Decodes the reply. Returns `None` if the operation needs an object and there is none.
 pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, StoreError> {
     if call.op.mutates() {
         return Ok(Some(Value::Unit));
     }
     let codec = Codec::new(&call.program);
     let decode = |bytes: Vec<u8>, ty: &Type| {
-        codec.decode(&bytes, ty).map_err(|error| call.unreadable(&error, told(call.object())))
+        codec.decode(&bytes, ty).map_err(|error| call.unreadable(&error, describe(call.object())))
     };
     let option = |bytes: Option<Vec<u8>>, ty: &Type| match bytes {
         Some(bytes) => decode(bytes, ty).map(Value::some),
@@ -150,7 +151,7 @@ pub(crate) fn answer(call: &ObjectCall, reply: Reply) -> Result<Option<Value>, S
     Ok(Some(some))
 }
 
-/// The type that an object is kept in, as TYPE tells it.
+/// Returns the Redis type of an object, as TYPE names it.
 fn type_of(object: &Object) -> &'static str {
     match object {
         Object::Register(_) | Object::Counter => "string",
@@ -160,8 +161,8 @@ fn type_of(object: &Object) -> &'static str {
     }
 }
 
-/// An object, and the type that it is kept in.
-pub(crate) fn told(object: &Object) -> &'static str {
+/// Returns the name of an object for messages, with its Redis type.
+pub(crate) fn describe(object: &Object) -> &'static str {
     match object {
         Object::Register(_) => "a register (string)",
         Object::Counter => "a counter (string)",
@@ -175,6 +176,6 @@ pub(crate) fn told(object: &Object) -> &'static str {
 }
 
 fn parsed<T: FromRedisValue>(call: &ObjectCall, reply: Reply) -> Result<T, StoreError> {
-    let text = |error| format!("what it answers for `{}` is odd: {error}", call.key);
+    let text = |error| format!("its reply for `{}` is unexpected: {error}", call.key);
     from_redis_value(reply).map_err(|error| StoreError::Refused(text(error)))
 }

@@ -16,13 +16,13 @@ use tokio::sync::Mutex;
 use crate::failure::Failure;
 use crate::target::Target;
 
-/// How often the nodes of a cluster are asked by one that finds a connection broken or a key moved.
+/// Number of attempts after a broken connection or a moved key in a cluster.
 const CLUSTER_RETRIES: u32 = 3;
 
 pub(crate) struct Server {
     target: Target,
     timeout: Duration,
-    /// The connection, and how many there were before. None if it has broken.
+    /// The connection, and the number of connections so far. `None` if it has broken.
     link: Mutex<(u64, Option<Link>)>,
 }
 
@@ -37,7 +37,7 @@ impl Server {
         Server { target, timeout, link: Mutex::new((0, None)) }
     }
 
-    /// Sends a command, within the time limit. It is not sent again if its answer is lost, except
+    /// Sends a command, within the time limit. Does not send it again if its answer is lost, except
     /// to other nodes of a cluster.
     pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, Failure> {
         let mut used = None;
@@ -55,7 +55,7 @@ impl Server {
             let text = format!("it has not answered within {} ms", self.timeout.as_millis());
             Err(match used {
                 Some(_) => Failure::Lost(text),
-                None => Failure::Unreached(format!("{}: {text}", self.target.address())),
+                None => Failure::NotSent(format!("{}: {text}", self.target.address())),
             })
         });
         if let (Err(Failure::Lost(_)), Some(number)) = (&answer, used) {
@@ -64,7 +64,7 @@ impl Server {
         answer
     }
 
-    /// A connection that was not found to be broken, and its number.
+    /// Returns a connection that is not known to be broken, and its number.
     async fn link(&self) -> Result<(u64, Link), Failure> {
         let mut held = self.link.lock().await;
         if held.1.is_none() {
@@ -75,7 +75,7 @@ impl Server {
         Ok((held.0, held.1.clone().expect("it has just been made")))
     }
 
-    /// Lets whoever comes next connect again, unless somebody has already.
+    /// Drops a broken connection, unless another session has already replaced it.
     async fn forget(&self, number: u64) {
         let mut held = self.link.lock().await;
         if held.0 == number {
@@ -92,21 +92,21 @@ impl Server {
                 .build()?;
             return client.get_async_connection().await.map(Link::Cluster);
         }
-        // Whoever asks is told when time is up, by us.
+        // `ask` limits the time.
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let node = &self.target.nodes[0];
         if let Some(tls) = &self.target.tls {
-            return within(tls, node, config).await.map(Link::Single);
+            return connect_tls(tls, node, config).await.map(Link::Single);
         }
         let client = Client::open(node.clone())?;
         client.get_multiplexed_async_connection_with_config(&config).await.map(Link::Single)
     }
 }
 
-/// A connection within TLS. The client's own would read all the authorities that the system knows,
-/// each time, and fail where one of these cannot be read.
-async fn within(
+/// Connects with TLS. The client's own code would read all system authorities each time, and fail
+/// if one of them is unreadable.
+async fn connect_tls(
     tls: &Tls,
     node: &ConnectionInfo,
     config: AsyncConnectionConfig,

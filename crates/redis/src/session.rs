@@ -1,4 +1,4 @@
-//! A session, as mixed transactions use it.
+//! Sessions of mixed transactions.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ pub(crate) struct Session {
     server: Arc<Server>,
     spaces: Arc<Spaces>,
     open: bool,
-    /// Writes that may have taken effect or not. They are the same when they are repeated, which
-    /// makes them certain.
+    /// Writes whose outcome is unknown. They are idempotent, so the session repeats them to make
+    /// them certain.
     doubtful: Vec<NameWrite>,
 }
 
@@ -27,7 +27,7 @@ impl Session {
         Session { server, spaces, open: false, doubtful: Vec::new() }
     }
 
-    /// What the keys of a space begin with.
+    /// Returns the prefix of the keys of a space.
     fn prefix(&self, space: &str) -> Result<Arc<str>, StoreError> {
         let found = self.spaces.get(space).cloned();
         found.ok_or_else(|| StoreError::Refused(format!("there is no space `{space}`")))
@@ -42,7 +42,7 @@ impl Session {
         self.open = false;
         if !self.doubtful.is_empty() {
             let written = self.write(&self.doubtful).await;
-            written.map_err(Failure::told)?;
+            written.map_err(Failure::into_store_error)?;
             self.doubtful.clear();
         }
         let mut found = Vec::new();
@@ -55,7 +55,7 @@ impl Session {
 
     async fn fields(&self, name: &Name) -> Result<Fields, StoreError> {
         let command = names::read(&self.prefix(&name.space)?, &name.space, &name.key);
-        let reply = self.server.ask(&command).await.map_err(Failure::told)?;
+        let reply = self.server.ask(&command).await.map_err(Failure::into_store_error)?;
         let pairs: Vec<(u64, Vec<u8>)> = parsed(reply)?;
         Ok(pairs.into_iter().map(|(field, value)| (field, value.into())).collect())
     }
@@ -63,7 +63,7 @@ impl Session {
     async fn perform(&mut self, call: &ObjectCall) -> Result<Answer, StoreError> {
         self.require_open()?;
         if call.key.starts_with(&names::reserved(&call.space)) {
-            return Err(StoreError::Refused(format!("`{}` is not for objects", call.key)));
+            return Err(StoreError::Refused(format!("`{}` is a reserved key", call.key)));
         }
         let key = format!("{}{}", self.prefix(&call.space)?, call.key);
         let seen = match &call.look {
@@ -77,15 +77,15 @@ impl Session {
         Ok(Answer { value, seen })
     }
 
-    /// What it means that an operation failed. What others keep under the key does not end the
-    /// transaction.
+    /// Returns the error for an operation that failed. Data of other clients under the key does not
+    /// end the transaction.
     async fn failed(&mut self, call: &ObjectCall, key: &str, failure: Failure) -> StoreError {
         let wrong = |found: String| StoreError::WrongData {
             key: Arc::clone(&call.key),
             found,
-            wanted: objects::told(call.object()).to_owned(),
+            wanted: objects::describe(call.object()).to_owned(),
         };
-        if let Failure::Said { code, text } = &failure {
+        if let Failure::ErrorReply { code, text } = &failure {
             if code == "WRONGTYPE" {
                 let reply = self.server.ask(cmd("TYPE").arg(key)).await;
                 let found = reply.ok().and_then(|reply| from_redis_value::<String>(reply).ok());
@@ -103,7 +103,7 @@ impl Session {
                 }
             }
         }
-        let error = failure.told();
+        let error = failure.into_store_error();
         self.open &= matches!(error, StoreError::Refused(_) | StoreError::Denied(_));
         error
     }
@@ -115,19 +115,19 @@ impl Session {
             Ok(true) => Ok(()),
             Ok(false) => Err(StoreError::Conflict),
             Err(Failure::Lost(text)) => {
-                // Whether something was new cannot be asked a second time.
+                // A repetition cannot find out whether the field was new.
                 let is_new = |write: &NameWrite| matches!(write, NameWrite::Set { new: true, .. });
                 self.doubtful = writes.iter().filter(|write| !is_new(write)).cloned().collect();
                 Err(StoreError::OutcomeUnknown(text))
             }
-            Err(failure) => Err(failure.told()),
+            Err(failure) => Err(failure.into_store_error()),
         }
     }
 
-    /// Writes named objects; false if one is there that must be new.
+    /// Writes named objects. Returns `false` if a field exists that must be new.
     async fn write(&self, writes: &[NameWrite]) -> Result<bool, Failure> {
         for (space, writes) in names::by_space(writes) {
-            let prefix = self.prefix(&space).map_err(|error| Failure::Shut(error.to_string()))?;
+            let prefix = self.prefix(&space).map_err(|error| Failure::Denied(error.to_string()))?;
             let reply = self.server.ask(&names::write(&prefix, &space, &writes)).await?;
             if reply == Reply::Int(0) {
                 return Ok(false);
@@ -138,16 +138,16 @@ impl Session {
 
     async fn list(&self, list: &List) -> Result<Vec<Arc<str>>, StoreError> {
         let command = names::list(&self.prefix(&list.space)?, list);
-        let reply = self.server.ask(&command).await.map_err(Failure::told)?;
+        let reply = self.server.ask(&command).await.map_err(Failure::into_store_error)?;
         let found: Vec<String> = parsed(reply)?;
         Ok(found.into_iter().map(Arc::from).collect())
     }
 }
 
-/// A reply of the kind that the command has.
+/// Decodes a reply of the type that the command has.
 fn parsed<T: FromRedisValue>(reply: Reply) -> Result<T, StoreError> {
     from_redis_value(reply)
-        .map_err(|error| StoreError::Refused(format!("it answers oddly: {error}")))
+        .map_err(|error| StoreError::Refused(format!("its reply is unexpected: {error}")))
 }
 
 impl Connection for Session {
@@ -167,7 +167,7 @@ impl Connection for Session {
     }
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        // It promises no order of transactions, of which something could be certified.
+        // The store promises no order of transactions, so it has nothing to certify.
         let open = self.require_open();
         self.open = false;
         Box::pin(std::future::ready(open))

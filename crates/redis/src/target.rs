@@ -1,27 +1,28 @@
-//! Where a server is.
+//! Addresses of servers.
 
 use std::fmt;
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
 use solera_tls::{Files, Tls};
 
-/// A server, or some nodes of a cluster from which the others are found, and who one is there.
+/// A server, or some nodes of a cluster from which the client finds the others, with the
+/// credentials.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub(crate) nodes: Vec<ConnectionInfo>,
     pub(crate) cluster: bool,
-    /// Without it, TLS is not spoken.
+    /// Settings of TLS; `None` without TLS.
     pub(crate) tls: Option<Tls>,
 }
 
-/// A URL that leads nowhere. It does not tell the URL, which may have a password.
+/// Error of an invalid URL. Its text does not contain the URL, which may have a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetError {
-    /// It begins with something else.
+    /// The scheme is unknown.
     Scheme,
-    /// TLS cannot be spoken so.
+    /// The settings for TLS are invalid.
     Tls(String),
-    /// The rest of it is not what it should be.
+    /// The rest of the URL is invalid.
     Malformed(String),
 }
 
@@ -42,7 +43,7 @@ impl fmt::Display for TargetError {
 impl std::error::Error for TargetError {}
 
 impl Target {
-    /// `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or
+    /// Parses `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or
     /// `redis-cluster://[USER[:PASSWORD]@]HOST[:PORT],…`.
     ///
     /// # Errors
@@ -51,7 +52,7 @@ impl Target {
         Target::parse_with(url, None)
     }
 
-    /// The same, and `rediss://…`, a server that is spoken with over TLS, which needs files.
+    /// Parses the same URLs, and `rediss://…`, a server with TLS, which needs files.
     ///
     /// # Errors
     /// See [`TargetError`].
@@ -102,13 +103,13 @@ impl Target {
         Ok(Target { nodes, cluster, tls })
     }
 
-    /// Where it is, for people.
+    /// Returns the address for messages.
     pub(crate) fn address(&self) -> String {
         let nodes: Vec<_> = self.nodes.iter().map(|node| node.addr().to_string()).collect();
         nodes.join(", ")
     }
 
-    /// With this password instead of that in the URL.
+    /// Replaces the password in the URL.
     pub fn with_password(mut self, password: &str) -> Target {
         for node in &mut self.nodes {
             let settings = node.redis_settings().clone().set_password(password);
@@ -118,13 +119,13 @@ impl Target {
     }
 }
 
-/// Finds what is most often wrong with `HOST[:PORT][/DATABASE]`, to say it in words of our own.
-/// Nothing of it is repeated: where the `@` was forgotten, it has a password.
+/// Finds the most frequent errors in `HOST[:PORT][/DATABASE]`, for texts of our own. These do not
+/// repeat any part of it: if the `@` is missing, it contains a password.
 fn check(host: &str) -> Result<(), TargetError> {
     let malformed = |why: &str| Err(TargetError::Malformed(why.to_owned()));
     let (address, query) = host.split_once(['/', '?']).unwrap_or((host, ""));
     let (name, port) = match address.rsplit_once(':') {
-        // The colons of an address of IPv6 are within brackets.
+        // The colons of an IPv6 address are within brackets.
         Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
         _ => (address, None),
     };
@@ -136,7 +137,7 @@ fn check(host: &str) -> Result<(), TargetError> {
     }
     let database = query.split('?').next().unwrap_or_default();
     if host.contains('/') && !database.is_empty() && database.parse::<i64>().is_err() {
-        return malformed("what follows the / is the number of a database");
+        return malformed("the name of a database after the / must be a number");
     }
     Ok(())
 }
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn other_urls_are_refused_without_being_told() {
+    fn other_urls_are_rejected_without_their_text() {
         let refused = |url: &str| Target::parse(url).unwrap_err();
         assert_eq!(refused("127.0.0.1:6379"), TargetError::Scheme);
         assert_eq!(refused("http://secret@h"), TargetError::Scheme);
@@ -173,16 +174,16 @@ mod tests {
             ("rediss://u:secret@h", "rediss:// needs a file with the authority"),
             ("rediss-cluster://u:secret@h", "TLS to a cluster of Redis is not supported"),
         ] {
-            let told = refused(url).to_string();
-            assert!(told.starts_with(why) && !told.contains("secret"), "{told}");
+            let message = refused(url).to_string();
+            assert!(message.starts_with(why) && !message.contains("secret"), "{message}");
         }
         let files = Files { authorities: "/none/such.pem".into(), own: None };
         for (url, why) in [
             ("redis://h", "a file with an authority (`ca`) is for URLs that begin with rediss://"),
             ("rediss://h", "/none/such.pem cannot be used: "),
         ] {
-            let told = Target::parse_with(url, Some(&files)).unwrap_err().to_string();
-            assert!(told.starts_with(why), "{told}");
+            let message = Target::parse_with(url, Some(&files)).unwrap_err().to_string();
+            assert!(message.starts_with(why), "{message}");
         }
         let port = "a port is a number from 1 to 65535";
         for (url, why) in [
@@ -194,12 +195,12 @@ mod tests {
             ("redis://u:secret", port),
             ("redis-cluster://a:1,b:x", port),
             ("redis-cluster://h/3", "a cluster has no numbered databases"),
-            ("redis://u:secret@h/x", "what follows the / is the number of a database"),
+            ("redis://u:secret@h/x", "the name of a database after the / must be a number"),
             ("redis-cluster://a,,b", "it names no host"),
         ] {
-            let told = refused(url).to_string();
-            assert_eq!(told, format!("the URL cannot be read: {why}"), "{url}");
-            assert!(!told.contains("secret"), "{told}");
+            let message = refused(url).to_string();
+            assert_eq!(message, format!("the URL cannot be read: {why}"), "{url}");
+            assert!(!message.contains("secret"), "{message}");
         }
     }
 }

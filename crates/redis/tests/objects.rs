@@ -44,7 +44,8 @@ transaction empty() -> handle<Empty> in all { return new Empty {} in all; }
 transaction is_empty(at: handle<Empty> in all) -> bool { return at.is_valid(); }
 ";
 
-/// A bench, and a way around it: commands with the space's prefix before their key.
+/// Returns a bench, and direct access to its data: commands with the space's prefix before their
+/// key.
 async fn bench() -> (Bench, impl AsyncFn(&[&str]) -> Raw, Option<world::Server>) {
     let (url, server) = any_server();
     let prefix = prefix();
@@ -69,58 +70,58 @@ fn array(items: &[&str]) -> Raw {
 #[tokio::test]
 async fn objects_are_what_other_clients_know() {
     let (bench, raw, _server) = bench().await;
-    assert_eq!(bench.told("text", &["r", "new"]).await, "[null,[\"new\"]]");
+    assert_eq!(bench.text_of("text", &["r", "new"]).await, "[null,[\"new\"]]");
     assert_eq!(raw(&["GET", "r"]).await, bulk("new"));
     raw(&["SET", "r", "other"]).await;
-    assert_eq!(bench.told("load", &["r"]).await, "other");
-    assert_eq!(bench.told("there", &["r"]).await, "true");
+    assert_eq!(bench.text_of("load", &["r"]).await, "other");
+    assert_eq!(bench.text_of("there", &["r"]).await, "true");
     bench.done("gone", &["r"]).await;
-    assert_eq!(bench.told("there", &["r"]).await, "false");
+    assert_eq!(bench.text_of("there", &["r"]).await, "false");
     assert!(matches!(bench.run("load", &["r"]).await, Outcome::Failed(_)));
 
-    assert_eq!(bench.told("value", &["c"]).await, "0");
+    assert_eq!(bench.text_of("value", &["c"]).await, "0");
     raw(&["INCRBY", "c", "37"]).await;
-    assert_eq!(bench.told("count", &["c", "5"]).await, "42");
+    assert_eq!(bench.text_of("count", &["c", "5"]).await, "42");
     assert_eq!(raw(&["GET", "c"]).await, bulk("42"));
 
-    assert_eq!(bench.told("elements", &["s"]).await, "[]");
+    assert_eq!(bench.text_of("elements", &["s"]).await, "[]");
     raw(&["SADD", "s", "7", "10"]).await;
     bench.done("insert", &["s", "-3"]).await;
     bench.done("remove", &["s", "10"]).await;
-    assert_eq!(bench.told("elements", &["s"]).await, "[-3,7]");
-    assert_eq!(bench.told("contains", &["s", "7"]).await, "true");
-    assert_eq!(bench.told("contains", &["s", "10"]).await, "false");
-    assert_eq!(bench.told("set_size", &["s"]).await, "2");
+    assert_eq!(bench.text_of("elements", &["s"]).await, "[-3,7]");
+    assert_eq!(bench.text_of("contains", &["s", "7"]).await, "true");
+    assert_eq!(bench.text_of("contains", &["s", "10"]).await, "false");
+    assert_eq!(bench.text_of("set_size", &["s"]).await, "2");
 
-    assert_eq!(bench.told("entries", &["m"]).await, "[]");
+    assert_eq!(bench.text_of("entries", &["m"]).await, "[]");
     raw(&["HSET", "m", "a", "0.5"]).await;
     bench.done("put", &["m", "b", "2"]).await;
     assert_eq!(raw(&["HGET", "m", "b"]).await, bulk("2.0"));
-    assert_eq!(bench.told("get", &["m", "a"]).await, "[0.5]");
-    assert_eq!(bench.told("map_size", &["m"]).await, "2");
+    assert_eq!(bench.text_of("get", &["m", "a"]).await, "[0.5]");
+    assert_eq!(bench.text_of("map_size", &["m"]).await, "2");
     bench.done("without", &["m", "a"]).await;
-    assert_eq!(bench.told("get", &["m", "a"]).await, "null");
-    assert_eq!(bench.told("has", &["m", "a"]).await, "false");
-    assert_eq!(bench.told("has", &["m", "b"]).await, "true");
-    assert_eq!(bench.told("entries", &["m"]).await, "[[\"b\",2.0]]");
+    assert_eq!(bench.text_of("get", &["m", "a"]).await, "null");
+    assert_eq!(bench.text_of("has", &["m", "a"]).await, "false");
+    assert_eq!(bench.text_of("has", &["m", "b"]).await, "true");
+    assert_eq!(bench.text_of("entries", &["m"]).await, "[[\"b\",2.0]]");
 
     bench.done("append", &["l", "true"]).await;
     raw(&["RPUSH", "l", "false"]).await;
-    assert_eq!(bench.told("values", &["l"]).await, "[true,false]");
-    assert_eq!(bench.told("place", &["l", "1"]).await, "[false]");
-    assert_eq!(bench.told("place", &["l", "2"]).await, "null");
-    assert_eq!(bench.told("place", &["l", "-1"]).await, "null");
-    assert_eq!(bench.told("list_size", &["l"]).await, "2");
-    assert_eq!(bench.told("logged", &["log", "x"]).await, "[\"x\"]");
+    assert_eq!(bench.text_of("values", &["l"]).await, "[true,false]");
+    assert_eq!(bench.text_of("place", &["l", "1"]).await, "[false]");
+    assert_eq!(bench.text_of("place", &["l", "2"]).await, "null");
+    assert_eq!(bench.text_of("place", &["l", "-1"]).await, "null");
+    assert_eq!(bench.text_of("list_size", &["l"]).await, "2");
+    assert_eq!(bench.text_of("logged", &["log", "x"]).await, "[\"x\"]");
     assert_eq!(raw(&["LRANGE", "log", "0", "-1"]).await, array(&["x"]));
 
-    let pair = bench.told("pair", &["41", "text"]).await;
+    let pair = bench.text_of("pair", &["41", "text"]).await;
     let pair = pair.strip_prefix("all:").unwrap();
-    assert_eq!(bench.told("raise", &[pair]).await, "text");
+    assert_eq!(bench.text_of("raise", &[pair]).await, "text");
     assert_eq!(raw(&["HGET", pair, "left"]).await, bulk("42"));
-    let empty = bench.told("empty", &[]).await;
+    let empty = bench.text_of("empty", &[]).await;
     let empty = empty.strip_prefix("all:").unwrap();
-    assert_eq!(bench.told("is_empty", &[empty]).await, "true");
+    assert_eq!(bench.text_of("is_empty", &[empty]).await, "true");
 }
 
 #[tokio::test]
@@ -142,7 +143,7 @@ async fn what_others_keep_is_left_alone() {
         ("value", &["text"], "`text` holds"),
         ("values", &["l"], "`l` holds"),
         ("count", &["most", "1"], "the counter `most` would not fit 64 bits"),
-        ("gone", &["{solera:all}"], "`{solera:all}` is not for objects"),
+        ("gone", &["{solera:all}"], "`{solera:all}` is a reserved key"),
     ] {
         match bench.run(name, args).await {
             Outcome::Failed(why) => assert!(why.to_string().contains(reason), "{name}: {why}"),
@@ -217,7 +218,7 @@ async fn a_cluster_is_used_as_a_server_is() {
     let addresses: Vec<_> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
     let database = redis(&format!("redis-cluster://{}", addresses[0]), "p:", TIMEOUT);
     let bench = Bench::new(OBJECTS, vec![Arc::new(database.clone())], &[("all", 0, "all")]);
-    // It may take a while until all nodes agree that they are one.
+    // The nodes may take a while to form the cluster.
     world::eventually("the cluster answers", async || {
         let session = database.connect().await.unwrap();
         let mut session = session;
@@ -225,8 +226,8 @@ async fn a_cluster_is_used_as_a_server_is() {
     })
     .await;
     for key in 0..30 {
-        assert_eq!(bench.told("count", &[&key.to_string(), "2"]).await, "2");
-        assert_eq!(bench.told("text", &[&format!("t{key}"), "x"]).await, "[null,[\"x\"]]");
+        assert_eq!(bench.text_of("count", &[&key.to_string(), "2"]).await, "2");
+        assert_eq!(bench.text_of("text", &[&format!("t{key}"), "x"]).await, "[null,[\"x\"]]");
     }
     let mut held = 0;
     for node in &nodes {
@@ -235,7 +236,7 @@ async fn a_cluster_is_used_as_a_server_is() {
             other => panic!("a node has {other:?} keys"),
         }
     }
-    // The named object and its index besides.
+    // The named object and its index are there, too.
     assert_eq!(held, 62);
     named_objects(&database).await;
 }

@@ -1,4 +1,4 @@
-//! A server that is spoken with over TLS. `scripts/with-stores` starts one.
+//! A server with TLS, which `scripts/with-stores` starts.
 
 mod world;
 
@@ -14,7 +14,7 @@ fn variable(name: &str) -> String {
     })
 }
 
-/// The server at this URL, if `authority` has signed its certificate.
+/// Returns the server at this URL, trusted if `authority` has signed its certificate.
 fn redis(url: &str, authority: &str) -> Redis {
     let folder = PathBuf::from(variable("SOLERA_TEST_TLS"));
     let files = TlsFiles { authorities: folder.join(format!("{authority}.pem")), own: None };
@@ -22,7 +22,7 @@ fn redis(url: &str, authority: &str) -> Redis {
     Redis::new("cache", target, [("all", prefix().as_str())], TIMEOUT)
 }
 
-/// Asks for a name, which is not there.
+/// Reads a name that does not exist.
 async fn ask(redis: &Redis) -> Result<(), StoreError> {
     let names = vec![Name { space: "all".into(), key: "x".into() }];
     let begin = Begin { read_only: true, names, ..Begin::default() };
@@ -35,24 +35,24 @@ async fn ask(redis: &Redis) -> Result<(), StoreError> {
 async fn a_server_that_is_trusted_answers_over_tls() {
     let url = variable("SOLERA_TEST_REDIS_TLS");
     ask(&redis(&url, "ca")).await.unwrap();
-    // What is asked without TLS is not answered there.
+    // Requests without TLS fail there.
     let plain = Target::parse(&url.replace("rediss://", "redis://")).unwrap();
     let plain = Redis::new("cache", plain, [("all", "x")], TIMEOUT);
     ask(&plain).await.unwrap_err();
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_trusted_is_told_with_its_address_and_the_reason() {
+async fn an_untrusted_server_is_reported_with_address_and_reason() {
     let url = variable("SOLERA_TEST_REDIS_TLS").replace("rediss://", "rediss://ann:secret@");
     let name = url.replace("127.0.0.1", "localhost");
     for (url, authority, reason) in [
         (&url, "other", "its certificate is not signed by an authority in "),
         (&name, "ca", "its certificate is not for localhost, but for "),
     ] {
-        let told = ask(&redis(url, authority)).await.unwrap_err();
-        let StoreError::Unavailable(told) = told else { panic!("{told}") };
+        let message = ask(&redis(url, authority)).await.unwrap_err();
+        let StoreError::Unavailable(message) = message else { panic!("{message}") };
         let host = url.trim_end_matches('/').rsplit(['@', '/']).next().unwrap();
-        assert!(told.starts_with(&format!("{host}: ")) && told.contains(reason), "{told}");
-        assert!(!told.contains("secret"), "{told}");
+        assert!(message.starts_with(&format!("{host}: ")) && message.contains(reason), "{message}");
+        assert!(!message.contains("secret"), "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! Mixed transactions with a part in Redis, and servers that vanish.
+//! Mixed transactions with phases in Redis, and servers that vanish.
 
 mod world;
 
@@ -15,7 +15,7 @@ use solera_program::value::Value;
 use solera_redis::TIMEOUT;
 use world::{Bench, Server, any_server, eventually, prefix, raw, redis};
 
-/// Message Groups with its log in Redis.
+/// Binds the log of Message Groups to Redis.
 fn groups(url: &str, prefix: &str, timeout: Duration) -> Bench {
     let source = std::fs::read_to_string(world::examples().join("message_groups.mixt")).unwrap();
     let strong = Memory::new("one", &[("directory", Level::Linearizable)]);
@@ -29,11 +29,11 @@ fn groups(url: &str, prefix: &str, timeout: Duration) -> Bench {
     )
 }
 
-/// A group with a member.
+/// Creates a group with a member.
 async fn with_ann(bench: &Bench) -> (String, String) {
-    let ann = bench.told("create_user", &["Ann"]).await;
-    let group = bench.told("create_group", &["tea"]).await;
-    assert_eq!(bench.told("join", &[&group, &ann]).await, "true");
+    let ann = bench.text_of("create_user", &["Ann"]).await;
+    let group = bench.text_of("create_group", &["tea"]).await;
+    assert_eq!(bench.text_of("join", &[&group, &ann]).await, "true");
     (group, ann)
 }
 
@@ -50,7 +50,7 @@ async fn a_post_is_in_the_inbox_and_in_the_log_that_redis_keeps() {
     let bench = groups(&url, &prefix, TIMEOUT);
     let (group, ann) = with_ann(&bench).await;
     for text in ["one", "two"] {
-        assert_eq!(bench.told("post", &[&group, "log", text]).await, "1");
+        assert_eq!(bench.text_of("post", &[&group, "log", text]).await, "1");
     }
     assert_eq!(bench.done("inbox", &[&ann]).await, texts(&["one", "two"]));
     let log = raw(&url, &["LRANGE", &format!("{prefix}log"), "0", "-1"]).await;
@@ -65,8 +65,8 @@ async fn a_server_that_vanishes_holds_up_nobody_for_ever_and_is_used_again() {
     let mut bench = groups(&url, "p:", timeout);
     bench.limits.finish_ms = 300;
     let (group, ann) = with_ann(&bench).await;
-    assert_eq!(bench.told("post", &[&group, "log", "one"]).await, "1");
-    // It is there and says nothing.
+    assert_eq!(bench.text_of("post", &[&group, "log", "one"]).await, "1");
+    // The server is there and does not answer.
     server.signal("-STOP");
     match bench.run("post", &[&group, "log", "two"]).await {
         Outcome::Incomplete {
@@ -85,7 +85,7 @@ async fn a_server_that_vanishes_holds_up_nobody_for_ever_and_is_used_again() {
         }
         other => panic!("{other}"),
     }
-    // What is stronger has committed before.
+    // The stronger stores have committed before.
     assert_eq!(bench.done("inbox", &[&ann]).await, texts(&["one", "two", "three"]));
     server.again();
     eventually("it is used again", async || {
@@ -105,7 +105,7 @@ async fn a_commit_whose_answer_was_lost_is_certain_when_the_next_transaction_beg
     let write =
         NameWrite::Set { name: name.clone(), field: 7, value: (*b"done").into(), new: false };
     let begin = Begin { names: vec![name], ..Begin::default() };
-    // So that there is a connection.
+    // This opens a connection.
     session.begin(&begin).await.unwrap();
     server.signal("-STOP");
     let lost = session.commit(&[write]).await;
@@ -119,7 +119,7 @@ async fn a_commit_whose_answer_was_lost_is_certain_when_the_next_transaction_beg
 }
 
 #[tokio::test]
-async fn a_password_opens_a_server_and_without_it_that_is_told() {
+async fn a_missing_password_is_reported() {
     let server = Server::start(false);
     raw(&server.url(), &["CONFIG", "SET", "requirepass", "secret"]).await;
     let source = "store all : eventual; transaction add(at: handle<counter> in all) { at.add(1); }";

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use solera_data::{Op, Outcome};
-use solera_mixt::shipment::Shipment;
+use solera_mixt::remote_group::RemoteGroup;
 use solera_mixt::store::{Horizon, StoreError};
 
 /// A command of a session.
@@ -106,17 +106,17 @@ pub trait Port: Send {
     ) -> impl Future<Output = Result<Vec<Answer>, Broken>> + Send;
 
     /// Makes the server run a group of phases, whose effects the session then sees. Returns the
-    /// encoded [`Shipped`](solera_mixt::shipment::Shipped) or the text of an error reply. A port
+    /// encoded [`RemoteReplies`](solera_mixt::remote_group::RemoteReplies) or the text of an error reply. A port
     /// that runs no phases returns an error.
     fn ship(
         &mut self,
-        _shipment: &Shipment,
+        _remote_group: &RemoteGroup,
     ) -> impl Future<Output = Result<Result<Vec<u8>, String>, Broken>> + Send {
         std::future::ready(Ok(Err("ERR this connection does not run phases".to_owned())))
     }
 
-    /// Returns whether a shipment that was sent before is over, or the text of an error reply. The
-    /// shipment is given by its number and its time limit.
+    /// Returns whether a remote group that was sent before is over, or the text of an error reply. The
+    /// remote group is given by its number and its time limit.
     fn settle(
         &mut self,
         _number: u64,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use solera_data::{Op, Outcome};
 use solera_levels::Level;
-use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{
     self, Begin, BoxFuture, Commits, Connection, Fields, Horizon, List, NameWrite, ObjectCall,
     StoreError,
@@ -519,9 +519,9 @@ impl<P: Port> Connection for Session<P> {
 
     fn execute<'a>(
         &'a mut self,
-        shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
-        Box::pin(Session::execute(self, shipment))
+        remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
+        Box::pin(Session::execute(self, remote_group))
     }
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::store::BoxFuture;
 use solera_mixt::typed::Host;
 

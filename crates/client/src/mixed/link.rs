@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use solera_data::{Op, Outcome, Type, Value as Bytes};
-use solera_mixt::shipment::Shipment;
+use solera_mixt::remote_group::RemoteGroup;
 use solera_mixt::store::{Horizon, StoreError};
 use solera_resp::Value;
 use solera_spaces::failure::of_connect;
@@ -108,9 +108,12 @@ impl Port for Link {
     }
 
     /// Sends the module to a server that does not know it.
-    async fn ship(&mut self, shipment: &Shipment) -> Result<Result<Vec<u8>, String>, Broken> {
-        let mut source = self.source(shipment.module());
-        let run = words(b"SOLERA.PHASE", [b"RUN".to_vec(), shipment.encode().to_vec()]);
+    async fn ship(
+        &mut self,
+        remote_group: &RemoteGroup,
+    ) -> Result<Result<Vec<u8>, String>, Broken> {
+        let mut source = self.source(remote_group.module());
+        let run = words(b"SOLERA.PHASE", [b"RUN".to_vec(), remote_group.encode().to_vec()]);
         loop {
             let reply = self.send_and_note(vec![run.clone()]).await?.pop();
             let text = match reply {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use solera_levels::Level;
-use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
     Horizon, List, NameWrite, ObjectCall, StoreError,
@@ -177,9 +177,9 @@ impl Connection for Pooled {
 
     fn execute<'a>(
         &'a mut self,
-        shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
-        self.ask(|own| own.execute(shipment))
+        remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
+        self.ask(|own| own.execute(remote_group))
     }
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use solera_levels::Level;
-use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
     Horizon, List, NameWrite, ObjectCall, StoreError,
@@ -131,8 +131,8 @@ impl Connection for RemoteSession {
 
     fn execute<'a>(
         &'a mut self,
-        shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
+        remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
         Box::pin(async {
             if self.doubt {
                 // The database begins a transaction only once that outcome is known.
@@ -142,7 +142,7 @@ impl Connection for RemoteSession {
             if let Some(direct) = &mut self.direct {
                 direct.abort().await?;
             }
-            Connection::execute(&mut self.session, shipment).await
+            Connection::execute(&mut self.session, remote_group).await
         })
     }
 

@@ -1,4 +1,4 @@
-//! When what has not come further is tried again.
+//! Decides when to retry a group that has made no progress.
 
 use super::rescue::Rescue;
 use super::{Ask, Coordinator, Stage};
@@ -14,21 +14,21 @@ impl Coordinator {
         self.blocked_ms = None;
     }
 
-    /// Forgets what was read, and begins anew after a while.
+    /// Discards the reads and restarts after a pause.
     pub(super) fn start_over(&mut self, why: Why) -> Option<Ask> {
         let worklist = std::mem::take(&mut self.state.worklist);
         self.state = State { worklist, ..State::default() };
         self.reads.clear();
-        self.sight.suspicious = false;
-        // Reading anew comes further, but not nearer to the end.
+        self.visibility.suspicious = false;
+        // Reading again is progress, but brings the end no nearer.
         self.restarts += 1;
         if self.restarts >= self.job.limits.attempts { self.stop(why) } else { self.retry(why) }
     }
 
-    /// Tries the group again after a while, unless it was tried long enough.
+    /// Retries the group after a pause, until the limits of attempts or time are reached.
     pub(super) fn retry(&mut self, why: Why) -> Option<Ask> {
         self.failures += 1;
-        let enough = match self.standing.since_ms() {
+        let enough = match self.commit_status.since_ms() {
             Some(since) => self.now_ms.saturating_sub(since) >= self.job.limits.finish_ms,
             None => self.failures >= self.job.limits.attempts,
         };
@@ -44,13 +44,13 @@ impl Coordinator {
         let tried = self.failures.max(self.restarts).max(self.polls);
         let doubled = limits.backoff_first_ms << tried.saturating_sub(1).min(20);
         let most = doubled.min(limits.backoff_last_ms).max(1);
-        // Those that were in each other's way must not be so again.
+        // Transactions that conflicted must not conflict again.
         let ms = 1 + self.draw() % most;
         self.stage = Stage::Start;
         Some(Ask::Wait { ms })
     }
 
-    /// A number that others do not draw (SplitMix64).
+    /// Returns a number that other transactions do not draw (SplitMix64).
     pub(super) fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -62,15 +62,16 @@ impl Coordinator {
         // A clock may be set back.
         let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
         let waited = self.now_ms.saturating_sub(since_ms);
-        // Time limits this, and it is no attempt: what fails afterwards is tried as often as ever.
+        // Time limits this wait, and it does not count as an attempt, so later failures keep all
+        // their attempts.
         self.polls += 1;
         let limits = &self.job.limits;
         let (place, id) = missing.into_iter().next().expect("something is missing");
         let finish = |since: u64| self.now_ms.saturating_sub(since) >= limits.finish_ms;
-        if waited >= limits.blocked_ms || self.standing.since_ms().is_some_and(finish) {
+        if waited >= limits.blocked_ms || self.commit_status.since_ms().is_some_and(finish) {
             return self.stop(Why::Blocked { by: id, place });
         }
-        // Most are on their way.
+        // Most commit witnesses arrive within this time.
         if waited < limits.on_the_way_ms() {
             return self.wait();
         }

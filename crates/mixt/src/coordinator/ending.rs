@@ -1,4 +1,4 @@
-//! When and how a transaction ends, and what is told of it then.
+//! Decides when a transaction ends, and what its outcome reports.
 
 use std::sync::Arc;
 
@@ -6,25 +6,27 @@ use solera_program::run::Failure;
 use solera_program::types::Type;
 use solera_program::value::Value;
 
+use super::commit_status::CommitStatus;
 use super::release::Release;
-use super::standing::Standing;
 use super::{Ask, Coordinator, Stage};
 use crate::outcome::{Attempts, Outcome, Why};
-use crate::record::{Record, Turn};
+use crate::record::{Record, RecoveryLease};
 use crate::request::calls::StoreError;
 
 impl Coordinator {
-    /// Whether others may soon go on with it.
+    /// Whether other coordinators may soon take the transaction over.
     pub(super) fn is_late(&self) -> bool {
         let finish_ms = self.job.limits.finish_ms;
-        self.standing.since_ms().is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
+        self.commit_status
+            .since_ms()
+            .is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
     }
 
-    /// Whether it is to be given up although nothing is in its way. After a commit it must be
+    /// Whether to give the transaction up for its duration alone. After a commit it must be
     /// completed.
     pub(super) fn takes_too_long(&self) -> bool {
         let took_ms = self.now_ms.saturating_sub(self.began_ms);
-        !self.standing.has_committed() && took_ms >= self.job.limits.run_ms
+        !self.commit_status.has_committed() && took_ms >= self.job.limits.run_ms
     }
 
     pub(super) fn done(&mut self, result: Value) -> Option<Ask> {
@@ -33,9 +35,9 @@ impl Coordinator {
         self.over(Outcome::Done { result, attempts })
     }
 
-    /// Ends what was complete before it was resumed.
+    /// Ends a transaction that was complete before it was resumed.
     pub(super) fn completed_by_others(&mut self) -> Option<Ask> {
-        self.standing = Standing::Elsewhere;
+        self.commit_status = CommitStatus::CompletedElsewhere;
         let transaction = &self.job.module.program().transactions[self.job.transaction];
         match &self.state.result {
             Some(result) => self.done(result.clone()),
@@ -47,9 +49,9 @@ impl Coordinator {
         }
     }
 
-    /// Stops what could be gone on with.
+    /// Stops a transaction that could continue.
     pub(super) fn stop(&mut self, why: Why) -> Option<Ask> {
-        if self.standing == Standing::Untouched {
+        if self.commit_status == CommitStatus::Uncommitted {
             return self.over(Outcome::Failed(why));
         }
         let ticket = Box::new(self.record());
@@ -57,27 +59,30 @@ impl Coordinator {
         self.over(Outcome::Incomplete { ticket: Some(ticket), committed, why })
     }
 
-    /// What others need to go on.
+    /// Returns the record with which others can continue.
     pub(super) fn record(&self) -> Record {
-        // Those who run the first group that writes share a turn; until then nobody has it.
-        let before = self.turn.saturating_sub(1);
-        let (number, since_ms, stopped) = match self.standing {
-            Standing::Holding { since_ms, doubtful } => (self.turn, since_ms, !doubtful),
-            // It has done nothing yet, and knows what the one before did.
-            Standing::Waiting { .. } => {
-                (before, self.asked_ms, self.after_stopped && self.turn > 0)
+        // Those who run the first group that writes share a lease; until it commits nobody holds
+        // one.
+        let before = self.lease_number.saturating_sub(1);
+        let (number, since_ms, stopped) = match self.commit_status {
+            CommitStatus::HoldingLease { since_ms, doubtful } => {
+                (self.lease_number, since_ms, !doubtful)
             }
-            // Only a commit in doubt lets such a transaction be gone on with.
-            Standing::Untouched | Standing::Doubtful | Standing::Elsewhere => {
-                (before, self.asked_ms, false)
+            // It has done nothing yet, and knows what the previous holder did.
+            CommitStatus::AwaitingLease { .. } => {
+                (before, self.asked_ms, self.after_stopped && self.lease_number > 0)
             }
+            // Such a transaction can be resumed only because of a commit in doubt.
+            CommitStatus::Uncommitted
+            | CommitStatus::InDoubt
+            | CommitStatus::CompletedElsewhere => (before, self.asked_ms, false),
         };
-        let turn = Turn { number, since_ms, whence: self.whence.clone() };
-        Record { stopped, ..self.job.record(self.state.clone(), turn) }
+        let lease = RecoveryLease { number, since_ms, whence: self.whence.clone() };
+        Record { stopped, ..self.job.record(self.state.clone(), lease) }
     }
 
-    /// Tries again what has failed, if a database could not certify now what it has read, or
-    /// something has committed that cannot be undone; ends it otherwise.
+    /// Retries after a failure if a database could not certify the reads now, or if something has
+    /// committed, which cannot be undone. Otherwise ends the transaction.
     pub(super) fn uncertified(
         &mut self,
         failure: Failure,
@@ -85,16 +90,16 @@ impl Coordinator {
         error: StoreError,
     ) -> Option<Ask> {
         let why = Why::Uncertified { failure: Box::new(failure), database, error };
-        let again = why.is_uncertified_for_now() || self.standing.has_committed();
+        let again = why.is_uncertified_for_now() || self.commit_status.has_committed();
         if again { self.retry(why) } else { self.fail(why) }
     }
 
-    /// Ends what fails whenever it is tried.
+    /// Ends a transaction that fails at every attempt.
     pub(super) fn fail(&mut self, why: Why) -> Option<Ask> {
-        if !self.standing.has_committed() {
+        if !self.commit_status.has_committed() {
             return self.stop(why);
         }
-        // These are counted anew: what failed before was something else.
+        // Earlier failures had other reasons, so the count starts again.
         self.failures = 0;
         self.stage = Stage::Release(Box::new(Release::new(&self.job, self.record(), why)));
         None

@@ -1,8 +1,8 @@
-//! Asks whether the users in whose names a transaction runs may do what is known of it, before it
-//! does anything.
+//! Checks the rights of a transaction's users for the accesses that are known beforehand, before
+//! the transaction does anything.
 //!
-//! Of a new one it is asked where something would have taken effect before a right is missed; of
-//! one that is gone on with, always, and before a turn is taken.
+//! The coordinator checks a new transaction only if something could take effect before a missing
+//! right is noticed. It always checks a resumed one, before it acquires the lease.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::request::calls::StoreError;
 use crate::request::{Reply, Request};
 use crate::rights::accesses;
 
-/// What is still to be asked, by database.
+/// Accesses that are still to be checked, by database.
 #[derive(Debug)]
 pub(super) struct Permission {
     rest: Vec<(Arc<str>, Vec<Access>)>,
@@ -26,7 +26,7 @@ impl Permission {
             return Permission { rest: Vec::new() };
         }
         let mut all = accesses(&of.job, &of.state);
-        // A user who is gone may do nothing any more, in whatever stores.
+        // A deleted user may do nothing any more, in whatever stores.
         let asked = of.guarded.iter().filter(|name| of.job.users.contains_key(*name));
         for database in asked {
             all.entry(Arc::clone(database)).or_default();
@@ -37,7 +37,7 @@ impl Permission {
 }
 
 impl Coordinator {
-    /// Whether something may have taken effect when it is denied something.
+    /// Whether something may have taken effect when a right is found missing.
     fn may_stop_halfway(&self) -> bool {
         let groups = &self.job.plan.groups;
         let last = groups.len().saturating_sub(1);
@@ -60,7 +60,7 @@ impl Coordinator {
             Some(Ok(Reply::Permits(Some(Denial { phase, reason })))) => {
                 self.stop(Why::Denied { database, phase, reason })
             }
-            // What cannot be asked now is not known beforehand.
+            // A right that cannot be checked now is checked when it is used.
             _ => self.ask_permission(asked),
         }
     }

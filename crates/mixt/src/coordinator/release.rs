@@ -1,9 +1,9 @@
-//! Ends a transaction that can never be completed although it has begun to take effect: nobody is
-//! to wait for it, and its record says what became of it.
+//! Ends a transaction that can never be completed although it has begun to take effect. Other
+//! transactions then do not wait for it, and its record gives the reason.
 //!
-//! The record comes last. One that says so is left to people, who would not write what is missing;
-//! until it does, whoever recovers takes the transaction over, fails as it did here, and releases
-//! it again.
+//! The record is written last. A record with a reason is left to administrators, and nobody would
+//! write what is missing. Until it is written, every coordinator that recovers the transaction
+//! takes it over, fails as this one did, and releases it again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::request::calls::{Begin, NameWrite, StoreError};
 use crate::request::{Reply, Request};
 use crate::witness;
 
-/// How far it has come.
+/// Progress of a release.
 #[derive(Debug)]
 pub(super) struct Release {
     why: Why,
     ticket: Box<Record>,
-    /// By database, what is still to be written.
+    /// Writes that are still to be made, by database.
     rest: VecDeque<(Arc<str>, Vec<NameWrite>)>,
     begun: bool,
 }
 
 impl Release {
-    /// Of a transaction that was to be gone on with from a record.
+    /// Creates the release of a transaction whose ticket would have been `record`.
     pub(super) fn new(job: &Job, record: Record, why: Why) -> Release {
         let ticket = Record { failed: Some(why.to_string()), ..record };
         let witnesses = ticket.witnessed.iter().map(|place| {
@@ -65,12 +65,12 @@ impl Coordinator {
                 self.stage = Stage::Release(release);
                 return Some(Ask::Wait { ms });
             }
-            // Who recovers finds a record that says nothing of it, and fails and releases again.
+            // A later recovery finds a record without the reason, fails, and releases again.
             Some(Err(_)) => release.rest.clear(),
             Some(Ok(_)) | None => {}
         }
         if self.is_late() {
-            // Others may have taken it over, and may have come further than this one.
+            // Others may have taken the transaction over, and may have come further.
             release.rest.clear();
         }
         let Some((database, writes)) = release.rest.front() else {

@@ -1,4 +1,4 @@
-//! When a transaction does not appear as a whole: finds out why, and completes it if its
+//! Finds out why another transaction does not become visible as a whole, and completes it if its
 //! coordinator is gone.
 
 use super::{Ask, Coordinator, Stage};
@@ -8,13 +8,13 @@ use crate::request::calls::{Begin, StoreError};
 use crate::request::{Reply, Request};
 use crate::witness::{self, TransactionId};
 
-/// How many transactions may wait for one another to be completed on their behalf.
+/// Maximum length of a chain of transactions, each of which completes the next one.
 const MAX_DEPTH: u8 = 3;
 
-/// How far it has come.
+/// Progress of a rescue.
 #[derive(Debug)]
 pub(super) struct Rescue {
-    /// What is waited for.
+    /// Place in which the transaction is to become visible, and its identifier.
     wanted: (Place, TransactionId),
     at: At,
 }
@@ -23,7 +23,7 @@ pub(super) struct Rescue {
 enum At {
     Start,
     Reading,
-    /// What its record's name holds.
+    /// The fields under its record's name are read; the transaction that read them aborts.
     Read(Fields),
 }
 
@@ -54,15 +54,15 @@ impl Coordinator {
                 Some(bytes) => return self.help(bytes),
                 None => return self.released(&rescue.wanted),
             },
-            // What cannot be asked now can be waited for, as before.
+            // When the record cannot be read now, wait as before.
             _ => return self.wait(),
         };
         self.stage = Stage::Rescue(Box::new(rescue));
         Some(Ask::Store { database, request })
     }
 
-    /// There is no record: either it is not here yet, or the transaction is complete and its
-    /// leftovers are removed.
+    /// Continues when there is no record: it has not arrived yet, or the transaction is complete
+    /// and its garbage is removed.
     fn released(&mut self, wanted: &(Place, TransactionId)) -> Option<Ask> {
         // Everything arrives within half the time for which commit witnesses are kept; see
         // `Limits::keep_ms`.
@@ -71,23 +71,22 @@ impl Coordinator {
             return self.wait();
         }
         self.state.worklist.remove(wanted);
-        self.sight.cover(wanted.1, wanted.0.clone());
+        self.visibility.cover(wanted.1, wanted.0.clone());
         None
     }
 
     fn help(&mut self, bytes: &[u8]) -> Option<Ask> {
         let record = Record::decode(bytes).ok();
-        // What is complete is on its way to the replica that was asked; what is young has a
-        // coordinator.
+        // A complete transaction is on its way to this replica, and a young one has a coordinator.
         let orphan_ms = self.job.limits.orphan_ms;
         let orphaned = |record: &Record| {
-            let old = self.now_ms.saturating_sub(record.turn.since_ms) >= orphan_ms;
+            let old = self.now_ms.saturating_sub(record.lease.since_ms) >= orphan_ms;
             !record.complete && record.failed.is_none() && old
         };
         let Some(mut record) = record.filter(orphaned).filter(|_| self.depth < MAX_DEPTH) else {
             return self.wait();
         };
-        // Whoever waits for this transaction must not be waited for.
+        // The other transaction must not wait for one that waits for it.
         record.state.worklist.retain(|(_, id), _| *id != self.job.id);
         let modules = self.modules.clone();
         match Coordinator::take_over(record, modules, self.job.limits, self.now_ms) {

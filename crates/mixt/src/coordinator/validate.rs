@@ -1,7 +1,7 @@
-//! Reads once more what was read before, and compares.
+//! Repeats earlier reads and compares the answers.
 //!
-//! What is in the database of the group that is about to commit, that group reads itself, in its
-//! own transaction and before it writes; here is the rest.
+//! The group that is about to commit repeats the reads in its own database, in its own transaction
+//! and before it writes. This module repeats the others.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use crate::outcome::Why;
 use crate::request::calls::{Begin, StoreError};
 use crate::request::{Reply, Request};
 
-/// How far it has come.
+/// Progress of a validation.
 #[derive(Debug)]
 pub(super) struct Validation {
-    /// What is ready to commit, with an open transaction; none at the end of what only reads.
+    /// Group that is ready to commit, with an open transaction; `None` at the end of a transaction
+    /// that only reads.
     pending: Option<Box<GroupRun>>,
-    /// Which of the groups that were read.
+    /// Index of the group in `reads` whose operations are repeated.
     group: usize,
     at: At,
 }
@@ -25,7 +26,7 @@ pub(super) struct Validation {
 enum At {
     Start,
     Begun,
-    /// Which of its operations was asked.
+    /// Index of the operation that was repeated.
     Call(usize),
     Committing,
     Aborting,
@@ -38,7 +39,7 @@ impl Validation {
 }
 
 impl Coordinator {
-    /// What the next group has to read again in its own transaction.
+    /// Returns the reads that the next group must repeat in its own transaction.
     pub(super) fn checks(&self) -> Vec<Done> {
         let groups = &self.job.plan.groups;
         let group = &groups[self.state.next as usize];
@@ -48,7 +49,7 @@ impl Coordinator {
         self.reads_in(group.database.as_ref()).cloned().collect()
     }
 
-    /// What was read in a database.
+    /// Returns the reads in a database.
     pub(super) fn reads_in(&self, database: Option<&Arc<str>>) -> impl Iterator<Item = &Done> {
         let groups = &self.job.plan.groups;
         let there = move |reads: &&Reads| groups[reads.group].database.as_ref() == database;
@@ -64,7 +65,7 @@ impl Coordinator {
             return match validation.pending.take() {
                 Some(run) => self.commit(run),
                 None => {
-                    self.sight.suspicious = false;
+                    self.visibility.suspicious = false;
                     self.reads.clear();
                     self.since_ms = self.now_ms;
                     None
@@ -105,7 +106,7 @@ impl Coordinator {
         request.map(|request| Ask::Store { database, request })
     }
 
-    /// What was read is not so any more, or cannot be read.
+    /// Restarts or retries after a read that has changed or cannot be repeated.
     fn changed(&mut self, validation: Validation, reply: Result<Reply, StoreError>) -> Option<Ask> {
         let why = match reply {
             Err(StoreError::Unavailable(reason) | StoreError::OutcomeUnknown(reason)) => {

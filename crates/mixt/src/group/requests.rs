@@ -1,4 +1,4 @@
-//! What a phase asks of its store, as it is asked of a database.
+//! Translates the operations of a phase into requests to its database.
 
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ impl GroupRun {
                     _ => None,
                 })
                 .collect();
-            // What else it uses of the store is not told, here and by those who look for this
-            // witness.
+            // The operation does not declare what else it uses of the store, so all operations that
+            // use objects this way share one witness.
             look.push(witness::beside_all(space));
             call.look = look;
         }

@@ -1,4 +1,4 @@
-//! The witnesses of others that a group finds, and its own, which it leaves (MixT §4.5, §5.4).
+//! Collects the witnesses of others that a group finds, and writes its own (MixT §4.5, §5.4).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::request::calls::NameWrite;
 use crate::witness::{self, WriteWitness};
 
 impl GroupRun {
-    /// Takes note of the witnesses beside what was used, and that there will be an own one.
+    /// Records the witnesses found beside an object, and where to write an own one.
     pub(super) fn witnesses(&mut self, call: &Request, seen: &Fields) -> Result<(), Unreadable> {
         let looks: &[Name] = match call {
             Request::Perform(call) => call.look.as_slice(),
@@ -43,7 +43,8 @@ impl GroupRun {
         Ok(())
     }
 
-    /// MixT §5.4: `acquire` for all that was changed, and `release_all`.
+    /// Adds the writes of the own witnesses: MixT §5.4, `acquire` for each changed object, and
+    /// `release_all`.
     pub(super) fn write_witnesses(&mut self, writes: &mut Vec<NameWrite>) {
         let job = Arc::clone(&self.job);
         let witness = WriteWitness {

@@ -1,4 +1,4 @@
-//! What a key of a database in memory holds, and how operations change it.
+//! Content of a key of a database in memory, and the operations that change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use solera_program::value::Value;
 use crate::place::Fields;
 use crate::request::calls::{ObjectCall, StoreError};
 
-/// What a key holds.
+/// Content of a key.
 #[derive(Clone, Debug)]
 pub(super) enum Cell {
     Register(Value),
@@ -74,7 +74,7 @@ impl Cell {
     }
 }
 
-/// Answers a reading operation; none if there is nothing where something is needed.
+/// Executes a reading operation; `None` if the operation needs an object and there is none.
 pub(super) fn read(cell: Option<&Cell>, call: &ObjectCall) -> Result<Option<Value>, StoreError> {
     check_kind(cell.map(Cell::kind), call)?;
     let int = |count: usize| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
@@ -117,7 +117,7 @@ pub(super) fn read(cell: Option<&Cell>, call: &ObjectCall) -> Result<Option<Valu
     Ok(Some(found))
 }
 
-/// Changes a cell.
+/// Executes an operation that changes the cell.
 pub(super) fn change(cell: &mut Option<Cell>, call: &ObjectCall) -> Result<(), StoreError> {
     check_kind(cell.as_ref().map(Cell::kind), call)?;
     let mut args = call.args.iter().cloned();
@@ -160,10 +160,11 @@ pub(super) fn change(cell: &mut Option<Cell>, call: &ObjectCall) -> Result<(), S
     Ok(())
 }
 
-/// Whether [`change`] will succeed for all of these, one after another, without doing them.
+/// Checks that [`change`] will succeed for all of these operations in order, without executing
+/// them.
 pub(super) fn check(cell: Option<&Cell>, calls: &[&ObjectCall]) -> Result<(), StoreError> {
     if let Some(Cell::Counter(_)) | None = cell {
-        // These are small; only a counter can fail by its value.
+        // These cells are small, and only a counter can fail because of its value.
         let mut copy = cell.cloned();
         return calls.iter().try_for_each(|call| change(&mut copy, call));
     }

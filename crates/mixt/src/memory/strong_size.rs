@@ -1,4 +1,4 @@
-//! The one custom operation that a database in memory has.
+//! The custom operation of a database in memory.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::request::calls::{CustomCall, ObjectCall, StoreError};
 
 const NAME: &str = "strong_size";
 
-/// Whether an operation is declared as it must be.
+/// Checks the declaration of an operation.
 pub(super) fn check(operation: &Operation) -> Result<(), StoreError> {
     sized(operation).map(drop)
 }
 
-/// The kind of object whose size it tells.
+/// Returns the kind of object whose size the operation returns.
 fn sized(operation: &Operation) -> Result<&Arc<Object>, StoreError> {
     let refused = |why: String| Err(StoreError::Refused(why));
     if *operation.name != *NAME {
@@ -34,8 +34,8 @@ fn sized(operation: &Operation) -> Result<&Arc<Object>, StoreError> {
     ))
 }
 
-/// The same as operations on the object: one for the size, and one for each further named object
-/// that is looked at.
+/// Translates the call into operations on the object: one for the size, and one for each further
+/// named object to read along.
 pub(super) fn calls(call: &CustomCall) -> Result<(ObjectCall, Vec<ObjectCall>), StoreError> {
     let object = sized(call.operation())?;
     let Some(Value::Handle(handle)) = call.args.first() else {

@@ -1,4 +1,4 @@
-//! What is asked of a session with a database, one by one, and answered.
+//! Single requests to a session with a database, and their answers.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,76 +12,76 @@ use solera_program::value::Value;
 
 use crate::place::{Fields, Name};
 
-/// What was committed until a time.
+/// All commits until a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commits {
     /// The time, in milliseconds since 1970.
     pub until_ms: u64,
-    /// At which replicas ([`Database::whence`](crate::store::Database::whence)); at any if none are
-    /// named.
+    /// Replicas that made the commits ([`Database::whence`](crate::store::Database::whence));
+    /// `None` for any replica.
     pub whence: Option<BTreeSet<Arc<str>>>,
 }
 
-/// Timestamps of a database, to be compared with one another only.
+/// Timestamps of a database. They are comparable only with one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Horizon {
-    /// Not less than that of any commit that has taken effect before.
+    /// Upper bound of the timestamps of all commits that have taken effect before.
     pub latest: u64,
-    /// Commits up to here are seen by everybody.
+    /// Time up to which every session sees all commits.
     pub stable: u64,
 }
 
-/// The kind of a transaction, and what is read at its start.
+/// Kind of a transaction, and what to read at its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Begin {
-    /// Whether it touches a space that promises an order of transactions: linearizable or por.
+    /// Whether it uses a space that orders transactions: linearizable or por.
     pub strong: bool,
-    /// Whether it changes nothing. It may be told to write names when it commits, all the same.
+    /// Whether it changes no objects. Its commit may still write named objects.
     pub read_only: bool,
-    /// Whether one operation follows at most, which changes nothing, and then nothing is written.
-    /// So the operation may be done in a transaction that ends with it, in one round trip; the
-    /// commit after it has nothing left to do.
+    /// Whether at most one operation follows, which changes nothing, and the commit writes nothing.
+    /// The database may then execute the operation in a transaction that ends with it, in one round
+    /// trip, and the commit has nothing left to do.
     pub once: bool,
-    /// Named objects that are read.
+    /// Named objects to read.
     pub names: Vec<Name>,
 }
 
-/// Changes a value of a named object.
+/// A change of one field of a named object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameWrite {
-    /// Sets it.
+    /// Sets the field.
     Set {
         /// The named object.
         name: Name,
-        /// Which of its values.
+        /// Number of the field.
         field: u64,
-        /// What it becomes.
+        /// New value.
         value: Arc<[u8]>,
-        /// Whether the transaction fails with [`StoreError::Conflict`] if there is one already.
+        /// Whether the transaction fails with [`StoreError::Conflict`] if the field exists already.
         ///
-        /// A database whose atomic spaces merge concurrent writes cannot promise that of concurrent
-        /// commits; [`coordinator`](crate::coordinator) says what that means.
+        /// A database whose atomic spaces merge concurrent writes cannot promise this for
+        /// concurrent commits; [`coordinator`](crate::coordinator) describes the consequences.
         new: bool,
     },
-    /// Removes it, if it is there. A named object without values is gone.
+    /// Removes the field, if it exists. A named object without fields does not exist.
     Remove {
         /// The named object.
         name: Name,
-        /// Which of its values.
+        /// Number of the field.
         field: u64,
     },
 }
 
-/// Which names are to be listed.
+/// Request for a list of names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     /// The space.
     pub space: Arc<str>,
-    /// What their keys begin with.
+    /// Prefix of the keys to return.
     pub prefix: Arc<str>,
-    /// The key after which the list begins.
+    /// Key after which the list begins.
     pub after: Arc<str>,
-    /// How many at most.
+    /// Maximum number of keys.
     pub limit: usize,
 }
 
@@ -94,20 +94,20 @@ pub struct ObjectCall {
     pub space: Arc<str>,
     /// The object's key in the space.
     pub key: Arc<str>,
-    /// What the object is, by its index in the program.
+    /// Kind of the object, by its index in the program.
     pub object: u32,
-    /// What is done.
+    /// The operation.
     pub op: ObjectOp,
-    /// The arguments. They have the types that the operation takes.
+    /// The arguments. They have the types of the operation's parameters.
     pub args: Vec<Value>,
-    /// The type of the answer.
+    /// Type of the result.
     pub result: Type,
-    /// A named object that is read along with it: the object's write witnesses.
+    /// A named object to read along with the object: the object's write witnesses.
     pub look: Option<Name>,
 }
 
 impl ObjectCall {
-    /// What the object is.
+    /// Returns the kind of the object.
     pub fn object(&self) -> &Object {
         &self.program.objects[self.object as usize]
     }
@@ -124,52 +124,53 @@ pub struct CustomCall {
     pub operation: u16,
     /// The space.
     pub space: Arc<str>,
-    /// The arguments. Of a dereferenced parameter it is a handle of this store: the database takes
-    /// what it leads to (MixT §3.1, note 1).
+    /// The arguments. The argument of a dereferenced parameter is a handle of this store, and the
+    /// database uses the object to which it leads (MixT §3.1, note 1).
     pub args: Vec<Value>,
-    /// Named objects that are read along with it: the write witnesses of what it uses.
+    /// Named objects to read along with the operation: the write witnesses of the objects that it
+    /// uses.
     pub look: Vec<Name>,
 }
 
 impl CustomCall {
-    /// The operation as it is declared.
+    /// Returns the declaration of the operation.
     pub fn operation(&self) -> &Operation {
         &self.program.stores[usize::from(self.store.0)].operations[usize::from(self.operation)]
     }
 }
 
-/// What an operation answers.
+/// Answer to an operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The value.
+    /// The result; `None` if the object does not exist.
     pub value: Option<Value>,
-    /// The named objects that were looked at, all together.
+    /// Fields of all named objects that were read along.
     pub seen: Fields,
 }
 
-/// Why a database does not do what it is asked.
+/// Reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreError {
-    /// Another transaction was in the way: the same may succeed when it is run again.
+    /// Another transaction conflicted with this one: a retry may succeed.
     Conflict,
-    /// It cannot be reached, or cannot answer now.
+    /// The database cannot be reached, or cannot answer now.
     Unavailable(String),
-    /// A commit whose answer was lost: it may have taken effect.
+    /// The answer to a commit was lost: the commit may have taken effect.
     OutcomeUnknown(String),
-    /// There is nothing where the handle leads, and the operation needs something.
+    /// The handle leads to no object, and the operation needs one.
     Missing,
-    /// It never will.
+    /// The database never executes this request.
     Refused(String),
-    /// It would, but not now or not for who asks: a right is missing, or it takes no writes. People
-    /// can change that.
+    /// The database does not execute this request now, or not for this user: a right is missing, or
+    /// the database takes no writes. An administrator can change that.
     Denied(String),
-    /// Something else is kept under the key.
+    /// The key holds another kind of object.
     WrongData {
         /// The key.
         key: Arc<str>,
-        /// What is there.
+        /// What the key holds.
         found: String,
-        /// What the program takes it for.
+        /// What the program expects.
         wanted: String,
     },
 }
@@ -177,7 +178,7 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Conflict => write!(f, "another transaction was in the way"),
+            StoreError::Conflict => write!(f, "another transaction conflicted with this one"),
             StoreError::Unavailable(why) => write!(f, "it cannot be reached: {why}"),
             StoreError::OutcomeUnknown(why) => {
                 write!(f, "it is not known whether it has committed: {why}")
@@ -194,7 +195,7 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 impl StoreError {
-    /// The same, with more words about what it does not do.
+    /// Returns the same error with a text changed by `words`, if the request was refused or denied.
     pub fn refused_with(self, words: impl FnOnce(String) -> String) -> StoreError {
         match self {
             StoreError::Refused(why) => StoreError::Refused(words(why)),

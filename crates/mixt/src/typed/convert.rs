@@ -1,19 +1,19 @@
-//! Rust values as values of programs.
+//! Conversion between Rust values and values of programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use solera_program::value::Value;
 
-/// What can be an argument.
+/// Types of arguments.
 pub trait ToValue {
-    /// The value that programs see.
+    /// Converts to the value that programs see.
     fn to_value(&self) -> Value;
 }
 
-/// What can be a result.
+/// Types of results.
 pub trait FromValue: Sized {
-    /// None if the value is of another type.
+    /// Converts from a value; `None` if it has another type.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -106,7 +106,7 @@ impl<T: FromValue> FromValue for Option<T> {
     }
 }
 
-// A struct may hold itself behind an option, which Rust wants to be boxed.
+// A struct may contain itself behind an option, which Rust requires to be boxed.
 impl<T: ToValue> ToValue for Box<T> {
     fn to_value(&self) -> Value {
         T::to_value(self)

@@ -1,4 +1,4 @@
-//! How a transaction ends that does not return.
+//! Errors of transactions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,76 +8,76 @@ use solera_program::run::{Failure, FailureKind};
 use crate::outcome::Why;
 use crate::record::Record;
 
-/// Why there is no result. "Nothing was changed" is said of stores that are at least causal: a
-/// weaker one may keep what was written there before.
+/// Reason why a transaction returned no result. "Nothing was changed" applies to stores that are at
+/// least causal: a weaker one may keep earlier writes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
-    /// The program said `abort`, with this text. Nothing was changed.
+    /// The program executed `abort`, with this text. Nothing was changed.
     Aborted(String),
     /// The program failed. Nothing was changed.
     Program(Failure),
-    /// The program failed, or said `abort`, on values that a database has not certified: it may not
-    /// do so when it is called again. Nothing was changed.
+    /// The program failed, or executed `abort`, on values that a database has not certified:
+    /// another call may succeed. Nothing was changed.
     Uncertified(String),
-    /// Other transactions were in the way each time. Nothing was changed; the same may succeed when
-    /// it is called again.
+    /// Other transactions conflicted with every attempt. Nothing was changed, and another call may
+    /// succeed.
     Conflict {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
     /// A database cannot be used now, or another transaction does not become visible. Nothing was
     /// changed.
     Unavailable(String),
-    /// A database refused for good. Nothing was changed.
+    /// A database rejected a request that it never executes. Nothing was changed.
     Refused {
-        /// The database's name, or the module's if it cannot be run at all.
+        /// Name of the database, or of the module if it cannot run at all.
         by: Arc<str>,
-        /// What it said.
+        /// The reason.
         reason: String,
     },
     /// The answer to the only commit was lost: all of it may have taken effect, or nothing. Read
-    /// before you repeat it.
+    /// before you repeat the call.
     Unknown(String),
-    /// Some phases have committed, and the others could not yet: not to be called again, but to be
-    /// [resumed](crate::typed::Session::resume).
+    /// Some phases have committed, and the others could not yet. Do not call it again, but
+    /// [resume](crate::typed::Session::resume) it.
     Incomplete(Ticket),
 }
 
-/// What resumes a transaction that is incomplete.
+/// Ticket that resumes an incomplete transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ticket {
     pub(super) record: Box<Record>,
-    told: String,
+    message: String,
 }
 
 impl Ticket {
-    pub(super) fn new(record: Box<Record>, told: String) -> Ticket {
-        Ticket { record, told }
+    pub(super) fn new(record: Box<Record>, message: String) -> Ticket {
+        Ticket { record, message }
     }
 
-    /// What is kept of the transaction. [As bytes](Record::encode) anybody can resume it who knows
-    /// the module.
+    /// Returns the record of the transaction. With its [bytes](Record::encode), any host that has
+    /// the module can resume the transaction.
     pub fn record(&self) -> &Record {
         &self.record
     }
 }
 
 impl Error {
-    /// Of a transaction that has changed nothing.
+    /// Returns the error of a transaction that has changed nothing.
     pub(super) fn because(why: Why) -> Error {
-        let told = why.to_string();
+        let message = why.to_string();
         match why {
             Why::Program(Failure { kind: FailureKind::Aborted(text), .. }) => Error::Aborted(text),
             Why::Program(failure) => Error::Program(failure),
-            Why::Uncertified { .. } => Error::Uncertified(told),
+            Why::Uncertified { .. } => Error::Uncertified(message),
             Why::Contention { attempts } => Error::Conflict { attempts },
             Why::Unavailable { .. } | Why::Blocked { .. } | Why::Taken | Why::Late => {
-                Error::Unavailable(told)
+                Error::Unavailable(message)
             }
             Why::Refused { database, reason } | Why::Denied { database, reason, .. } => {
                 Error::Refused { by: database, reason }
             }
-            Why::Unknown { .. } | Why::Completed | Why::GivenUp { .. } => Error::Unknown(told),
+            Why::Unknown { .. } | Why::Completed | Why::GivenUp { .. } => Error::Unknown(message),
         }
     }
 }
@@ -90,17 +90,17 @@ impl fmt::Display for Error {
             Error::Conflict { attempts } => {
                 write!(
                     f,
-                    "other transactions were in the way {attempts} times; nothing was changed"
+                    "other transactions conflicted with it {attempts} times; nothing was changed"
                 )
             }
-            Error::Unavailable(told) | Error::Uncertified(told) => {
-                write!(f, "{told}; nothing was changed")
+            Error::Unavailable(message) | Error::Uncertified(message) => {
+                write!(f, "{message}; nothing was changed")
             }
             Error::Refused { by, reason } => {
                 write!(f, "`{by}` refuses: {reason}; nothing was changed")
             }
-            Error::Unknown(told) => f.write_str(told),
-            Error::Incomplete(ticket) => f.write_str(&ticket.told),
+            Error::Unknown(message) => f.write_str(message),
+            Error::Incomplete(ticket) => f.write_str(&ticket.message),
         }
     }
 }

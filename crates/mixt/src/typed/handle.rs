@@ -1,4 +1,4 @@
-//! Handles with the types of what they lead to.
+//! Handles whose types contain the kind of object and the store.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,27 +12,26 @@ use super::{FromValue, ToValue};
 
 /// A store of a program, as a type.
 pub trait Store {
-    /// Its name in the program.
+    /// Name of the store in the program.
     const NAME: &'static str;
 }
 
-/// Leads to an object `O` of the store `S`. A handle is a name: there may be nothing yet where it
-/// leads.
+/// Refers to an object `O` of the store `S`. A handle is a name: the object need not exist.
 ///
 /// `O` is one of [`Register`], [`Counter`], [`Set`], [`Map`], [`List`], [`Log`], [`RemoteList`], or
-/// a struct of the program. Handles of other objects or stores are other types.
+/// a struct of the program. Handles of other objects or stores have other types.
 pub struct Handle<O, S> {
     key: Arc<str>,
     leads_to: PhantomData<fn() -> (O, S)>,
 }
 
 impl<O, S> Handle<O, S> {
-    /// To the object of this name within the store.
+    /// Creates a handle of the object with this name in the store.
     pub fn new(key: impl Into<Arc<str>>) -> Handle<O, S> {
         Handle { key: key.into(), leads_to: PhantomData }
     }
 
-    /// The object's name within the store.
+    /// Returns the object's name within the store.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -76,7 +75,7 @@ impl<O, S: Store> fmt::Debug for Handle<O, S> {
     }
 }
 
-/// As SOLERA.CALL writes it: `mail:ann`.
+/// Formats the handle as SOLERA.CALL does: `mail:ann`.
 impl<O, S: Store> fmt::Display for Handle<O, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", S::NAME, self.key)

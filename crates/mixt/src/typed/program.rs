@@ -1,4 +1,4 @@
-//! Programs that were checked when Rust was compiled.
+//! Programs that a macro checked when Rust was compiled.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use solera_program::value::Value;
 
 use super::{FromValue, Store, ToValue};
 
-/// A program that became a module of Rust.
+/// A program that a macro has turned into a module of Rust.
 pub trait Program: 'static {
-    /// Its source. `SOLERA.MODULE LOAD` takes it, too, and gives it the same name in records.
+    /// Its source. `SOLERA.MODULE LOAD` accepts it, too, and gives it the same name in records.
     const SOURCE: &'static str;
 
-    /// What was compiled. The first call compiles.
+    /// Returns the compiled program. The first call compiles.
     fn compiled() -> &'static Arc<ir::Program>;
 }
 
@@ -30,21 +30,21 @@ pub trait StoreAt<const N: usize> {
     type Store: Store;
 }
 
-/// Compiles what a macro has compiled before.
+/// Compiles a source that a macro has compiled before.
 ///
 /// # Panics
-/// If the source has errors: then no macro has let it pass.
+/// If the source has errors, which the macro would have rejected.
 pub fn compile(source: &str) -> Arc<ir::Program> {
     let program = compile::compile(source).program;
     Arc::new(program.expect("a source that did not compile stops the compilation of its crate"))
 }
 
-/// The value of a struct, from those of its fields.
+/// Creates the value of a struct from those of its fields.
 pub fn structure(fields: Vec<Value>) -> Value {
     Value::Struct(Arc::new(fields))
 }
 
-/// The values of a struct's fields.
+/// Returns the values of a struct's fields.
 pub fn fields(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Struct(fields) => Some(fields),

@@ -1,4 +1,4 @@
-//! Runs transactions that are functions.
+//! Sessions, which run transactions that are functions.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use crate::binding::{BindError, Module, Modules};
 use crate::bound::Bindings;
 use crate::collect::Collector;
 use crate::coordinator::{Coordinator, TransactionId};
-use crate::drive::{Clock, Connections, run};
+use crate::executor::{Clock, Connections, run};
 use crate::outcome::{Contradiction, Limits, Outcome};
 use crate::place::Place;
 use crate::recovered::Recovered;
@@ -21,13 +21,13 @@ use crate::recovery;
 use crate::request::calls::StoreError;
 use crate::store::Database;
 
-/// What transactions need of where they run besides databases.
+/// Services that transactions need besides databases.
 pub trait Host: Clock {
-    /// A number that nobody can guess or draws again.
+    /// Returns a number that nobody can guess and that is not drawn again.
     fn random(&self) -> u64;
 
-    /// The name of a module in records: the same wherever transactions of this source are
-    /// completed, and another one for any other source.
+    /// Returns the name of a module in records: the same on all hosts that complete transactions of
+    /// this source, and different for any other source.
     fn module_name(&self, source: &str) -> String;
 }
 
@@ -41,7 +41,7 @@ impl<H: Host + ?Sized> Host for Arc<H> {
     }
 }
 
-/// A space of a database, for a store to be bound to.
+/// A space of a database to which a store is bound.
 #[derive(Clone)]
 pub struct Space {
     database: Arc<dyn Database>,
@@ -49,7 +49,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// The space of this name.
+    /// Creates a reference to the space of this name.
     pub fn new(database: &(impl Database + Clone + 'static), name: &str) -> Space {
         Space { database: Arc::new(database.clone()), name: name.into() }
     }
@@ -61,7 +61,7 @@ impl fmt::Debug for Space {
     }
 }
 
-/// Runs the transactions of a program, one at a time. What it has done it sees.
+/// Runs the transactions of a program, one at a time. A session sees its own writes.
 pub struct Session<P> {
     module: Module,
     bindings: Bindings,
@@ -69,14 +69,14 @@ pub struct Session<P> {
     connections: Connections,
     host: Arc<dyn Host>,
     limits: Limits,
-    /// What it can complete: its own module, and what was run among Rust code.
+    /// Modules whose transactions it can complete: its own, and those of inline transactions.
     modules: Arc<Modules>,
     collector: Collector,
     program: PhantomData<fn() -> P>,
 }
 
 impl<P: Program> Session<P> {
-    /// Binds the stores, in the order of the program.
+    /// Binds the stores to `spaces`, in the order of the program.
     ///
     /// # Errors
     /// If a space is missing, or weaker than its store.
@@ -103,16 +103,16 @@ impl<P: Program> Session<P> {
         })
     }
 
-    /// With other limits than [the usual ones](Limits::default).
+    /// Replaces [the default limits](Limits::default).
     ///
     /// # Errors
-    /// If the times [do not fit one another](Limits::check).
+    /// If the times [contradict each other](Limits::check).
     pub fn with_limits(self, limits: Limits) -> Result<Session<P>, Contradiction> {
         limits.check()?;
         Ok(Session { limits, collector: Collector::new(limits), ..self })
     }
 
-    /// One more, with connections of its own, to run transactions beside those of this one.
+    /// Creates another session with connections of its own, to run transactions in parallel.
     #[must_use]
     pub fn another(&self) -> Session<P> {
         Session {
@@ -128,7 +128,7 @@ impl<P: Program> Session<P> {
         }
     }
 
-    /// Runs a transaction, by its number in the program. Functions that a macro has made call it.
+    /// Runs a transaction, by its number in the program. Generated functions call it.
     ///
     /// # Panics
     /// If the transaction does not return an `R`.
@@ -144,14 +144,14 @@ impl<P: Program> Session<P> {
         self.start(self.module.clone(), transaction, args).await
     }
 
-    /// Runs the first transaction of another program with the same declarations: one that stands
-    /// among Rust code.
+    /// Runs the first transaction of another program with the same declarations: an inline
+    /// transaction among Rust code.
     ///
     /// # Panics
     /// If the transaction does not return an `R`.
     ///
     /// # Errors
-    /// As [`Error`] says; or if the session is one of another program.
+    /// As [`Error`] says; or if the session belongs to another program.
     #[doc(hidden)]
     pub async fn inline<I: Program, R: FromValue>(&mut self, args: Vec<Value>) -> Result<R, Error> {
         let (own, inline) = (P::compiled(), I::compiled());
@@ -166,10 +166,10 @@ impl<P: Program> Session<P> {
         self.start(module, 0, args).await
     }
 
-    /// Goes on with a transaction that was left incomplete, and gives what it returns.
+    /// Resumes an incomplete transaction, and returns its result.
     ///
     /// # Errors
-    /// As [`Error`] says; or if its module is not known to this session.
+    /// As [`Error`] says; or if the session does not have the module.
     pub async fn resume(&mut self, ticket: Ticket) -> Result<Value, Error> {
         let by = Arc::clone(&ticket.record.module);
         let modules = Arc::clone(&self.modules);
@@ -180,13 +180,12 @@ impl<P: Program> Session<P> {
         self.finish(coordinator).await
     }
 
-    /// Completes what others have left incomplete in the stores' spaces, and removes what complete
-    /// transactions have left behind. To be called from time to time, say once in some seconds, by
-    /// one session at least; not needed for spaces of a Solera cluster to which the module is
-    /// loaded.
+    /// Completes incomplete transactions of others in the stores' spaces, and removes the garbage
+    /// of complete ones. Call it from time to time, for example every few seconds, in at least one
+    /// session. Spaces of a Solera cluster that has loaded the module do not need it.
     ///
     /// # Errors
-    /// The first of a database that could not be asked. What was not done is done the next time.
+    /// The first error of a database. The next call repeats the steps that failed.
     pub async fn upkeep(&mut self) -> Result<Vec<Recovered>, StoreError> {
         let mut found = Vec::new();
         for place in self.places() {
@@ -201,7 +200,7 @@ impl<P: Program> Session<P> {
         Ok(found)
     }
 
-    /// The spaces that its stores are, each once.
+    /// Returns the spaces to which its stores are bound, each once.
     fn places(&self) -> Vec<Place> {
         let stores = 0..self.module.program().stores.len();
         let ids = stores.filter_map(|id| u8::try_from(id).ok());
@@ -229,7 +228,7 @@ impl<P: Program> Session<P> {
 
     async fn finish(&mut self, mut coordinator: Coordinator) -> Result<Value, Error> {
         let outcome = run(&mut coordinator, &mut self.connections, &*self.host).await;
-        self.collector.add(coordinator.leftovers(), self.host.now_ms());
+        self.collector.add(coordinator.garbage(), self.host.now_ms());
         match outcome {
             Outcome::Done { result, .. } => Ok(result),
             Outcome::Failed(why) => Err(Error::because(why)),

@@ -1,4 +1,4 @@
-// The contest of the paper: what is read weakly decides about a strong write.
+// The contest of the paper: a weak read decides a strong write.
 mod contest {
     solera_mixt::mixt! {
         store directory : linearizable;

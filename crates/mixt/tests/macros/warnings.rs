@@ -1,4 +1,4 @@
-// Warnings do not stop the compiler, unless it is told so.
+// Warnings do not stop the compiler, unless they are denied.
 #![deny(deprecated)]
 
 mod late {

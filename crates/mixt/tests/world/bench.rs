@@ -1,4 +1,4 @@
-//! Databases, and transactions that are run over them one by one, or step by step.
+//! Databases, and transactions that run over them one by one, or step by step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
@@ -79,7 +79,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Both stores in databases of their own.
+    /// Puts both stores into databases of their own.
     pub(crate) fn apart() -> Bench {
         let strong = Memory::new("one", &[("all", Level::Linearizable)]);
         let weak = Memory::new("two", &[("all", Level::Causal)]);
@@ -90,7 +90,7 @@ impl Bench {
         Bench::of(SOURCE, memories, bind)
     }
 
-    /// With another program.
+    /// Uses another program.
     pub(crate) fn of(source: &str, memories: Vec<Memory>, bind: &[(&str, usize, &str)]) -> Bench {
         let module = compiled(source);
         let world = World::new(1, Faults::default());
@@ -122,7 +122,7 @@ impl Bench {
         let mut coordinator = self.coordinator(name);
         let mut connections = self.connections();
         let outcome = finish(&self.world, run(&mut coordinator, &mut connections, &self.clock));
-        (outcome, coordinator.leftovers())
+        (outcome, coordinator.garbage())
     }
 
     pub(crate) fn done(&self, name: &str) -> Value {
@@ -140,7 +140,7 @@ impl Bench {
         self.memories.iter().map(|memory| memory.names("all").len()).sum()
     }
 
-    /// Removes what is left of these, all at once.
+    /// Removes the garbage of these transactions at once.
     pub(crate) fn collect(&self, records: Vec<Record>) {
         let (mut collector, mut connections) = (Collector::new(self.limits), self.connections());
         collector.add(records, self.clock.now_ms());
@@ -152,7 +152,7 @@ impl Bench {
         assert_eq!(collector.waiting(), 0);
     }
 
-    /// Runs until a request of a database is due, which is not made.
+    /// Runs until a matching request is due, and returns it without executing it.
     pub(crate) fn until(
         &self,
         coordinator: &mut Coordinator,

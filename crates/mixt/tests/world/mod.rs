@@ -1,5 +1,4 @@
-//! A world in virtual time, from one seed: databases with faults, clients that die, and those who
-//! clean up.
+//! A world in virtual time, from one seed: databases with faults, clients that die, and cleaners.
 
 #[allow(dead_code, reason = "not every test that uses the world runs single transactions")]
 pub(crate) mod bench;
@@ -14,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use solera_levels::Level;
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::memory::Memory;
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::rights::{Access, Denial};
-use solera_mixt::shipment::{Shipment, Shipped};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
     NameWrite, ObjectCall, StoreError,
@@ -28,33 +27,33 @@ use solera_program::value::Value;
 pub(crate) use remote::Remote;
 use users::{Lax, Users};
 
-/// What a world may do, in parts of a thousand per request.
+/// Probabilities of faults, in thousandths per request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) unavailable: u64,
     pub(crate) conflict: u64,
     pub(crate) lost_reply: u64,
-    /// How long a commit is under way at most of which the answer is lost.
+    /// Maximum delay of a commit whose answer is lost.
     pub(crate) late_ms: u64,
-    /// Nobody sees witnesses.
+    /// Whether nobody sees witnesses.
     pub(crate) blind: bool,
 }
 
-/// What all share.
+/// State that all parts of a world share.
 pub(crate) struct World {
     pub(crate) now: AtomicU64,
     random: AtomicU64,
     pub(crate) faults: Mutex<Faults>,
-    /// How many names one commit has written at most.
+    /// Maximum number of names in one commit so far.
     pub(crate) most_written: AtomicUsize,
-    /// Commits that are under way.
+    /// Commits in progress.
     late: Mutex<Vec<Late>>,
-    /// How many commits came late.
+    /// Number of late commits.
     pub(crate) came_late: AtomicU64,
     pub(crate) users: Users,
 }
 
-/// A commit that takes effect some time after everybody has stopped waiting for its answer.
+/// A commit that takes effect after everybody has stopped waiting for its answer.
 struct Late {
     due_ms: u64,
     session: Box<dyn Connection>,
@@ -70,7 +69,7 @@ impl World {
         Arc::new(World { now, random, faults, most_written, late, came_late, users })
     }
 
-    /// Lets time pass, and commits come.
+    /// Advances the time, and executes the commits that are due.
     pub(crate) fn pass(&self, ms: u64) {
         let now_ms = self.now.fetch_add(ms, Ordering::Relaxed) + ms;
         let mut late = self.late.lock().unwrap();
@@ -105,7 +104,7 @@ impl World {
     }
 }
 
-/// The time of the world.
+/// The clock of the world.
 pub(crate) struct WorldClock(pub(crate) Arc<World>);
 
 impl Clock for WorldClock {
@@ -121,7 +120,7 @@ impl Clock for WorldClock {
     }
 }
 
-/// Lets others go on.
+/// Lets other tasks run.
 async fn pause() {
     let mut paused = false;
     std::future::poll_fn(|_| {
@@ -134,9 +133,9 @@ async fn pause() {
 pub(crate) struct Faulty {
     pub(crate) memory: Memory,
     pub(crate) world: Arc<World>,
-    /// What runs groups of phases next to it.
+    /// Worker that runs groups of phases next to it.
     pub(crate) remote: Option<Arc<Remote>>,
-    /// As whom its sessions act. None: as the host, who may do everything.
+    /// User of its sessions; `None` for the host, which may do everything.
     pub(crate) user: Option<Arc<str>>,
 }
 
@@ -147,17 +146,17 @@ impl Faulty {
 }
 
 struct FaultyConnection {
-    /// None while it is lent to the worker.
+    /// `None` while the worker has borrowed it.
     inner: Option<Box<dyn Connection>>,
     world: Arc<World>,
     memory: Memory,
     user: Option<Arc<str>>,
-    /// Where the connection goes when this ends, if it is borrowed.
+    /// Destination of the connection when this session ends, if it is borrowed.
     home: Option<remote::Slot>,
     remote: Option<Arc<Remote>>,
-    /// A shipment whose answer was lost, and when it is refused for its age.
+    /// A remote group whose answer was lost, and the time after which it is rejected for its age.
     doubt: Option<(u64, u64)>,
-    /// Until when a commit may be under way.
+    /// Time until which a commit may be in progress.
     late_ms: Option<u64>,
 }
 
@@ -248,10 +247,10 @@ impl FaultyConnection {
 }
 
 impl FaultyConnection {
-    /// A commit whose answer is lost: it takes effect now or later, or never.
+    /// Makes a commit whose answer is lost: it takes effect now, later, or never.
     async fn lose(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
         let late_ms = self.world.faults().late_ms;
-        // What a worker has lent goes back to it.
+        // A connection that a worker has lent returns to it.
         if late_ms > 0 && self.home.is_none() && self.world.happens(500) {
             let due_ms = self.world.now.load(Ordering::Relaxed) + 1 + self.world.below(late_ms);
             let session = self.inner.replace(self.memory.connect().await?).expect("it is not lent");
@@ -259,7 +258,7 @@ impl FaultyConnection {
             self.world.late.lock().unwrap().push(Late { due_ms, session, writes });
             self.late_ms = Some(self.world.now.load(Ordering::Relaxed) + late_ms);
         } else if self.world.happens(500) {
-            // Whether it could commit or not: nobody hears of it.
+            // Nobody receives the result.
             let _ = self.inner().commit(writes).await;
         } else {
             self.inner().abort().await?;
@@ -267,13 +266,13 @@ impl FaultyConnection {
         Err(StoreError::OutcomeUnknown("the answer was lost".to_owned()))
     }
 
-    /// Whether what was asked for before is over.
+    /// Returns an error while an earlier commit is in progress.
     fn settle_commit(&mut self) -> Result<(), StoreError> {
         let Some(late_ms) = self.late_ms else { return Ok(()) };
         if self.world.now.load(Ordering::Relaxed) < late_ms {
             return Err(StoreError::Unavailable("a commit may be under way".to_owned()));
         }
-        // A session sees what it has done.
+        // A session sees its own commits.
         self.memory.catch_up();
         self.late_ms = None;
         Ok(())
@@ -324,9 +323,9 @@ impl Connection for FaultyConnection {
 
     fn execute<'a>(
         &'a mut self,
-        shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
-        Box::pin(self.ship(shipment))
+        remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
+        Box::pin(self.run_remotely(remote_group))
     }
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

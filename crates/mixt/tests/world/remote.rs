@@ -1,4 +1,4 @@
-//! Workers next to the databases of a world, and the lines that lead there.
+//! Workers next to the databases of a world, and the connections to them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,26 +8,26 @@ use std::task::{Context, Poll, Waker};
 
 use solera_levels::Level;
 use solera_mixt::binding::Modules;
-use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::executor::{Clock, Connections};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::Limits;
-use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
-use solera_mixt::worker::{Unshipped, Worker};
+use solera_mixt::worker::{ExecuteError, Worker};
 
 use super::{Faulty, FaultyConnection, World, WorldClock, pause};
 
-/// A shipment that arrives late, where it is run, and as whom.
+/// A late remote group, the database that runs it, and its user.
 type Late = (Arc<[u8]>, Memory, Option<Arc<str>>);
 
-/// The workers of a world. One is enough for all its databases.
+/// Workers of a world. One is enough for all its databases.
 pub(crate) struct Remote {
     pub(crate) modules: Arc<Modules>,
     pub(crate) limits: Limits,
     worker: Mutex<Arc<Worker>>,
-    /// What was sent and did not arrive yet.
+    /// Remote groups that have not arrived yet.
     late: Mutex<Vec<Late>>,
-    /// How many shipments were run, and how many of them came late.
+    /// Number of remote groups that ran, and of those that were late.
     pub(crate) run: AtomicU64,
     pub(crate) came_late: AtomicU64,
 }
@@ -43,8 +43,8 @@ impl Remote {
         self.worker.lock().unwrap().clone()
     }
 
-    /// The process ends and another one begins: it remembers nothing, and lines to the former one
-    /// are broken.
+    /// Replaces the process by a new one, which has no memory, and breaks the connections to the
+    /// old one.
     pub(crate) fn die(&self) {
         *self.worker.lock().unwrap() = Arc::default();
         self.late.lock().unwrap().clear();
@@ -55,18 +55,18 @@ impl Remote {
         bytes: &[u8],
         database: Arc<dyn Database>,
         clock: &WorldClock,
-    ) -> Result<Shipped, StoreError> {
-        let shipment = Shipment::decode(bytes).unwrap();
+    ) -> Result<RemoteReplies, StoreError> {
+        let remote_group = RemoteGroup::decode(bytes).unwrap();
         let worker = self.worker();
         let mut connections = Connections::new([database]);
         let known = (&*self.modules, self.limits);
-        let executed = worker.execute(&shipment, known, &mut connections, clock).await;
-        let shipped = executed.map_err(Unshipped::into_store_error)?;
+        let executed = worker.execute(&remote_group, known, &mut connections, clock).await;
+        let remote_replies = executed.map_err(ExecuteError::into_store_error)?;
         self.run.fetch_add(1, Ordering::Relaxed);
-        Ok(Shipped::decode(&shipped.encode()).unwrap())
+        Ok(RemoteReplies::decode(&remote_replies.encode()).unwrap())
     }
 
-    /// Delivers what comes late, for ever.
+    /// Delivers late remote groups, for ever.
     pub(crate) async fn deliver(&self, world: Arc<World>) {
         let clock = WorldClock(Arc::clone(&world));
         loop {
@@ -74,22 +74,21 @@ impl Remote {
             let first = self.late.lock().unwrap().pop();
             let Some((bytes, memory, user)) = first else { continue };
             let faulty = Arc::new(Faulty { user, ..Faulty::new(memory, Arc::clone(&world)) });
-            // Nobody waits for the answer. It ends with its process.
+            // Nobody waits for the answer. The run ends with its process.
             let worker = self.worker();
             let mut run = Box::pin(self.execute(&bytes, faulty, &clock));
             let run = std::future::poll_fn(|cx| {
                 let lives = Arc::ptr_eq(&worker, &self.worker());
                 if lives { run.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) }
             });
-            if run.await.is_some_and(|shipped| shipped.is_ok()) {
+            if run.await.is_some_and(|remote_replies| remote_replies.is_ok()) {
                 self.came_late.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 }
 
-/// A session of which the worker borrows the connection, so that each sees what the other one has
-/// done.
+/// A session whose connection the worker borrows, so that each sees the writes of the other.
 pub(super) type Slot = Arc<Mutex<Option<Box<dyn Connection>>>>;
 
 struct Lent {
@@ -121,7 +120,7 @@ impl Database for Lent {
 }
 
 impl FaultyConnection {
-    /// Whether what was sent before is over.
+    /// Returns an error while an earlier remote group is in progress.
     pub(super) fn settle(&mut self) -> Result<(), StoreError> {
         let (Some(remote), Some((number, until_ms))) = (&self.remote, self.doubt) else {
             return Ok(());
@@ -130,13 +129,16 @@ impl FaultyConnection {
         if !remote.worker().settle(number, until_ms, now_ms) {
             return Err(StoreError::Unavailable("it is still being run".to_owned()));
         }
-        // Another session at this site may have committed it, which this one is to see.
+        // Another session at this site may have committed it, and this session must see that.
         self.memory.catch_up();
         self.doubt = None;
         Ok(())
     }
 
-    pub(super) async fn ship(&mut self, shipment: &Shipment) -> Result<Shipped, StoreError> {
+    pub(super) async fn run_remotely(
+        &mut self,
+        remote_group: &RemoteGroup,
+    ) -> Result<RemoteReplies, StoreError> {
         pause().await;
         let faults = self.world.faults();
         self.settle()?;
@@ -144,10 +146,10 @@ impl FaultyConnection {
             return Err(StoreError::Unavailable("the worker is not there".to_owned()));
         }
         let remote = Arc::clone(self.remote.as_ref().expect("only then it executes"));
-        let bytes = shipment.encode();
+        let bytes = remote_group.encode();
         let lost = || Err(StoreError::OutcomeUnknown("the worker does not answer".to_owned()));
         if self.world.happens(faults.lost_reply) {
-            self.doubt = Some((shipment.number(), shipment.until_ms()));
+            self.doubt = Some((remote_group.number(), remote_group.until_ms()));
             if self.world.happens(500) {
                 let late = (bytes, self.memory.clone(), self.user.clone());
                 remote.late.lock().unwrap().push(late);
@@ -155,7 +157,7 @@ impl FaultyConnection {
             return lost();
         }
         if self.world.happens(faults.lost_reply) {
-            // It comes twice.
+            // It arrives twice.
             let late = (Arc::clone(&bytes), self.memory.clone(), self.user.clone());
             remote.late.lock().unwrap().push(late);
         }
@@ -175,16 +177,16 @@ impl FaultyConnection {
             remote.die();
         }
         match executed {
-            Some(shipped) if !self.world.happens(faults.lost_reply) => shipped,
+            Some(remote_replies) if !self.world.happens(faults.lost_reply) => remote_replies,
             _ => {
-                self.doubt = Some((shipment.number(), shipment.until_ms()));
+                self.doubt = Some((remote_group.number(), remote_group.until_ms()));
                 lost()
             }
         }
     }
 }
 
-/// None if it dies before it is over.
+/// Returns the result of a future, or `None` if the worker dies first.
 async fn until_death<T>(
     mut run: Pin<Box<dyn Future<Output = T> + Send + '_>>,
     steps: Option<u64>,

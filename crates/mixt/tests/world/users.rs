@@ -1,41 +1,41 @@
-//! The users of a world, what they may do, and the clocks of hosts.
+//! Users of a world, their rights, and the clocks of hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::store::{BoxFuture, StoreError};
 
 use super::World;
 
-/// Which rule the databases of a world do without, so that a judge must notice.
+/// Rule that the databases of a world leave out, so that a judge must notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lax {
-    /// None.
+    /// No rule.
     No,
-    /// Sessions do whatever they are asked, whoever their user is.
+    /// Sessions check no rights.
     Rights,
-    /// Hosts go on with transactions of others in their own names.
+    /// Hosts complete transactions of others in their own names.
     Names,
-    /// What is known beforehand is not asked for beforehand.
+    /// Rights are not checked beforehand.
     Beforehand,
 }
 
-/// Users by their names. A world without any has databases that know no users.
+/// Users by their names. In a world without any, databases know no users.
 #[derive(Default)]
 pub(crate) struct Users {
     all: Mutex<BTreeMap<Arc<str>, BTreeSet<Arc<str>>>>,
     lax: Mutex<Option<Lax>>,
-    /// Who has begun the transaction that writes a number.
+    /// Callers of the transactions, by the numbers that they write.
     callers: Mutex<BTreeMap<i64, Arc<str>>>,
-    /// What was done for a caller that had no right to it then.
+    /// Writes for callers that had no right to them at that time.
     pub(crate) violations: Mutex<Vec<String>>,
 }
 
 impl Users {
-    /// Adds users who may use these databases.
+    /// Adds users with rights to these databases.
     pub(crate) fn add(&self, names: &[&str], databases: &[&str], lax: Lax) {
         let rights: BTreeSet<_> = databases.iter().map(|name| Arc::from(*name)).collect();
         let users = names.iter().map(|name| (Arc::from(*name), rights.clone()));
@@ -66,23 +66,24 @@ impl Users {
         self.all.lock().unwrap().get(user).is_some_and(|rights| rights.contains(database))
     }
 
-    /// Notes who has begun a transaction.
+    /// Records the caller of a transaction.
     pub(crate) fn begins(&self, number: i64, user: Arc<str>) {
         self.callers.lock().unwrap().insert(number, user);
     }
 
-    /// Notes that a number is written, which its caller must have a right to, whoever does it.
+    /// Records that a number is written. Its caller must have a right to that, whichever session
+    /// writes it.
     pub(crate) fn judge(&self, number: i64, database: &str) {
         let callers = self.callers.lock().unwrap();
         if let Some(caller) = callers.get(&number)
             && !self.may(caller, database)
         {
-            let told = format!("{number} of {caller} in {database}");
-            self.violations.lock().unwrap().push(told);
+            let reported = format!("{number} of {caller} in {database}");
+            self.violations.lock().unwrap().push(reported);
         }
     }
 
-    /// What a session of a user is told that asks for an operation.
+    /// Checks that a user's session may execute an operation.
     pub(crate) fn check(&self, user: Option<&str>, database: &str) -> Result<(), StoreError> {
         match user {
             Some(user) if !self.is_lax(Lax::Rights) && !self.may(user, database) => {
@@ -93,7 +94,7 @@ impl Users {
     }
 }
 
-/// The time of one host of the world, whose clock is ahead of others.
+/// The clock of one host of the world, ahead of others.
 pub(crate) struct HostClock {
     pub(crate) world: Arc<World>,
     pub(crate) ahead_ms: u64,

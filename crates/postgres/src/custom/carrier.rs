@@ -1,4 +1,4 @@
-//! Values of the language as values of SQL, in PostgreSQL's binary format.
+//! Encoding of the language's values as SQL values, in PostgreSQL's binary format.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -11,7 +11,7 @@ use solera_program::types::Type;
 use solera_program::value::{Handle, Value};
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type as SqlType};
 
-/// What a value is carried as.
+/// SQL encoding of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     Int2,
@@ -27,13 +27,13 @@ pub(crate) enum Carrier {
     Array(Box<Carrier>),
 }
 
-/// What a value of a type is carried as, if the type in SQL can carry it.
+/// Returns the encoding of a type's values in an SQL type, if there is one.
 pub(crate) fn carrier(ty: &Type, sql: &SqlType) -> Option<Carrier> {
     if let Kind::Domain(of) = sql.kind() {
         return carrier(ty, of);
     }
     match ty {
-        // Nothing can be told from a nothing within.
+        // NULL cannot distinguish an empty option from one that holds an empty option.
         Type::Option(of) if !matches!(**of, Type::Option(_)) => return carrier(of, sql),
         Type::Int if *sql == SqlType::INT2 => return Some(Carrier::Int2),
         Type::Int if *sql == SqlType::INT4 => return Some(Carrier::Int4),
@@ -50,7 +50,7 @@ pub(crate) fn carrier(ty: &Type, sql: &SqlType) -> Option<Carrier> {
         Type::List(of) | Type::Set(of) => {
             if let Kind::Array(member) = sql.kind() {
                 let of = carrier(of, member)?;
-                // An array of arrays is another thing in SQL: one with two dimensions.
+                // SQL has no arrays of arrays, but arrays of two dimensions.
                 return (!matches!(of, Carrier::Array(_))).then(|| Carrier::Array(Box::new(of)));
             }
         }
@@ -64,11 +64,11 @@ pub(crate) fn carrier(ty: &Type, sql: &SqlType) -> Option<Carrier> {
     }
 }
 
-/// The version of PostgreSQL's binary format of `jsonb`.
+/// Version of PostgreSQL's binary format of `jsonb`.
 const JSONB_VERSION: u8 = 1;
 
 impl Carrier {
-    /// A value of the type as a parameter.
+    /// Encodes a value of the type as a parameter.
     pub(crate) fn encode(
         &self,
         program: &Program,
@@ -93,14 +93,14 @@ impl Carrier {
         self.bytes(program, value, ty).map(|bytes| Param::One(Raw(bytes)))
     }
 
-    /// None is NULL.
+    /// Encodes a value; `None` for NULL.
     fn bytes(
         &self,
         program: &Program,
         value: &Value,
         ty: &Type,
     ) -> Result<Option<Vec<u8>>, String> {
-        let too_large = || format!("{} does not fit the parameter's type", told(value));
+        let too_large = || format!("{} does not fit the parameter's type", describe(value));
         let bytes = match (self, value) {
             (_, Value::Option(None)) => return Ok(None),
             (_, Value::Option(Some(held))) => match ty {
@@ -126,7 +126,7 @@ impl Carrier {
             (Carrier::Bytes, Value::Bytes(bytes)) => bytes.to_vec(),
             (Carrier::Text, Value::String(text) | Value::Handle(Handle { key: text, .. })) => {
                 if text.contains('\0') {
-                    return Err("PostgreSQL keeps no text with a zero byte".to_owned());
+                    return Err("PostgreSQL cannot store a text with a zero byte".to_owned());
                 }
                 text.as_bytes().to_vec()
             }
@@ -143,7 +143,7 @@ impl Carrier {
         Ok(Some(bytes))
     }
 
-    /// The value of the type that was carried.
+    /// Decodes a value of the type.
     pub(crate) fn decode(
         &self,
         program: &Program,
@@ -199,7 +199,7 @@ impl Carrier {
     }
 }
 
-/// Values as a list or set of a type.
+/// Collects values as a list or set of a type.
 pub(super) fn collected(
     ty: &Type,
     values: impl Iterator<Item = Result<Value, String>>,
@@ -221,7 +221,7 @@ fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], String> {
     bytes.try_into().map_err(|_| format!("it has {} bytes instead of {N}", bytes.len()))
 }
 
-fn told(value: &Value) -> String {
+fn describe(value: &Value) -> String {
     match value {
         Value::Int(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
@@ -229,14 +229,14 @@ fn told(value: &Value) -> String {
     }
 }
 
-/// A parameter, already in the format of its type.
+/// An encoded parameter.
 #[derive(Debug)]
 pub(crate) enum Param {
     One(Raw),
     Array(Vec<Raw>),
 }
 
-/// A value in the binary format; none is NULL.
+/// A value in the binary format; `None` for NULL.
 #[derive(Debug)]
 pub(crate) struct Raw(pub(crate) Option<Vec<u8>>);
 
@@ -250,7 +250,7 @@ impl ToSql for Param {
         }
     }
 
-    /// What it fits was checked before.
+    /// The type was checked before.
     fn accepts(_: &SqlType) -> bool {
         true
     }

@@ -1,67 +1,67 @@
-//! What can be wrong with a custom operation.
+//! Mismatches between custom operations and their statements.
 
 use std::fmt;
 
 use solera_mixt::store::StoreError;
 
-/// Why a space cannot be a store.
+/// Reason why a space cannot be a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckError {
     /// The module declares no such store.
     NoStore(String),
-    /// The server could not be asked, or it knows nothing of what the statements use.
+    /// The server could not be reached, or the objects that the statements use do not exist.
     Unreachable(StoreError),
-    /// A custom operation is not what it is declared as.
+    /// The statement of a custom operation does not match its declaration.
     Operation {
         /// The store.
         store: String,
         /// The operation.
         operation: String,
-        /// What differs.
+        /// The mismatch.
         problem: Problem,
     },
 }
 
-/// What differs between the declaration of an operation and its statement.
+/// Mismatch between the declaration of an operation and its statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// The space has no statement for it.
     NotBound,
-    /// The server does not take the statement.
+    /// The server does not prepare the statement.
     Unprepared(StoreError),
-    /// A query's statement can only write.
+    /// The statement of a query can only write.
     Writes {
-        /// The word that it begins with.
+        /// The word with which it begins.
         word: String,
     },
-    /// The statement has another number of parameters.
+    /// The numbers of parameters differ.
     Params {
-        /// How many are declared.
+        /// Number of declared parameters.
         declared: usize,
-        /// How many the statement takes.
+        /// Number of parameters of the statement.
         taken: usize,
     },
-    /// A parameter is of another type.
+    /// The types of a parameter differ.
     Param {
         /// Its name.
         name: String,
         /// Its declared type.
         declared: String,
-        /// The type in SQL.
+        /// Its type in SQL.
         taken: String,
     },
-    /// The statement answers no columns, and the result needs some.
+    /// The statement returns no columns, and the result needs some.
     NoColumns {
         /// The declared result.
         declared: String,
     },
-    /// The statement has another number of columns.
+    /// The number of columns is wrong.
     Columns {
         /// The declared result.
         declared: String,
-        /// How many columns it needs.
+        /// Number of columns that it needs.
         needed: usize,
-        /// How many there are.
+        /// Number of columns of the statement.
         found: usize,
     },
     /// A field of a struct has no column.
@@ -71,13 +71,13 @@ pub enum Problem {
         /// The field.
         field: String,
     },
-    /// A column is of another type.
+    /// The types of a column differ.
     Column {
         /// Its name.
         name: String,
         /// The declared type.
         declared: String,
-        /// The type in SQL.
+        /// Its type in SQL.
         found: String,
     },
 }
@@ -114,15 +114,15 @@ impl fmt::Display for Problem {
             ),
             Problem::NoColumns { declared } => write!(
                 f,
-                "its result is declared {declared}, but the statement answers no columns: add a RETURNING clause"
+                "its result is declared {declared}, but the statement returns no columns: add a RETURNING clause"
             ),
             Problem::Columns { declared, needed, found } => write!(
                 f,
-                "its result is declared {declared}, which needs {needed} columns, but the statement answers {found}"
+                "its result is declared {declared}, which needs {needed} columns, but the statement returns {found}"
             ),
             Problem::NoColumn { declared, field } => write!(
                 f,
-                "its result is declared {declared}, but the statement answers no column `{field}`"
+                "its result is declared {declared}, but the statement returns no column `{field}`"
             ),
             Problem::Column { name, declared, found } => write!(
                 f,
@@ -134,10 +134,11 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for CheckError {}
 
-/// Whether a statement reads or writes data, rather than to change the transaction or the session.
+/// Checks that a statement reads or writes data, and does not change the transaction or the
+/// session.
 ///
 /// # Errors
-/// The word that it begins with.
+/// The word with which the statement begins.
 pub(crate) fn statement_kind(sql: &str) -> Result<(), String> {
     let (word, rest) = first_word(sql);
     let kinds = ["select", "with", "insert", "update", "delete", "merge", "values", "table"];
@@ -147,23 +148,23 @@ pub(crate) fn statement_kind(sql: &str) -> Result<(), String> {
     Err(if word.is_empty() { rest.chars().take(10).collect() } else { word.to_owned() })
 }
 
-/// If a statement can do nothing but write, the word that it begins with. Others may write, too,
-/// which turns out when they run.
+/// Returns the word with which a statement begins, if the statement can only write. Others may
+/// write, too, which becomes clear when they run.
 pub(crate) fn writing_word(sql: &str) -> Option<String> {
     let (word, _) = first_word(sql);
     let kinds = ["insert", "update", "delete", "merge"];
     kinds.iter().any(|kind| word.eq_ignore_ascii_case(kind)).then(|| word.to_owned())
 }
 
-/// The word that a statement begins with, and the rest with it.
+/// Returns the word with which a statement begins, and the rest including that word.
 fn first_word(sql: &str) -> (&str, &str) {
     let mut rest = sql.trim_start();
     loop {
         let after = if rest.starts_with("--") {
             rest.split_once('\n').map_or("", |(_, after)| after)
         } else if let Some(comment) = rest.strip_prefix("/*") {
-            // One within another is taken for its end: then a statement is refused that could be
-            // run.
+            // The end of a nested comment is taken for that of the outer one. Then a valid
+            // statement may be refused.
             comment.split_once("*/").map_or("", |(_, after)| after)
         } else if let Some(after) = rest.strip_prefix('(') {
             after

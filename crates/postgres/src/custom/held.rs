@@ -1,4 +1,4 @@
-//! What the handles of dereferenced parameters lead to (MixT §3.1, note 1).
+//! Values of the objects to which the handles of dereferenced parameters lead (MixT §3.1, note 1).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use solera_program::ir::{OperationParam, Program};
 use solera_program::types::{Object, Type};
 use solera_program::value::Value;
 
-use crate::objects::{ItemError, Items, kind, told};
+use crate::objects::{ItemError, Items, describe, kind};
 use crate::statement::{Rows, get};
 
-/// The type of a parameter's value: of one that is dereferenced, what it has that is read as a
-/// whole. None if that cannot be.
+/// Returns the type of a parameter's value. For a dereferenced parameter it is the type of the
+/// whole object, or `None` if the object cannot be read as a whole.
 pub(super) fn value_type(param: &OperationParam) -> Option<Cow<'_, Type>> {
     let of = |of: &Type| of.clone().into();
     if !param.dereferenced {
@@ -33,8 +33,8 @@ pub(super) fn value_type(param: &OperationParam) -> Option<Cow<'_, Type>> {
     }))
 }
 
-/// The value of the object that a dereferenced parameter leads to, of the rows of the object and
-/// its items. A set, map or list that is not there is empty, and a counter is zero.
+/// Decodes the object of a dereferenced parameter from its row and those of its items. A missing
+/// set, map or list is empty, and a missing counter is zero.
 pub(crate) fn held(
     program: &Program,
     param: &OperationParam,
@@ -48,7 +48,7 @@ pub(crate) fn held(
     if let Some(row) = row {
         let found: &str = get(row, 0)?;
         if found != kind(object) {
-            let (found, wanted) = (told(found), told(kind(object)));
+            let (found, wanted) = (describe(found), describe(kind(object)));
             return Err(StoreError::WrongData { key: Arc::clone(key), found, wanted });
         }
     }

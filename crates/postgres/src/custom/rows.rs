@@ -1,4 +1,4 @@
-//! What the rows of a statement mean as an operation's result.
+//! Decodes the rows of a statement as an operation's result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,34 +14,34 @@ use super::declared::Problem;
 use crate::failure::cause;
 use crate::statement::Rows;
 
-/// How the result is told by the rows.
+/// Encoding of a result in rows.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Nothing is told.
+    /// The result is empty.
     Nothing,
-    /// How many rows were changed.
+    /// The result is the number of changed rows.
     Count,
-    /// Whether any row was changed.
+    /// The result is whether any row was changed.
     Any,
-    /// By one row.
+    /// One row is the result.
     One(Shape),
-    /// By one row or none, or by NULL, which are nothing.
+    /// One row is the result; no row, or NULL, is the empty option.
     Optional(Shape),
-    /// By all rows, as a list or set.
+    /// The rows form a list or set.
     Rows(Shape, Type),
-    /// By all rows, as a map: keys and values.
+    /// The rows form a map of keys and values.
     Entries(Shape, Shape),
 }
 
-/// How a value is told by a row.
+/// Encoding of a value in a row.
 #[derive(Debug)]
 pub(super) enum Shape {
     Column(Place),
-    /// A struct, by its fields.
+    /// A struct, with one column for each field.
     Fields(Vec<Place>),
 }
 
-/// How a value is told by a column.
+/// Encoding of a value in a column.
 #[derive(Debug)]
 pub(super) struct Place {
     column: usize,
@@ -50,7 +50,7 @@ pub(super) struct Place {
 }
 
 impl Answer {
-    /// How a statement with these columns can tell a result of a type.
+    /// Returns how these columns encode a result of a type.
     pub(super) fn of(program: &Program, ty: &Type, columns: &[Column]) -> Result<Answer, Problem> {
         let shape = |of: &Type| shape(program, ty, of, columns);
         match ty {
@@ -61,7 +61,7 @@ impl Answer {
             Type::Option(of) => Ok(Answer::Optional(shape(of)?)),
             Type::List(of) | Type::Set(of) => match shape(of) {
                 Ok(one) => Ok(Answer::Rows(one, ty.clone())),
-                // One row may hold all as an array or JSON.
+                // One row may contain all values as an array or JSON.
                 Err(problem) => shape(ty).map(Answer::One).map_err(|_| problem),
             },
             Type::Map(key, of) => match columns {
@@ -77,7 +77,7 @@ impl Answer {
         }
     }
 
-    /// The result that the rows tell.
+    /// Decodes the result.
     pub(super) fn read(&self, program: &Program, answer: &Rows) -> Result<Value, String> {
         let rows = &answer.rows;
         let all = |shape: &'_ Shape| {
@@ -91,7 +91,7 @@ impl Answer {
             (Answer::Any, _) => Ok(Value::Bool(answer.affected > 0)),
             (Answer::One(shape), [row]) => shape.read(program, row),
             (Answer::One(_), []) => {
-                Err("it has found no row; where that may be, let its result be an option"
+                Err("it has found no row; if that is possible, declare its result as an option"
                     .to_owned())
             }
             (Answer::Optional(shape), [row]) if !shape.is_null(row)? => {
@@ -99,7 +99,7 @@ impl Answer {
             }
             (Answer::Optional(_), [] | [_]) => Ok(Value::NONE),
             (Answer::One(_) | Answer::Optional(_), rows) => {
-                Err(format!("it answers {} rows instead of one", rows.len()))
+                Err(format!("it returns {} rows instead of one", rows.len()))
             }
             (Answer::Rows(shape, ty), _) => collected(ty, all(shape)),
             (Answer::Entries(key, of), _) => {
@@ -110,7 +110,7 @@ impl Answer {
     }
 }
 
-/// How a row tells a value of the type, within a result that is declared so.
+/// Returns how a row encodes a value of type `ty`, within a result of type `declared`.
 fn shape(
     program: &Program,
     declared: &Type,
@@ -168,7 +168,7 @@ impl Shape {
         }
     }
 
-    /// Whether it is one column that is NULL.
+    /// Whether the value is one column that is NULL.
     fn is_null(&self, row: &Row) -> Result<bool, String> {
         match self {
             Shape::Column(place) => Ok(place.raw(row)?.0.is_none()),

@@ -7,12 +7,13 @@ use solera_program::value::Value;
 
 use super::{Session, State, seen};
 use crate::custom;
-use crate::failure::Trouble;
+use crate::failure::RequestError;
 use crate::names::Wanted;
 use crate::objects::check_key;
 use crate::schema::Sql;
 
-/// A query is kept from writing by a subtransaction, which alone can be made one that only reads.
+/// A subtransaction prevents a query from writing, because only a subtransaction can become
+/// read-only later.
 const GUARD: [&str; 2] = ["SAVEPOINT solera_query", "SET LOCAL transaction_read_only = on"];
 const UNGUARD: &str = "RELEASE SAVEPOINT solera_query";
 
@@ -27,7 +28,7 @@ impl Session {
         let bound = link.custom(&call.space, &operation.name);
         let (plan, statement) = match custom::check(&call.program, operation, bound) {
             Ok(found) => found,
-            Err(problem) => return Err(self.misfit(call, problem)),
+            Err(problem) => return Err(self.mismatch(call, problem)),
         };
         let args = self.dereference(call).await?;
         let params = plan.encode(&call.program, operation, &args)?;
@@ -51,14 +52,14 @@ impl Session {
                 statements.push((link.statement(&shared.sql.read_names).await?, looks.params()));
             }
             let sent = link.pipeline(statements).await;
-            sent.map(|answers| (at, answers)).map_err(|(_, trouble)| trouble)
+            sent.map(|answers| (at, answers)).map_err(|(_, failure)| failure)
         };
         let (at, answers) = match prepared.await {
             Ok(answers) => answers,
-            Err(trouble) => return Err(self.fail_custom(call, &trouble).await),
+            Err(failure) => return Err(self.fail_custom(call, &failure).await),
         };
-        // What is refused here has changed something, perhaps: the program must not go on as if it
-        // had not.
+        // The statement may have changed something although its answer is refused, so the program
+        // must not continue.
         match plan.decode(&call.program, &answers[at]) {
             Ok(value) => Ok(Answer { value: Some(value), seen: seen(&looks, &answers)? }),
             Err(why) => {
@@ -70,12 +71,13 @@ impl Session {
         }
     }
 
-    /// What is told of an operation whose statement does not fit.
-    fn misfit(&mut self, call: &CustomCall, problem: custom::Problem) -> StoreError {
+    /// Returns the error for an operation whose statement does not match.
+    fn mismatch(&mut self, call: &CustomCall, problem: custom::Problem) -> StoreError {
         let refused = match &problem {
             custom::Problem::Unprepared(error) => {
                 let error = error.clone();
-                // A new connection asks the server anew, as a table may be there again.
+                // A new connection prepares the statement again, as a missing table may exist by
+                // then.
                 self.lose();
                 error
             }
@@ -83,39 +85,40 @@ impl Session {
         };
         let store = call.program.stores[usize::from(call.store.0)].name.to_string();
         let operation = call.operation().name.to_string();
-        let told = custom::CheckError::Operation { store, operation, problem };
-        refused.refused_with(|_| told.to_string())
+        let described = custom::CheckError::Operation { store, operation, problem };
+        refused.refused_with(|_| described.to_string())
     }
 
-    async fn fail_custom(&mut self, call: &CustomCall, trouble: &Trouble) -> StoreError {
+    async fn fail_custom(&mut self, call: &CustomCall, failure: &RequestError) -> StoreError {
         let operation = call.operation();
-        if trouble.is_outdated() {
-            // A new connection prepares it anew, and checks it.
+        if failure.is_outdated() {
+            // A new connection prepares the statement again and checks it.
             self.lose();
             let text = format!(
-                "what the operation `{}` answers has changed with its tables: {trouble}",
+                "the result of the operation `{}` has changed with its tables: {failure}",
                 operation.name
             );
             return StoreError::Unavailable(text);
         }
-        if trouble.is_read_only() && !operation.mutates {
+        if failure.is_read_only() && !operation.mutates {
             let text = format!(
-                "the query `{}` writes, so it must be declared as an operation: {trouble}",
+                "the query `{}` writes, so it must be declared as an operation: {failure}",
                 operation.name
             );
             let error = StoreError::Refused(text);
             self.spoil(&error).await;
             return error;
         }
-        let error = self.fail(trouble).await;
+        let error = self.fail(failure).await;
         let error = error.refused_with(|why| format!("the operation `{}`: {why}", operation.name));
-        if let State::Spoiled(told) = &mut self.state {
-            *told = error.clone();
+        if let State::Spoiled(kept) = &mut self.state {
+            *kept = error.clone();
         }
         error
     }
 
-    /// The arguments, with what handles of dereferenced parameters lead to in their place.
+    /// Returns the arguments, with the values of objects in place of the handles of dereferenced
+    /// parameters.
     async fn dereference(&mut self, call: &CustomCall) -> Result<Vec<Value>, StoreError> {
         let params = &call.operation().params;
         let mut args = call.args.clone();
@@ -142,7 +145,7 @@ impl Session {
         });
         let answers = match self.open_link()?.send(statements.collect()).await {
             Ok(answers) => answers,
-            Err((_, trouble)) => return Err(self.fail(&trouble).await),
+            Err((_, failure)) => return Err(self.fail(&failure).await),
         };
         for ((param, arg, key), found) in wanted.into_iter().zip(answers.chunks(2)) {
             *arg = custom::held(&call.program, param, &key.into(), found)?;

@@ -10,7 +10,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
@@ -30,8 +30,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// The first store of the module is the PostgreSQL's space, the second one is causal, in
-    /// memory.
+    /// Binds the first store of the module to the space in PostgreSQL, and the second one to a
+    /// causal space in memory.
     pub(crate) fn new(source: &str, postgres: Postgres, space: &str) -> Bench {
         let memory = Memory::new("memory", &[("weak", Level::Causal)]);
         Bench::beside(source, postgres, space, memory)
@@ -64,7 +64,7 @@ impl Bench {
         Coordinator::new(start, args, self.bindings.clone(), id, shared, now_ms).unwrap()
     }
 
-    /// Runs a transaction, and gives what it leaves to be collected, too.
+    /// Runs a transaction, and returns its outcome and its garbage.
     pub(crate) async fn run(
         &self,
         connections: &mut Connections,
@@ -73,7 +73,7 @@ impl Bench {
     ) -> (Outcome, Vec<Record>) {
         let mut coordinator = self.coordinator(name, args);
         let outcome = run(&mut coordinator, connections, &self.clock).await;
-        (outcome, coordinator.leftovers())
+        (outcome, coordinator.garbage())
     }
 
     pub(crate) async fn done(&self, name: &str, args: Vec<Value>) -> Value {
@@ -83,7 +83,7 @@ impl Bench {
         }
     }
 
-    /// Removes what is left of these.
+    /// Removes the garbage of these transactions.
     pub(crate) async fn collect(&self, records: impl IntoIterator<Item = Record>) {
         let (mut collector, mut connections) = (Collector::new(self.limits), self.connections());
         collector.add(records, self.clock.now_ms());
@@ -94,16 +94,15 @@ impl Bench {
         assert_eq!(collector.waiting(), 0);
     }
 
-    /// Completes what is old enough to be nobody's.
+    /// Completes transactions that count as orphaned.
     pub(crate) async fn recover(&self, place: &Place) -> Result<Recovered, StoreError> {
         self.clock.pass(self.limits.orphan_ms);
         let (rules, none) = ((&self.modules, self.limits), Collector::new(self.limits));
         recover(place, &mut self.connections(), rules, &none, &self.clock).await
     }
 
-    /// Runs a transaction to its end, beginning with an answer, and tells of each request before it
-    /// is made.
-    pub(crate) async fn drive(
+    /// Runs a transaction to its end, from an answer on. Calls `before` before each request.
+    pub(crate) async fn run_from(
         &self,
         coordinator: &mut Coordinator,
         connections: &mut Connections,
@@ -120,7 +119,7 @@ impl Bench {
         }
     }
 
-    /// Runs until a request is due that is wanted, which is not made.
+    /// Runs until a matching request is due, and returns it without executing it.
     pub(crate) async fn until(
         &self,
         coordinator: &mut Coordinator,
@@ -133,7 +132,7 @@ impl Bench {
         }
     }
 
-    /// How it has ended, or the request before which it was stopped.
+    /// Returns the outcome, or the request before which it stopped.
     async fn steps(
         &self,
         coordinator: &mut Coordinator,
@@ -159,7 +158,7 @@ impl Bench {
     }
 }
 
-/// What a database answers.
+/// Answer of a database.
 pub(crate) type Answer = Result<Reply, StoreError>;
 
 pub(crate) fn handle(store: &str, key: &str) -> Value {
@@ -170,7 +169,7 @@ pub(crate) fn is_commit(request: &Request) -> bool {
     matches!(request, Request::Commit(_))
 }
 
-/// The time of the machine, and what a test lets pass besides.
+/// The clock of the machine, plus the time that a test lets pass.
 #[derive(Clone, Default)]
 pub(crate) struct HostClock(Arc<AtomicU64>);
 

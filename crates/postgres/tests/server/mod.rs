@@ -1,6 +1,6 @@
-//! The PostgreSQL server that `scripts/with-stores` has started, and databases of it.
+//! The PostgreSQL server that `scripts/with-stores` has started, and its databases.
 
-// Not every test uses all of it.
+// Not every test uses all of this.
 #![allow(dead_code)]
 
 pub(crate) mod bench;
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use solera_postgres::{Builder, Postgres};
 use tokio_postgres::{Client, NoTls};
 
-/// Runs a test with an empty database, given by its URL, which is dropped when the test has passed.
+/// Runs a test with an empty database, given by its URL, and drops the database when the test has
+/// passed.
 pub(crate) fn with_database<F: Future<Output = ()>>(test: impl FnOnce(Url) -> F) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -35,19 +36,19 @@ fn server() -> String {
     })
 }
 
-/// Where a database is.
+/// Address of a database.
 #[derive(Clone, Debug)]
 pub(crate) struct Url(pub(crate) String);
 
 impl Url {
-    /// A connection that Solera knows nothing of.
+    /// Opens a connection that Solera does not use.
     pub(crate) async fn client(&self) -> Client {
         let (client, connection) = tokio_postgres::connect(&self.0, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
     }
 
-    /// One space, `all`, and no operations.
+    /// Configures one space, `all`, without operations.
     pub(crate) fn postgres(&self) -> Postgres {
         self.builder().space("all").build().unwrap()
     }
@@ -56,7 +57,7 @@ impl Url {
         Postgres::builder(&self.0).name("pg")
     }
 
-    /// The same database behind another address.
+    /// Returns the same database at another address.
     pub(crate) fn at(&self, address: std::net::SocketAddr) -> Url {
         let (credentials, rest) = self.0.split_once('@').unwrap();
         let (_, database) = rest.split_once('/').unwrap();

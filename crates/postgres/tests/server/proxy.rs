@@ -1,4 +1,4 @@
-//! A TCP proxy before the server that loses what it is told to lose.
+//! A TCP proxy before the server that loses requests or answers on demand.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,16 +10,16 @@ use tokio::task::JoinHandle;
 
 use super::Url;
 
-/// What is lost.
+/// What to lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
     Nothing,
-    /// The next request does not arrive. The client learns that its connection is gone, the server
-    /// does not.
+    /// The next request does not arrive. The client notices that its connection is gone, and the
+    /// server does not.
     NextRequest,
     /// The answer to the next commit does not arrive.
     CommitAnswer,
-    /// Connections are not accepted, and those there are end.
+    /// Connections are refused, and the existing ones end.
     Everything,
 }
 
@@ -54,7 +54,7 @@ impl Proxy {
         *self.loss.lock().unwrap() = loss;
     }
 
-    /// Whether what was to be lost is lost.
+    /// Whether the loss has happened.
     pub(crate) fn has_lost(&self) -> bool {
         *self.loss.lock().unwrap() == Loss::Nothing
     }
@@ -106,7 +106,7 @@ async fn forward(client: TcpStream, server: TcpStream, loss: Arc<Mutex<Loss>>) {
     }
 }
 
-/// Keeps a connection until the server ends it.
+/// Keeps a connection open until the server ends it.
 async fn linger(mut from_server: OwnedReadHalf, _to_server: OwnedWriteHalf) {
     let mut bytes = [0; 1024];
     while let Ok(1..) = from_server.read(&mut bytes).await {}

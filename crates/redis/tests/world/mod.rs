@@ -1,6 +1,6 @@
-//! What the tests share: servers, and modules that are run over them.
+//! Servers, and modules that run over them, for all tests.
 
-// Each file of tests is a program of its own, and none needs all of this.
+// Each file of tests is a program of its own, and none uses all of this.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -15,24 +15,24 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use solera_language::compile::compile;
 use solera_mixt::binding::{Bindings, Module};
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{self, Clock, Connections};
+use solera_mixt::executor::{self, Clock, Connections};
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::store::{BoxFuture, Database};
 use solera_program::codec::Codec;
 use solera_program::value::Value;
 use solera_redis::{Redis, Target};
 
-/// How long a test waits for what must happen some time.
+/// Time limit for a condition to become true.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Counts whatever must differ.
+/// Counter for unique names.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 pub(crate) fn next() -> u64 {
     (u64::from(std::process::id()) << 32) + NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A server of a test's own, killed at its end.
+/// A server of one test, killed at the end of the test.
 pub(crate) struct Server {
     child: Option<Child>,
     pub(crate) port: u16,
@@ -49,7 +49,7 @@ impl Server {
         server
     }
 
-    /// Starts it where it was.
+    /// Starts it again at its address.
     pub(crate) fn again(&mut self) {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--port", &self.port.to_string()]);
@@ -59,7 +59,7 @@ impl Server {
         command.arg("--dir").arg(&self.folder).stdout(Stdio::null());
         let started = command.spawn().unwrap_or_else(|error| {
             panic!(
-                "this test needs redis-server ({error}): install it, as `scripts/with-stores` tells, \
+                "this test needs redis-server ({error}): install it, as `scripts/with-stores` describes, \
                  and run `scripts/with-stores cargo test -p solera-redis`"
             )
         });
@@ -71,8 +71,8 @@ impl Server {
         }
     }
 
-    /// Whether it answers a PING. That a connection opens is not enough: one to a port where nobody
-    /// listens can meet itself.
+    /// Whether it answers a PING. A connection that opens is not enough: one to a port where nobody
+    /// listens can connect to itself.
     fn answers(&self) -> bool {
         let ask = || -> std::io::Result<[u8; 5]> {
             let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
@@ -92,7 +92,7 @@ impl Server {
         }
     }
 
-    /// Stops it in the middle of whatever it does, or lets it go on.
+    /// Sends it a signal, such as STOP or CONT.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
@@ -110,8 +110,8 @@ impl Drop for Server {
     }
 }
 
-/// A port below those of outgoing connections: one of these could take the port while its server is
-/// away.
+/// Returns a port below those of outgoing connections. One of these could take the port while its
+/// server is away.
 fn free_port() -> u16 {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) + u64::from(std::process::id()) * 50;
@@ -122,7 +122,7 @@ fn free_port() -> u16 {
     }
 }
 
-/// The server that the environment names, or one of the test's own.
+/// Returns the server that the environment names, or a new one.
 pub(crate) fn any_server() -> (String, Option<Server>) {
     match std::env::var("SOLERA_TEST_REDIS") {
         Ok(url) if url.contains("://") => (url, None),
@@ -134,7 +134,7 @@ pub(crate) fn any_server() -> (String, Option<Server>) {
     }
 }
 
-/// Three nodes that are a cluster.
+/// Starts three nodes that form a cluster.
 pub(crate) fn cluster() -> Vec<Server> {
     let nodes: Vec<_> = (0..3).map(|_| Server::start(true)).collect();
     let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));
@@ -148,17 +148,17 @@ pub(crate) fn cluster() -> Vec<Server> {
     nodes
 }
 
-/// A prefix that no other test has.
+/// Returns a prefix that no other test has.
 pub(crate) fn prefix() -> String {
     format!("test-{:x}:", next())
 }
 
-/// A database with one space `all`.
+/// Returns a database with one space `all`.
 pub(crate) fn redis(url: &str, prefix: &str, timeout: Duration) -> Redis {
     Redis::new("cache", Target::parse(url).unwrap(), [("all", prefix)], timeout)
 }
 
-/// A way around the store, as another client has it.
+/// Sends a command directly, as another client does.
 pub(crate) async fn raw(url: &str, words: &[&str]) -> redis::Value {
     let client = redis::Client::open(url).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -203,7 +203,7 @@ impl Bench {
         )
         .unwrap();
         let mut connections = Connections::new(self.databases.iter().cloned());
-        drive::run(&mut coordinator, &mut connections, &SystemClock).await
+        executor::run(&mut coordinator, &mut connections, &SystemClock).await
     }
 
     pub(crate) async fn done(&self, name: &str, args: &[&str]) -> Value {
@@ -213,8 +213,8 @@ impl Bench {
         }
     }
 
-    /// A result as text.
-    pub(crate) async fn told(&self, name: &str, args: &[&str]) -> String {
+    /// Returns a result as text.
+    pub(crate) async fn text_of(&self, name: &str, args: &[&str]) -> String {
         let value = self.done(name, args).await;
         let program = self.module.program();
         let transaction = &program.transactions[self.module.transaction(name).unwrap()];
@@ -235,7 +235,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Waits until it holds.
+/// Waits until the condition holds.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !holds().await {
@@ -244,7 +244,7 @@ pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool)
     }
 }
 
-/// The folder of the examples.
+/// Returns the folder of the examples.
 pub(crate) fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }

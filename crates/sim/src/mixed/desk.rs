@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 
 use solera_machine::{Address, RequestId};
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::store::{BoxFuture, Horizon};
 use solera_time::SiteId;
 use solera_unistore::{Command, Response};

@@ -11,7 +11,7 @@ use solera_levels::Level;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{Clock, Connections, run};
+use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::recover;
@@ -320,7 +320,7 @@ impl Host {
     /// Hands a coordinator's garbage to its host's cleaner.
     fn leave(&self, coordinator: &mut Coordinator, inbox: &RefCell<Left>) {
         let mut inbox = inbox.borrow_mut();
-        inbox.complete.extend(coordinator.leftovers());
+        inbox.complete.extend(coordinator.garbage());
         inbox.given_up.extend(coordinator.given_up());
     }
 

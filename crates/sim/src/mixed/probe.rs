@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use solera_mixt::drive::{Clock, run};
+use solera_mixt::executor::{Clock, run};
 use solera_mixt::outcome::{Outcome, Why};
 use solera_program::run::FailureKind;
 use solera_program::value::Value;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use solera_data::Op;
-use solera_mixt::drive::Clock;
+use solera_mixt::executor::Clock;
 use solera_mixt::outcome::IN_DOUBT_MS;
 use solera_mixt::store::{Commits, StoreError};
 use tokio::time::Instant;
@@ -46,7 +46,7 @@ pub(super) enum Doubted {
     Phases(Lost),
 }
 
-/// A shipment whose answer was lost.
+/// A remote group whose answer was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lost {
     pub(super) number: u64,

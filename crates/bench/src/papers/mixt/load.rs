@@ -9,7 +9,7 @@ use solera_language::compile::compile;
 use solera_mixt::binding::{Bindings, Module, Modules};
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, TransactionId};
-use solera_mixt::drive::{self, Clock, Connections};
+use solera_mixt::executor::{self, Clock, Connections};
 use solera_mixt::outcome::{IN_DOUBT_MS, Limits, Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::store::Database;
@@ -149,8 +149,8 @@ impl Bound {
         let now_ms = System.now_ms();
         let coordinator = Coordinator::new(start, call.args, bindings, id, known, now_ms);
         let mut coordinator = coordinator.expect("scripts give what parameters take");
-        let outcome = drive::run(&mut coordinator, connections, &System).await;
-        (outcome, coordinator.leftovers())
+        let outcome = executor::run(&mut coordinator, connections, &System).await;
+        (outcome, coordinator.garbage())
     }
 
     /// Runs clients side by side, each with sessions of its own, and watches them for a while.

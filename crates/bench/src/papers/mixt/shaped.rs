@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use solera_levels::Level;
-use solera_mixt::shipment::{Shipment, Shipped};
+use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
     Horizon, List, NameWrite, ObjectCall, StoreError,
@@ -122,9 +122,9 @@ impl Connection for Session {
 
     fn execute<'a>(
         &'a mut self,
-        shipment: &'a Shipment,
-    ) -> BoxFuture<'a, Result<Shipped, StoreError>> {
-        self.inner.execute(shipment)
+        remote_group: &'a RemoteGroup,
+    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
+        self.inner.execute(remote_group)
     }
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

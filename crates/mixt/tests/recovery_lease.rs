@@ -1,4 +1,4 @@
-//! Who goes on with a transaction that has begun to take effect: one at a time.
+//! Only one coordinator at a time completes a transaction that has begun to take effect.
 
 mod world;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use solera_levels::Level;
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Ask, Coordinator, Next, Reply, Request};
-use solera_mixt::drive::{Clock, Connections};
+use solera_mixt::executor::{Clock, Connections};
 use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
@@ -16,7 +16,7 @@ use solera_mixt::store::{Place, StoreError};
 use world::bench::{Bench, ints, is_commit};
 use world::finish;
 
-/// The next thing that is to be asked of a database, with `answer` to the last; waits pass.
+/// Returns the next request to a database, after `answer` to the last one. Waits pass at once.
 fn next(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -42,7 +42,7 @@ fn ask(
     Some(finish(&bench.world, connections.ask(database, request)))
 }
 
-/// Goes on to the end.
+/// Runs to the end.
 fn end(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -69,7 +69,8 @@ fn commits_in_two(database: &str, request: &Request) -> bool {
     database == "two" && is_commit(request)
 }
 
-/// A ticket of one whose first group has committed, and which was then stopped by its database.
+/// Returns the ticket of a transaction whose first group has committed, and whose database then
+/// stopped it.
 fn ticket(bench: &Bench) -> Record {
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     bench.until(&mut coordinator, &mut connections, None, commits_in_two);
@@ -87,7 +88,7 @@ fn resume(bench: &Bench, ticket: &Record) -> Coordinator {
     Coordinator::resume(ticket.clone(), modules, bench.limits, bench.clock.now_ms()).unwrap()
 }
 
-/// What was blocked for long before it committed anything is young then.
+/// A transaction that was blocked for long before its first commit is young afterwards.
 #[test]
 fn age_counts_from_the_first_commit() {
     let bench = Bench::apart();
@@ -106,9 +107,10 @@ fn age_counts_from_the_first_commit() {
     assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
-/// A coordinator that is held up within a group does not commit it any more once others may.
+/// A coordinator that was delayed within a group does not commit it after others may have taken
+/// over.
 #[test]
-fn who_is_late_stops() {
+fn a_late_coordinator_stops() {
     let bench = Bench::apart();
     let (mut slow, mut connections) = (bench.coordinator("both"), bench.connections());
     let perform = |database: &str, request: &Request| {
@@ -123,9 +125,9 @@ fn who_is_late_stops() {
     assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
-/// Its first commit came through, but the answer so late that others have taken over.
+/// The first commit succeeded, but its answer arrived after others had taken over.
 #[test]
-fn who_learns_late_of_its_commit_stops() {
+fn a_coordinator_with_a_late_answer_to_its_commit_stops() {
     let bench = Bench::apart();
     let (mut slow, mut connections) = (bench.coordinator("both"), bench.connections());
     let commit = bench.until(&mut slow, &mut connections, None, |_, request| is_commit(request));
@@ -138,14 +140,15 @@ fn who_learns_late_of_its_commit_stops() {
     assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
-/// Two that go on from one ticket at the same time: one has the turn, the other waits, and takes
-/// the next if the first one dies. In the causal store nothing else would keep them apart.
+/// Two coordinators resume one ticket at the same time. One acquires the lease. The other waits,
+/// and acquires the next lease if the first one dies. In the causal store nothing else would
+/// separate them.
 #[test]
-fn two_that_resume_take_turns() {
+fn two_that_resume_hold_the_lease_in_order() {
     let bench = Bench::apart();
     let ticket = ticket(&bench);
     let mut both = [(); 2].map(|()| (resume(&bench, &ticket), bench.connections()));
-    // Both have seen that the turn is free.
+    // Both have seen that the lease is free.
     let mut commits = Vec::new();
     for (coordinator, connections) in &mut both {
         commits.push(bench.until(coordinator, connections, None, |_, request| is_commit(request)));
@@ -159,25 +162,25 @@ fn two_that_resume_take_turns() {
     let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
         panic!("{outcome}")
     };
-    // The first one is never heard of again.
+    // The first one makes no more requests.
     bench.pass(bench.limits.orphan_ms);
     let mut third = resume(&bench, &ticket);
     let outcome = end(&bench, &mut third, &mut bench.connections(), None);
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
     assert_eq!(bench.done("read"), ints([1, 1]));
-    bench.collect(third.leftovers());
+    bench.collect(third.garbage());
     assert_eq!(bench.names(), 0);
 }
 
-/// Runs until its first commit, of which nobody hears any more; its ticket.
+/// Runs until the first commit, whose answer is lost, and returns the ticket.
 fn lose_first_commit(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     bench.until(coordinator, &mut bench.connections(), None, |_, request| is_commit(request));
-    doubted(bench, coordinator)
+    commit_in_doubt(bench, coordinator)
 }
 
-/// The ticket of one who does not hear of the commit that it has asked for, and cannot begin
-/// anything meanwhile.
-fn doubted(bench: &Bench, coordinator: &mut Coordinator) -> Record {
+/// Returns the ticket of a coordinator that gets no answer to its commit, and cannot begin another
+/// transaction meanwhile.
+fn commit_in_doubt(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     let mut answer = Some(Err(StoreError::OutcomeUnknown("lost".to_owned())));
     loop {
         match next(bench, coordinator, answer.take()).map_err(|outcome| *outcome) {
@@ -188,9 +191,9 @@ fn doubted(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     }
 }
 
-/// Nobody knows whether the first commit came through, and some try it again.
+/// Nobody knows whether the first commit succeeded, and some coordinators retry it.
 #[test]
-fn some_that_begin_anew_take_turns() {
+fn several_that_retry_the_first_commit_hold_the_lease_in_order() {
     for again in [false, true] {
         let bench = Bench::apart();
         let first = lose_first_commit(&bench, &mut bench.coordinator("both"));
@@ -209,9 +212,9 @@ fn some_that_begin_anew_take_turns() {
     }
 }
 
-/// A coordinator that is cut off with its site goes on there, and can tell nobody that it is done.
+/// A coordinator that is cut off with its site continues there, and cannot report that it is done.
 #[test]
-fn who_does_not_see_what_was_done_elsewhere_does_not_do_it_again() {
+fn a_coordinator_that_does_not_see_other_commits_repeats_nothing() {
     let strong = Memory::new("one", &[("all", Level::Linearizable)]);
     let weak = Memory::lagging("two", &[("all", Level::Causal)], 2);
     let bind = [("strong", 0, "all"), ("weak", 1, "all")];
@@ -223,7 +226,7 @@ fn who_does_not_see_what_was_done_elsewhere_does_not_do_it_again() {
     let recovered = recover_all(&there);
     assert!(recovered.completed.is_empty(), "{recovered:?}");
     let why = &recovered.open[0].1;
-    assert!(why.to_string().contains("has come here"), "{why}");
+    assert!(why.to_string().contains("not yet visible here"), "{why}");
     weak.at(1).catch_up();
     assert_eq!(recover_all(&there).completed.len(), 1);
     assert_eq!(there.done("read"), ints([1, 1]));
@@ -231,7 +234,7 @@ fn who_does_not_see_what_was_done_elsewhere_does_not_do_it_again() {
 
 /// A right is missing after something has committed: the transaction waits for it.
 #[test]
-fn what_is_denied_after_a_commit_is_done_when_it_is_allowed() {
+fn a_transaction_denied_after_a_commit_completes_once_allowed() {
     for at_operation in [false, true] {
         let bench = Bench::apart();
         let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
@@ -265,8 +268,9 @@ fn what_is_denied_after_a_commit_is_done_when_it_is_allowed() {
     }
 }
 
-/// Who has stopped while a commit is out has not seen the end of its turn: neither in the first
-/// turn nor in a later one. Who sees what was in doubt need not wait.
+/// A coordinator that stopped while a commit was outstanding has not seen the end of its lease.
+/// This holds for the first lease and for later ones. A coordinator that sees the commit in doubt
+/// need not wait.
 #[test]
 fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
     for again in [false, true] {
@@ -276,31 +280,31 @@ fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
             coordinator = resume(&bench, &ticket(&bench));
         }
         let sent = bench.until(&mut coordinator, &mut connections, None, commits_in_two);
-        let ticket = doubted(&bench, &mut coordinator);
+        let ticket = commit_in_doubt(&bench, &mut coordinator);
         let mut early = resume(&bench, &ticket);
         let outcome = end(&bench, &mut early, &mut bench.connections(), None);
         let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
             panic!("{outcome}")
         };
-        // It comes, and nobody waits until the time is over in which it could.
+        // The commit arrives, and nobody waits for the end of the time in which it could.
         assert_eq!(ask(&bench, &mut connections, &sent), Some(Ok(Reply::Committed)));
         let began_ms = bench.clock.now_ms();
         let mut late = resume(&bench, &ticket);
         let outcome = end(&bench, &mut late, &mut bench.connections(), None);
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-        // Its requests alone take time.
+        // Only its own requests take time.
         assert!(bench.clock.now_ms() < began_ms + 100);
         assert_eq!(bench.done("read"), ints([1, 1]));
     }
 }
 
-/// A commit that is lost for good is made again when it cannot come any more.
+/// A commit that is lost for good is repeated when it cannot arrive any more.
 #[test]
 fn a_commit_in_doubt_that_never_comes_is_made_again() {
     let bench = Bench::apart();
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     bench.until(&mut coordinator, &mut connections, None, commits_in_two);
-    let ticket = doubted(&bench, &mut coordinator);
+    let ticket = commit_in_doubt(&bench, &mut coordinator);
     drop(connections);
     bench.pass(bench.limits.orphan_ms);
     let outcome = end(&bench, &mut resume(&bench, &ticket), &mut bench.connections(), None);
@@ -308,28 +312,28 @@ fn a_commit_in_doubt_that_never_comes_is_made_again() {
     assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
-/// Two that see that the commit which was in doubt has taken effect take turns.
+/// Two coordinators that see the commit in doubt acquire the lease one after the other.
 #[test]
-fn two_that_see_what_was_in_doubt_take_turns() {
+fn two_that_see_the_commit_in_doubt_hold_the_lease_in_order() {
     let bench = Bench::apart();
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     let sent = bench.until(&mut coordinator, &mut connections, None, commits_in_two);
-    let ticket = doubted(&bench, &mut coordinator);
+    let ticket = commit_in_doubt(&bench, &mut coordinator);
     ask(&bench, &mut connections, &sent);
     let (mut one, mut of_one) = (resume(&bench, &ticket), bench.connections());
-    // It is about to take the turn.
-    let turn = bench.until(&mut one, &mut of_one, None, |_, request| is_commit(request));
-    assert_eq!(&*turn.0, "one");
+    // It is about to acquire the lease.
+    let lease = bench.until(&mut one, &mut of_one, None, |_, request| is_commit(request));
+    assert_eq!(&*lease.0, "one");
     let mut other = resume(&bench, &ticket);
     let outcome = end(&bench, &mut other, &mut bench.connections(), None);
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-    let conflict = ask(&bench, &mut of_one, &turn);
+    let conflict = ask(&bench, &mut of_one, &lease);
     assert_eq!(conflict, Some(Err(StoreError::Conflict)));
     assert_eq!(bench.done("read"), ints([1, 1]));
 }
 
-/// The first commit is in doubt in a store where commits merge: nothing but time tells whether it
-/// can still come.
+/// The first commit is in doubt in a store where commits merge. Only time shows whether it can
+/// still arrive.
 #[test]
 fn a_first_commit_in_doubt_is_not_repeated_before_it_is_over_where_commits_merge() {
     let memory = |name| Memory::new(name, &[("all", Level::Causal)]);
@@ -339,7 +343,7 @@ fn a_first_commit_in_doubt_is_not_repeated_before_it_is_over_where_commits_merge
     let mut connections = bench.connections();
     let sent =
         bench.until(&mut coordinator, &mut connections, None, |_, request| is_commit(request));
-    let ticket = doubted(&bench, &mut coordinator);
+    let ticket = commit_in_doubt(&bench, &mut coordinator);
     let mut early = resume(&bench, &ticket);
     let outcome = end(&bench, &mut early, &mut bench.connections(), None);
     let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {

@@ -1,4 +1,4 @@
-//! What the compiler says, as errors and warnings of Rust.
+//! Reports the compiler's diagnostics as errors and warnings of Rust.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -7,7 +7,7 @@ use solera_language::render::render;
 
 use crate::source::Source;
 
-/// Says what the compiler says of tokens in a file of Rust, each at its tokens.
+/// Reports the diagnostics of tokens in a file of Rust, each at its tokens.
 pub(crate) fn at_tokens<'d>(
     diagnostics: impl IntoIterator<Item = &'d Diagnostic>,
     source: &Source,
@@ -20,33 +20,33 @@ pub(crate) fn at_tokens<'d>(
     diagnostics.into_iter().map(one).collect()
 }
 
-/// Says one thing at a place: from one token to another.
+/// Reports one diagnostic at a place: from one token to another.
 pub(crate) fn at_place(one: &Diagnostic, at: (Span, Span), file: &str, text: &str) -> TokenStream {
-    let told = render(std::slice::from_ref(one), file, text, false);
+    let message = render(std::slice::from_ref(one), file, text, false);
     match one.severity {
-        Severity::Error => error(told.strip_prefix("error").unwrap_or(&told).trim_end(), at),
+        Severity::Error => error(message.strip_prefix("error").unwrap_or(&message).trim_end(), at),
         Severity::Warning => {
-            warning(told.strip_prefix("warning").unwrap_or(&told).trim_end(), at.0)
+            warning(message.strip_prefix("warning").unwrap_or(&message).trim_end(), at.0)
         }
     }
 }
 
-/// An error of Rust.
-pub(crate) fn error(told: &str, (first, last): (Span, Span)) -> TokenStream {
-    // Rust marks what is between the first token of the call and its last one.
+/// Returns an error of Rust.
+pub(crate) fn error(message: &str, (first, last): (Span, Span)) -> TokenStream {
+    // Rust marks the text between the first token of the call and the last one.
     let path = quote_spanned!(first=> ::core::compile_error!);
-    let message = quote_spanned!(last=> { #told });
+    let message = quote_spanned!(last=> { #message });
     quote!(#path #message)
 }
 
-/// A warning of Rust. Macros have no warnings of their own, but what is deprecated may say so at
+/// Returns a warning of Rust. Macros cannot warn, but Rust reports the use of a deprecated item at
 /// any token.
-fn warning(told: &str, at: Span) -> TokenStream {
+fn warning(message: &str, at: Span) -> TokenStream {
     let name = Ident::new("warning", at);
     let used = quote_spanned!(at=> const _: () = #name;);
     quote! {
         const _: () = {
-            #[deprecated(note = #told)]
+            #[deprecated(note = #message)]
             #[allow(non_upper_case_globals)]
             const #name: () = ();
             #used

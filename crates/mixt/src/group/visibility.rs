@@ -1,15 +1,15 @@
-//! Decides whether a group may commit, by what it sees of others (MixT §5.4).
+//! Decides whether a group may commit, by the writes of others that it sees (MixT §5.4).
 
 use std::collections::BTreeSet;
 
 use super::{Found, GroupRun, GroupStep};
-use crate::record::{Source, Turn, Worklist};
-use crate::sight::Sight;
+use crate::record::{RecoveryLease, Source, Worklist};
+use crate::visibility::Visibility;
 
-impl Sight {
-    /// Considers the witnesses that a group has found, at `now_ms`. Whether the group itself has
-    /// seen all of what they tell of.
-    pub(crate) fn take_in(&mut self, run: &GroupRun, worklist: &mut Worklist, now_ms: u64) -> bool {
+impl Visibility {
+    /// Processes the witnesses that a group has found, at `now_ms`. Returns whether the group
+    /// itself has seen all writes that they announce.
+    pub(crate) fn observe(&mut self, run: &GroupRun, worklist: &mut Worklist, now_ms: u64) -> bool {
         self.covered.extend(run.wanted().iter().map(|(place, id)| (*id, place.clone())));
         if run.found.is_empty() {
             return true;
@@ -28,7 +28,8 @@ impl Sight {
                     continue;
                 }
                 whole &= !own.contains(place);
-                // Too late if something has committed: that is the limit that `coordinator` tells.
+                // Too late if something has committed: this is the limit that the docs of
+                // `coordinator` describe.
                 let missed = earlier.contains(place) && !run.is_after_commit();
                 self.suspicious |= missed;
                 if missed || own.contains(place) || later.contains(place) {
@@ -41,25 +42,30 @@ impl Sight {
         whole
     }
 
-    /// Commits a group that is ready, in a turn that is of now.
-    pub(crate) fn commit(&self, run: &mut GroupRun, worklist: &Worklist, turn: Turn) -> GroupStep {
+    /// Commits a group that is ready, with a lease that has the current time.
+    pub(crate) fn commit(
+        &self,
+        run: &mut GroupRun,
+        worklist: &Worklist,
+        lease: RecoveryLease,
+    ) -> GroupStep {
         let (job, next) = (run.job(), run.index() + 1);
         let worklist = if run.group().writes() && !worklist.is_empty() {
-            // What later groups have to wait for.
+            // Later groups must wait for these.
             let places = job.places_of(next..);
             let held = worklist.iter().filter(|((place, _), _)| places.contains(place));
             held.map(|(wanted, source)| (wanted.clone(), source.clone())).collect()
         } else {
             worklist.clone()
         };
-        // Whoever then waits for this transaction waits for that one, too, as this one has seen it
+        // A transaction that then waits for this one waits for that one, too: this one has seen it
         // as a whole, or will have when it commits there.
         let whole = run.found.iter().filter(|found| self.sees(run, found));
         let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
-        run.commit(worklist, turn, |id| whole.contains(&id))
+        run.commit(worklist, lease, |id| whole.contains(&id))
     }
 
-    /// Whether a transaction that a group has found is seen as a whole, at the latest at the end.
+    /// Whether the group sees all of a transaction that it has found, at the latest at its end.
     fn sees(&self, run: &GroupRun, found: &Found) -> bool {
         let later = run.job().places_of(run.index() + 1..);
         let mut places = found.witness.places.iter();

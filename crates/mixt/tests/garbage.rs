@@ -1,5 +1,4 @@
-//! What is left incomplete while transactions wait for one another: in which order it is completed,
-//! and when.
+//! Order and time in which incomplete transactions that wait for one another are completed.
 
 mod world;
 
@@ -7,7 +6,7 @@ use std::sync::Arc;
 
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::{Coordinator, Request};
-use solera_mixt::drive::{Clock, run};
+use solera_mixt::executor::{Clock, run};
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
@@ -21,15 +20,15 @@ fn recover_all(bench: &Bench, collector: &Collector) -> Recovered {
     finish(&bench.world, recover(&place, &mut connections, known, collector, &bench.clock)).unwrap()
 }
 
-/// Runs it until its first group has committed, and leaves it there.
-fn leave(bench: &Bench, coordinator: &mut Coordinator) {
+/// Runs the transaction until its first group has committed, and abandons it there.
+fn abandon(bench: &Bench, coordinator: &mut Coordinator) {
     let first = |database: &str, request: &Request| database == "one" && is_commit(request);
     let mut connections = bench.connections();
     let (database, commit) = bench.until(coordinator, &mut connections, None, first);
     finish(&bench.world, connections.ask(&database, &commit)).unwrap();
 }
 
-/// Runs it to its end, which is that it waits for another one for too long.
+/// Runs the transaction until it has waited too long for another one.
 fn blocked(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     let mut connections = bench.connections();
     match finish(&bench.world, run(coordinator, &mut connections, &bench.clock)) {
@@ -38,7 +37,7 @@ fn blocked(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     }
 }
 
-/// Several that have begun in another order than the one in which they wait for one another.
+/// Several transactions began in another order than the one in which they wait for one another.
 #[test]
 fn each_is_completed_after_those_that_it_waits_for() {
     let bench = Bench::apart();
@@ -47,23 +46,23 @@ fn each_is_completed_after_those_that_it_waits_for() {
         bench.coordinator("both")
     };
     let mut all: Vec<_> = (0..6).map(begin).collect();
-    all.iter_mut().rev().for_each(|coordinator| leave(&bench, coordinator));
+    all.iter_mut().rev().for_each(|coordinator| abandon(&bench, coordinator));
     bench.pass(bench.limits.orphan_ms);
     let before = bench.clock.now_ms();
     let recovered = recover_all(&bench, &Collector::new(bench.limits));
     assert_eq!((recovered.completed.len(), recovered.open.len()), (6, 0), "{recovered:?}");
-    // Whoever waits for another one looks for its record only after this time.
+    // A transaction that waits looks for the record of the other only after this time.
     assert!(bench.clock.now_ms() < before + bench.limits.finish_ms / 8, "some have waited");
     assert_eq!(bench.done("read"), ints([6, 6]));
 }
 
-/// Those that wait for one that is young are left until it is complete.
+/// Transactions that wait for a young one are skipped until it is complete.
 #[test]
-fn nobody_is_tried_before_those_that_it_waits_for() {
+fn no_transaction_is_tried_before_those_that_it_waits_for() {
     let bench = Bench::apart();
     let (mut early, mut late) = (bench.coordinator("both"), bench.coordinator("both"));
-    leave(&bench, &mut late);
-    leave(&bench, &mut early);
+    abandon(&bench, &mut late);
+    abandon(&bench, &mut early);
     let mut collector = Collector::new(bench.limits);
     collector.give_up(blocked(&bench, &mut bench.coordinator("both")));
     let recovered = recover_all(&bench, &collector);
@@ -71,15 +70,15 @@ fn nobody_is_tried_before_those_that_it_waits_for() {
     assert!(recovered.completed.is_empty() && recovered.open.is_empty(), "{recovered:?}");
 }
 
-/// A host need not wait until what it has given up is an orphan: others would wait, and be given up
-/// in turn.
+/// A host need not wait until a transaction that it has given up counts as orphaned. Others would
+/// wait for it, and be given up themselves.
 #[test]
-fn what_was_given_up_here_is_completed_at_once() {
+fn transactions_given_up_here_are_completed_at_once() {
     let bench = Bench::apart();
     let mut collector = Collector::new(bench.limits);
     let mut first = bench.coordinator("both");
-    leave(&bench, &mut first);
-    // Each waits for those before.
+    abandon(&bench, &mut first);
+    // Each waits for the earlier ones.
     let mut tickets = Vec::new();
     for _ in 0..3 {
         tickets.push(blocked(&bench, &mut bench.coordinator("both")));
@@ -87,7 +86,7 @@ fn what_was_given_up_here_is_completed_at_once() {
     for ticket in &tickets {
         collector.give_up(ticket.clone());
     }
-    // The first is an orphan by now, and the others are young.
+    // The first is orphaned by now, and the others are young.
     let without = recover_all(&bench, &Collector::new(bench.limits));
     assert!(without.young > 0 && without.completed.len() < 4, "{without:?}");
     collector.take(&mut Recovered { completed: without.completed, ..Recovered::default() }, 0);
@@ -99,7 +98,7 @@ fn what_was_given_up_here_is_completed_at_once() {
     );
     assert_eq!(bench.done("read"), ints([4, 4]));
 
-    // Who goes on from a ticket then is told that it is complete.
+    // Resuming a ticket now reports that the transaction is complete.
     let now_ms = bench.clock.now_ms();
     let finished = recovered.finished.clone();
     assert!(!finished.is_empty());

@@ -1,4 +1,4 @@
-//! Asks real databases what a coordinator wants to know.
+//! Runs coordinators: executes their requests on real databases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,12 +11,12 @@ use crate::place::{Fields, Name};
 use crate::request::calls::{Begin, StoreError};
 use crate::store::{BoxFuture, Connection, Database};
 
-/// The time of a host.
+/// Clock of a host.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
-    /// Waits.
+    /// Waits for `ms` milliseconds.
     fn sleep(&self, ms: u64) -> BoxFuture<'_, ()>;
 }
 
@@ -30,31 +30,31 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// Sessions with databases, by their names. They are opened when they are needed, and used by one
-/// transaction at a time; whoever keeps them for the next one keeps what the sessions have seen. If
-/// a future of one is dropped while a session is asked for something, that session is closed, and
-/// the next one has seen nothing.
+/// Sessions with databases, by the databases' names. They are opened when needed, and one
+/// transaction uses them at a time. A caller that keeps them for the next transaction keeps what
+/// the sessions have seen. If a future is dropped while a session executes a request, that session
+/// is closed, and the next one has seen nothing.
 pub struct Connections {
     known: BTreeMap<Arc<str>, Known>,
 }
 
-/// How many names are to be read at once.
+/// Number of names to read at once.
 pub(crate) const BATCH: usize = 128;
 
 struct Known {
     database: Arc<dyn Database>,
-    /// By the users in whose names they act; none is whoever the database's sessions act as by
-    /// themselves.
+    /// Sessions, by the users for whom they act; `None` for the user that the database itself is
+    /// configured with.
     sessions: Sessions,
 }
 
 type Sessions = BTreeMap<Option<Actor>, Box<dyn Connection>>;
 
-/// The user that a transaction names, if it names one.
+/// User that a transaction names, if it names one.
 type Actor = Option<Arc<str>>;
 
 impl Connections {
-    /// Sessions with these databases.
+    /// Creates the sessions with these databases; opens none.
     pub fn new(databases: impl IntoIterator<Item = Arc<dyn Database>>) -> Connections {
         let named = databases.into_iter().map(|database| {
             (database.describe().name, Known { database, sessions: Sessions::new() })
@@ -62,25 +62,25 @@ impl Connections {
         Connections { known: named.collect() }
     }
 
-    /// The names of the databases whose workers run groups of phases.
+    /// Returns the names of the databases whose workers run groups of phases.
     pub fn executing(&self) -> impl Iterator<Item = Arc<str>> {
         let known = self.known.iter().filter(|(_, known)| known.database.executes());
         known.map(|(name, _)| Arc::clone(name))
     }
 
-    /// As which users sessions act by themselves, in the databases that know users.
+    /// Returns the user that each database itself is configured with, for those that know users.
     pub fn users(&self) -> Users {
         let known = self.known.iter();
         known.filter_map(|(name, known)| Some((Arc::clone(name), known.database.user()?))).collect()
     }
 
-    /// The databases that tell users apart.
+    /// Returns the databases that check the rights of each user.
     pub(crate) fn guarded(&self) -> BTreeSet<Arc<str>> {
         let known = self.known.iter().filter(|(_, known)| known.database.tells_users_apart());
         known.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// At which replicas of databases what is asked for commits.
+    /// Returns the replicas of databases at which requests commit.
     fn whence(&self) -> BTreeMap<Arc<str>, Arc<str>> {
         let known = self.known.iter();
         known
@@ -88,53 +88,53 @@ impl Connections {
             .collect()
     }
 
-    /// The host's own session with a database, which is closed unless it is [left](Taken::leave)
-    /// for the next time.
-    pub(crate) async fn take(&mut self, database: &str) -> Result<Taken<'_>, StoreError> {
-        self.known(database)?.take(None).await
+    /// Checks out the host's own session with a database. It is closed unless it is [checked
+    /// in](CheckedOut::check_in).
+    pub(crate) async fn check_out(&mut self, database: &str) -> Result<CheckedOut<'_>, StoreError> {
+        self.known(database)?.check_out(None).await
     }
 
-    /// The session with a database that acts for a transaction with these users.
-    pub(crate) async fn take_for(
+    /// Checks out the session with a database that acts for a transaction with these users.
+    pub(crate) async fn check_out_for(
         &mut self,
         users: &Users,
         database: &str,
-    ) -> Result<Taken<'_>, StoreError> {
+    ) -> Result<CheckedOut<'_>, StoreError> {
         let known = self.known(database)?;
         let user = users.get(database).cloned();
         let itself = !known.database.tells_users_apart()
             || (user.is_some() && user == known.database.user());
-        known.take((!itself).then_some(user)).await
+        known.check_out((!itself).then_some(user)).await
     }
 
     fn known(&mut self, database: &str) -> Result<&mut Known, StoreError> {
-        let unknown = || StoreError::Unavailable(format!("`{database}` is not known here"));
+        let unknown = || StoreError::Unavailable(format!("`{database}` is not configured here"));
         self.known.get_mut(database).ok_or_else(unknown)
     }
 
-    /// What named objects hold, read in a transaction of its own.
+    /// Reads named objects, in a transaction of its own.
     pub(crate) async fn read(
         &mut self,
         database: &str,
         names: Vec<Name>,
     ) -> Result<Vec<Fields>, StoreError> {
         let begin = Begin { read_only: true, names, ..Begin::default() };
-        let mut taken = self.take(database).await?;
-        let connection = &mut taken.connection;
+        let mut session = self.check_out(database).await?;
+        let connection = &mut session.connection;
         let found = match connection.begin(&begin).await {
             Ok(found) => connection.abort().await.map(|()| found),
             failed => failed,
         };
-        taken.leave();
+        session.check_in();
         found
     }
 
-    /// Does what is asked, in the sessions that act as the databases' sessions do by themselves.
+    /// Executes a request in the session of the user that the database is configured with.
     pub async fn ask(&mut self, database: &str, request: &Request) -> Result<Reply, StoreError> {
-        self.take(database).await?.ask(request).await
+        self.check_out(database).await?.ask(request).await
     }
 
-    /// Does what a coordinator asks for a transaction with these users.
+    /// Executes a coordinator's request for a transaction with these users.
     pub async fn ask_for(
         &mut self,
         users: &Users,
@@ -146,31 +146,31 @@ impl Connections {
             let denial = self.known(database)?.database.permits(user, accesses);
             return Ok(Reply::Permits(denial));
         }
-        self.take_for(users, database).await?.ask(request).await
+        self.check_out_for(users, database).await?.ask(request).await
     }
 }
 
 impl Known {
-    async fn take(&mut self, actor: Option<Actor>) -> Result<Taken<'_>, StoreError> {
+    async fn check_out(&mut self, actor: Option<Actor>) -> Result<CheckedOut<'_>, StoreError> {
         let connection = match (self.sessions.remove(&actor), &actor) {
             (Some(connection), _) => connection,
             (None, None) => self.database.connect().await?,
             (None, Some(user)) => self.database.connect_as(user.as_deref()).await?,
         };
-        Ok(Taken { connection, actor, sessions: &mut self.sessions })
+        Ok(CheckedOut { connection, actor, sessions: &mut self.sessions })
     }
 }
 
-/// A session that is asked for something. Who stops waiting for the answer drops it, and it is
-/// closed: the answer would be taken for that to the next question, and what is open there would
-/// become a part of the next transaction.
-pub(crate) struct Taken<'c> {
+/// A session that executes a request. It is closed if it is dropped before the answer: the answer
+/// would otherwise be taken for that to the next request, and its open transaction would become
+/// part of the next one.
+pub(crate) struct CheckedOut<'c> {
     pub(crate) connection: Box<dyn Connection>,
     actor: Option<Actor>,
     sessions: &'c mut Sessions,
 }
 
-impl Taken<'_> {
+impl CheckedOut<'_> {
     async fn ask(mut self, request: &Request) -> Result<Reply, StoreError> {
         let connection = &mut self.connection;
         let answer = match request {
@@ -178,19 +178,21 @@ impl Taken<'_> {
             Request::Perform(call) => connection.perform(call).await.map(Reply::Answered),
             Request::Custom(call) => connection.custom(call).await.map(Reply::Answered),
             Request::Commit(writes) => connection.commit(writes).await.map(|()| Reply::Committed),
-            Request::Execute(shipment) => connection.execute(shipment).await.map(Reply::Executed),
+            Request::Execute(remote_group) => {
+                connection.execute(remote_group).await.map(Reply::Executed)
+            }
             Request::Sees(commits) => connection.sees(commits).await.map(Reply::Sees),
             Request::Certify => connection.certify().await.map(|()| Reply::Certified),
             Request::Abort => connection.abort().await.map(|()| Reply::Done),
-            // Who acts as itself does what it does.
+            // A session for the configured user may do what that user may do.
             Request::Permits(_) => Ok(Reply::Permits(None)),
         };
-        self.leave();
+        self.check_in();
         answer
     }
 
-    /// It has answered, and is kept.
-    pub(crate) fn leave(self) {
+    /// Returns the session to the pool, after it has answered.
+    pub(crate) fn check_in(self) {
         self.sessions.insert(self.actor, self.connection);
     }
 }
@@ -201,14 +203,14 @@ impl fmt::Debug for Connections {
     }
 }
 
-/// Runs a transaction to its end. If the future is dropped before, it is as if the host had died:
-/// once something has committed, [recovery](crate::recovery) completes it.
+/// Runs a transaction to its end. Dropping the future before that has the same effect as a crash of
+/// the host: once something has committed, [recovery](crate::recovery) completes it.
 pub async fn run(
     coordinator: &mut Coordinator,
     connections: &mut Connections,
     clock: &dyn Clock,
 ) -> Outcome {
-    coordinator.ship_to(connections.executing());
+    coordinator.use_workers_of(connections.executing());
     coordinator.commit_at(connections.whence());
     coordinator.act_as(connections.users(), connections.guarded());
     let mut answer = None;
@@ -237,7 +239,7 @@ mod tests {
     use crate::request::calls::{Answer, List, NameWrite, ObjectCall};
     use crate::store::Description;
 
-    /// A database whose sessions never say that a transaction has begun, and which counts them.
+    /// A database whose sessions never answer `begin`; counts the sessions.
     struct Silent(Arc<AtomicUsize>);
 
     impl Database for Silent {

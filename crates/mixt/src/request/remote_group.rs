@@ -1,9 +1,8 @@
-//! A group of phases on its way to a worker next to its store, and what comes back (MixT §7.2).
+//! A group of phases sent to a worker next to its store, and the replies (MixT §7.2).
 //!
-//! What comes back is what the store has answered to each request, in order. The coordinator goes
-//! through the group once more with these answers, by the code that has run at the worker: so what
-//! it takes over is checked as if it had asked the store itself, and nothing else has to be
-//! believed.
+//! The worker returns the store's answer to each request, in order. The coordinator runs the group
+//! once more with these answers, by the same code as the worker. So it checks them as if it had
+//! asked the store itself, and need not trust anything else.
 
 use std::sync::Arc;
 
@@ -13,98 +12,99 @@ use crate::form::{Unreadable, decode, encode};
 use crate::record::Record;
 use crate::request::calls::StoreError;
 use crate::request::{Reply, Request};
-use crate::sight::Sight;
+use crate::visibility::Visibility;
 use crate::witness::TransactionId;
 
-/// A group of phases with all that it needs but the program, which is known by the module's name.
+/// A group of phases with all that it needs except the program, which the module's name identifies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shipment {
-    /// Random: no two shipments have the same.
+pub struct RemoteGroup {
+    /// Random number, unique to this remote group.
     pub(crate) number: u64,
-    /// When it must not be begun or committed any more, in milliseconds since 1970.
+    /// Time after which a worker must not begin or commit it, in milliseconds since 1970.
     pub(crate) until_ms: u64,
-    /// Which database is to run it.
+    /// Database that is to run it.
     pub(crate) database: Arc<str>,
-    pub(crate) sight: Sight,
-    /// The transaction; the group is the one that is next.
+    pub(crate) visibility: Visibility,
+    /// Record of the transaction; the group is the next one.
     pub(crate) record: Record,
 }
 
-impl Shipment {
-    /// Its number, which no other shipment has.
+impl RemoteGroup {
+    /// Returns its number, which no other remote group has.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The transaction's name.
+    /// Returns the transaction's identifier.
     pub fn id(&self) -> TransactionId {
         self.record.id
     }
 
-    /// The name of the module.
+    /// Returns the name of the module.
     pub fn module(&self) -> &Arc<str> {
         &self.record.module
     }
 
-    /// In whose name the transaction asks a database, if that knows users.
+    /// Returns the user in whose name the transaction uses a database, if that knows users.
     pub fn user(&self, database: &str) -> Option<&Arc<str>> {
         self.record.user(database)
     }
 
-    /// The name of the database that is to run it.
+    /// Returns the name of the database that is to run it.
     pub fn database(&self) -> &Arc<str> {
         &self.database
     }
 
-    /// The spaces of the database to which the module's stores are bound.
+    /// Returns the spaces of the database to which the module's stores are bound.
     pub fn spaces(&self) -> impl Iterator<Item = &str> {
         let all = self.record.bindings.all().iter().map(|bound| &bound.place);
         all.filter(|place| place.database == self.database).map(|place| &*place.space)
     }
 
-    /// When it must not be begun or committed any more, in milliseconds since 1970.
+    /// Returns the time after which a worker must not begin or commit it, in milliseconds since
+    /// 1970.
     pub fn until_ms(&self) -> u64 {
         self.until_ms
     }
 
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self) -> Arc<[u8]> {
         encode(self)
     }
 
-    /// From bytes.
+    /// Decodes it from bytes.
     ///
     /// # Errors
-    /// If they are no shipment of this version.
-    pub fn decode(bytes: &[u8]) -> Result<Shipment, Unreadable> {
-        decode(bytes, "a shipment")
+    /// If they are no remote group of this version.
+    pub fn decode(bytes: &[u8]) -> Result<RemoteGroup, Unreadable> {
+        decode(bytes, "a remote_group")
     }
 }
 
-/// What a worker has done: the answer to each request that the group made. Without an answer to its
-/// last request, and with nothing that is open or may still commit, the worker has stopped before
-/// it.
+/// Replies of a worker: the answer to each request of the group. If the answer to the last request
+/// is missing, the worker stopped before that request, and no transaction is open or may still
+/// commit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Shipped {
+pub struct RemoteReplies {
     pub(crate) replies: Vec<Result<Reply, StoreError>>,
 }
 
-impl Shipped {
-    /// As bytes.
+impl RemoteReplies {
+    /// Encodes them as bytes.
     pub fn encode(&self) -> Arc<[u8]> {
         encode(self)
     }
 
-    /// From bytes.
+    /// Decodes them from bytes.
     ///
     /// # Errors
-    /// If they are no answer of this version.
-    pub fn decode(bytes: &[u8]) -> Result<Shipped, Unreadable> {
+    /// If they are no replies of this version.
+    pub fn decode(bytes: &[u8]) -> Result<RemoteReplies, Unreadable> {
         decode(bytes, "the answer of a worker")
     }
 }
 
-/// Whether this may be the answer to that.
+/// Whether `reply` can be the answer to `request`.
 pub(crate) fn answers(request: &Request, reply: &Result<Reply, StoreError>) -> bool {
     match (request, reply) {
         (Request::Execute(_) | Request::Permits(_), _) => false,
