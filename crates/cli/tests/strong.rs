@@ -431,9 +431,9 @@ fn the_demo_breaks_invariants_causally_and_keeps_them_strongly() {
     let lines = |how: &str| told.lines().filter_map(|line| line.trim().strip_prefix(how)).count();
     assert_eq!((lines("causal "), lines("strong ")), (3, 3), "{told}");
     for line in [
-        "causal     all 3 are paid, and the account holds -200",
-        "strong     1 is paid; the others begin again, see 0, and get nothing",
-        "causal     all 3 are welcomed",
+        "causal     all 3 withdrawals succeed, and the account holds -200",
+        "strong     1 withdrawal succeeds; the others retry, see 0, and withdraw nothing",
+        "causal     all 3 registrations succeed",
         "causal     100 wins, of the accepted bids 100, 110, 120",
     ] {
         assert!(told.contains(line), "{line}\n{told}");

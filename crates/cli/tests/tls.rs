@@ -184,11 +184,11 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     let own = ["--cacert", "ca.pem", "--cert", "client.pem", "--key", "client.key", "a.backup"];
     let with = backup(&own);
     assert!(with.status.success(), "{}", String::from_utf8_lossy(&with.stderr));
-    // Whoever forgets how to speak is told.
+    // A command whose TLS options do not match the port fails with a hint.
     let told = |output: Output| String::from_utf8(output.stderr).unwrap();
     let error = told(backup(&["b.backup"]));
     assert!(
-        error.contains("name the authority that signed its certificate by --cacert"),
+        error.contains("name the authority that signed its certificate with --cacert"),
         "{error}"
     );
     let plain = lab.address(0, 0).to_string();

@@ -83,7 +83,7 @@ async fn is_expelled(node: &mut Node, reason: &str) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(node.wait().code(), Some(3), "{node}");
-    assert!(node.log().contains("this node can take no part any more"), "{node}");
+    assert!(node.log().contains("this node can no longer take part in the cluster"), "{node}");
     assert!(node.log().contains(reason), "{node}");
 }
 
@@ -320,7 +320,7 @@ async fn a_removal_that_has_to_wait_says_how_it_ends() {
     let waiting = plan.site(0, &["remove", "us", "--timeout", "0"]);
     let told = String::from_utf8_lossy(&waiting.stderr);
     assert!(!waiting.status.success(), "{told}");
-    assert!(told.contains("us is leaving") && told.contains("cannot be taken back"), "{told}");
+    assert!(told.contains("us is leaving") && told.contains("cannot be undone"), "{told}");
     nodes[2] = plan.start(2);
     let finished =
         async || String::from_utf8_lossy(&plan.site(0, &["list"]).stdout).contains("removed");
