@@ -1,4 +1,4 @@
-//! `solera bench` as a person runs it.
+//! Tests `solera bench`.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn a_running_cluster_is_measured_at_all_its_sites() {
 }
 
 #[test]
-fn spaces_that_a_running_cluster_lacks_are_told() {
+fn missing_spaces_of_a_running_cluster_are_reported() {
     let folder = Folder::new();
     let printed = solera(&["bench", "--workload", "rubis", "--print-spaces"]);
     let spaces = text(&printed.stdout);
@@ -68,7 +68,7 @@ fn spaces_that_a_running_cluster_lacks_are_told() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn invalid_options_are_reported() {
     for (arguments, code, reason) in [
         (vec![], 2, "choose a cluster: --at HOST:PORT,… or --up SITES"),
         (vec!["--up", "0", "--strong", "causal"], 2, "a cluster has 1 to 7 sites"),

@@ -1,5 +1,5 @@
-//! Strong transactions as clients meet them: cut off, led from elsewhere, contended, and left
-//! alone.
+//! Tests strong transactions with real clients: partitions, remote leaders, contention, and
+//! vanished clients.
 
 mod common;
 
@@ -211,7 +211,7 @@ async fn who_vanishes_between_phases_is_in_nobodys_way() {
 
 // Leaders that move, and contention.
 
-/// Clients of every site that increment one counter, until they are told to stop.
+/// Clients of every site that increment one counter, until they are stopped.
 struct Counting {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Nodes that are not what they were, or not what the others are: each site is one real node.
+//! Nodes with stale data or other settings than their peers; each site is one real node.
 
 mod common;
 
@@ -75,7 +75,7 @@ impl Plan {
     }
 }
 
-/// Its peers end it, and it says why.
+/// Requires that peers reject the node, and that it logs the reason.
 async fn is_expelled(node: &mut Node, reason: &str) {
     let started = Instant::now();
     while node.child.try_wait().unwrap().is_none() {
@@ -152,8 +152,8 @@ async fn a_copy_from_since_the_last_start_is_refused() {
     is_expelled(&mut copied, "does not remember all that it has told").await;
 }
 
-/// Nothing was written at the copy's site since, and the other node has started again: it remembers
-/// the times that it was told.
+/// Nothing was written at the copy's site since, and the other node has restarted: it remembers the
+/// times that it received.
 #[tokio::test]
 async fn a_copy_that_only_times_tell_of_is_refused() {
     let plan = Plan::new(2);
