@@ -103,7 +103,7 @@ fn report_cycle(
     let (first, mut marks) = (slot, Vec::new());
     while let Some((from, span)) = before(slot) {
         let name = |slot: Slot| &known.store_info(slot.store).name;
-        marks.push((span, format!("`{}` is told something of `{}`", name(slot), name(from))));
+        marks.push((span, format!("`{}` receives a value of `{}`", name(slot), name(from))));
         slot = from;
         if slot == first || marks.len() > left.len() {
             break;
