@@ -1,10 +1,10 @@
-//! Commands that are sent together, and reading their replies.
+//! Batches of commands, and their replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use solera::{Client, Error, Value};
 
-/// Commands that are sent together; the replies come in their order.
+/// Commands that are sent together; the replies arrive in the same order.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     commands: Vec<Vec<Vec<u8>>>,
@@ -12,23 +12,23 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Commands of so many bytes fit into the buffers on the way.
+    /// Size of commands that fits into the buffers of a connection, in bytes.
     const ROOM: usize = 32 << 10;
 
     pub(crate) fn add<A: AsRef<[u8]>>(&mut self, command: &[A]) {
         let command: Vec<Vec<u8>> = command.iter().map(|word| word.as_ref().to_vec()).collect();
-        // The length of each word is told, too.
+        // Includes the encoded length of each word.
         self.bytes += command.iter().map(|word| word.len() + 16).sum::<usize>();
         self.commands.push(command);
     }
 
-    /// The same with one more command.
+    /// Adds a command.
     pub(crate) fn with<A: AsRef<[u8]>>(mut self, command: &[A]) -> Batch {
         self.add(command);
         self
     }
 
-    /// The commands, word by word.
+    /// Returns the commands as lists of words.
     pub(crate) fn into_commands(self) -> Vec<Vec<Vec<u8>>> {
         self.commands
     }
@@ -42,7 +42,7 @@ impl Batch {
         self.bytes >= Batch::ROOM
     }
 
-    /// Sends the commands; the first one that is refused fails all.
+    /// Sends the commands; fails with the first error reply.
     pub(crate) async fn send(&self, client: &mut Client) -> Result<Replies, Error> {
         let commands: Vec<Vec<&[u8]>> =
             self.commands.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
@@ -58,7 +58,7 @@ impl Batch {
     }
 }
 
-/// The replies to a [`Batch`], to be taken in order.
+/// Replies to a [`Batch`], which must be taken in order.
 #[derive(Debug)]
 pub(crate) struct Replies(std::vec::IntoIter<Value>);
 
@@ -67,12 +67,12 @@ impl Replies {
         self.0.next().expect("there is a reply to each command, and each is taken once")
     }
 
-    /// Of GET and HGET.
+    /// Takes the reply to a GET or HGET.
     pub(crate) fn text(&mut self) -> Result<Option<String>, Error> {
         text(self.value())
     }
 
-    /// Of GET and HGET, where what is absent counts as 0.
+    /// Takes the reply to a GET or HGET as a number; an absent value counts as 0.
     pub(crate) fn number(&mut self) -> Result<i64, Error> {
         match self.text()? {
             None => Ok(0),
@@ -80,7 +80,7 @@ impl Replies {
         }
     }
 
-    /// Of HMGET.
+    /// Takes the reply to an HMGET.
     pub(crate) fn fields(&mut self) -> Result<Vec<Option<String>>, Error> {
         match self.value() {
             Value::Array(items) => items.into_iter().map(text).collect(),
@@ -88,7 +88,7 @@ impl Replies {
         }
     }
 
-    /// Of SMEMBERS.
+    /// Takes the reply to an SMEMBERS.
     pub(crate) fn set(&mut self) -> Result<BTreeSet<String>, Error> {
         match self.value() {
             Value::Set(items) | Value::Array(items) => {
@@ -98,7 +98,7 @@ impl Replies {
         }
     }
 
-    /// Of HGETALL.
+    /// Takes the reply to an HGETALL.
     pub(crate) fn map(&mut self) -> Result<BTreeMap<String, String>, Error> {
         let Value::Map(pairs) = self.value() else {
             return Err(Error::UnexpectedReply("no map for HGETALL".to_owned()));
@@ -110,7 +110,7 @@ impl Replies {
     }
 }
 
-/// A number that the workload has written.
+/// Parses a number that the workload has written.
 pub(crate) fn number(text: &str) -> Result<i64, Error> {
     text.parse().map_err(|_| Error::UnexpectedReply(format!("'{text}' is no number")))
 }

@@ -1,9 +1,9 @@
-//! The closed loop: each client runs a transaction, waits for its end, thinks, and runs the next.
+//! The closed loop: each client runs a transaction, waits for its end, pauses, and runs the next.
 //!
-//! Clients are tasks on a few threads. They start one after the other while the load ramps up; what
-//! ends within the window that follows the warm-up is measured. When the window is over, every
-//! client ends the transaction it is in, and leaves a token, so that what it has done can be read
-//! elsewhere.
+//! Clients are tasks on a few threads. They start one after another while the load ramps up. The
+//! driver measures transactions that end within the window after the warm-up. After the window,
+//! every client finishes its current transaction and returns a token, so that its writes can be
+//! read elsewhere.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,35 +20,35 @@ use crate::random::Random;
 use crate::session::{Session, Strong};
 use crate::tally::{Done, Kind, Tally};
 
-/// How long and how hard a workload is run.
+/// Duration and intensity of a run.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    /// Clients, dealt out over the sites.
+    /// Number of clients, which are distributed over the sites.
     pub clients: usize,
-    /// Threads that they share.
+    /// Number of threads that they share.
     pub threads: usize,
-    /// How long a client thinks between two transactions, on average.
+    /// Average pause of a client between two transactions.
     pub think: Duration,
-    /// The time over which clients start.
+    /// Time over which the clients start.
     pub ramp_up: Duration,
-    /// The time after that which is not measured yet.
+    /// Time after that before the measurement.
     pub warm_up: Duration,
-    /// The measured time.
+    /// Measured time.
     pub window: Duration,
 }
 
-/// What clients do.
+/// A workload of clients.
 pub(crate) trait Workload: Send + Sync + 'static {
-    /// A client's own state, and what it remembers to be checked at the end.
+    /// State of a client, including results that are checked at the end.
     type Visitor: Send + 'static;
 
-    /// The types of transactions.
+    /// Returns the types of transactions.
     fn kinds(&self) -> Vec<Kind>;
 
-    /// A new client.
+    /// Creates the state of a client.
     fn visitor(&self, client: usize) -> Self::Visitor;
 
-    /// The kind of the transaction that a client runs next.
+    /// Returns the kind of the next transaction of a client.
     fn next(&self, visitor: &mut Self::Visitor) -> usize;
 
     /// Runs a transaction to its end.
@@ -60,23 +60,23 @@ pub(crate) trait Workload: Send + Sync + 'static {
     ) -> Result<Done, Error>;
 }
 
-/// What is left of a run.
+/// Results of a run.
 pub(crate) struct Ran<V> {
     pub(crate) tally: Tally,
     pub(crate) visitors: Vec<V>,
     pub(crate) tokens: Vec<Token>,
 }
 
-/// A client waits so long after a failure, and twice as long after each further one.
+/// Pause of a client after a failure; doubles with each further failure.
 const PATIENCE: Duration = Duration::from_millis(20);
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
-/// Whoever has no answer so long after the end gets none.
+/// Time after the end of the run after which pending transactions are cancelled.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Runs a workload to its end.
 ///
 /// # Errors
-/// Clients cannot connect, or threads cannot be started.
+/// Fails if clients cannot connect, or if threads cannot be started.
 pub(crate) fn drive<W: Workload>(
     workload: &Arc<W>,
     place: &Place,
@@ -93,7 +93,7 @@ pub(crate) fn drive<W: Workload>(
     let threads: Vec<_> = (0..pace.threads).map(work).collect::<Result<_, _>>()?;
     let mut all: Option<Ran<W::Visitor>> = None;
     for thread in threads {
-        let ran = thread.join().expect("a panic of a client is told by its thread")?;
+        let ran = thread.join().expect("the thread has reported the panic of a client")?;
         match &mut all {
             None => all = Some(ran),
             Some(all) => {
@@ -106,7 +106,7 @@ pub(crate) fn drive<W: Workload>(
     all.ok_or_else(|| BenchError::Settings("clients need a thread at least".to_owned()))
 }
 
-/// Runs the clients of one thread: every `threads`th one.
+/// Runs the clients of one thread: every `threads`th client.
 fn run_thread<W: Workload>(
     thread: usize,
     workload: &Arc<W>,
@@ -134,7 +134,8 @@ fn run_thread<W: Workload>(
             clients.spawn_local(client.run());
         }
         while let Some(client) = clients.join_next().await {
-            let (visitor, token) = client.expect("a panic of a client is told by its thread")?;
+            let (visitor, token) =
+                client.expect("the thread has reported the panic of a client")?;
             visitors.push(visitor);
             tokens.extend(token);
         }
@@ -195,7 +196,7 @@ impl<W: Workload> Loop<W> {
                     sleep(patience).await;
                     patience = (2 * patience).min(MOST_PATIENCE);
                     if let Error::Connection(_) | Error::Protocol(_) = error {
-                        // If it fails, so does the next transaction, which is counted.
+                        // If this fails, the next transaction fails too and is counted.
                         let _ = session.client.reconnect().await;
                     }
                 }

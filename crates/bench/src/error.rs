@@ -1,15 +1,15 @@
-//! Why a benchmark came to nothing.
+//! Errors of benchmarks.
 
 use std::fmt;
 
-/// Why a benchmark came to nothing.
+/// Error of a benchmark.
 #[derive(Debug)]
 pub enum BenchError {
     /// Settings that contradict each other or are out of range.
     Settings(String),
-    /// The cluster in this process could not be started.
+    /// The cluster in this process could not start.
     Start(String),
-    /// Nobody answers as a site at this address.
+    /// No site answers at this address.
     Site(String, solera::Error),
     /// A client could not connect.
     Connect(solera::Error),
@@ -17,30 +17,30 @@ pub enum BenchError {
     Load(solera::Error),
     /// The cluster holds data of another scale.
     OtherData {
-        /// What it holds.
+        /// Scale of its data.
         found: String,
-        /// What the run needs.
+        /// Scale that the run requires.
         wanted: String,
     },
-    /// The cluster has not the spaces that the workload needs.
+    /// The cluster lacks spaces that the workload requires.
     SpacesMissing {
-        /// How what it has differs, space by space.
+        /// Differences, space by space.
         differences: Vec<String>,
-        /// What its configuration should say.
+        /// Required lines of its configuration.
         lines: String,
     },
-    /// The workload is to be run causally, and the cluster refuses that.
+    /// The workload should run causally, and a space of the cluster rejects that.
     SpaceStrong {
-        /// The space that does.
+        /// The space.
         space: String,
         /// Its level.
         level: String,
-        /// The workload's keys in it.
+        /// Prefix of the workload's keys in it.
         prefix: String,
     },
-    /// A transaction of a program failed where it must not.
+    /// A transaction of a program failed unexpectedly.
     Transaction(String),
-    /// What the run left could not be read.
+    /// The data could not be read after the run.
     Check(solera::Error),
     /// No thread could be started.
     Threads(std::io::Error),

@@ -1,18 +1,18 @@
-//! How long things took, in buckets of about 1.6% of their value.
+//! Histograms of durations, with buckets of about 1.6% of their value.
 
 use std::time::Duration;
 
 /// Buckets per power of two.
 const STEPS: u64 = 64;
-/// Times below this have a bucket per microsecond.
+/// Durations below this have a bucket per microsecond.
 const EXACT: u64 = STEPS;
-/// The last bucket holds what took longer than about 19 hours.
+/// Number of buckets. The last one counts durations longer than about 19 hours.
 const BUCKETS: usize = 32 * STEPS as usize;
 
-/// Counts of durations, to tell quantiles from. A quantile is at most 1/64 too large.
+/// Histogram of durations. Its quantiles are at most 1/64 too large.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    /// As long as the largest duration demands.
+    /// Buckets up to that of the largest duration.
     buckets: Vec<u64>,
     count: u64,
     total: Duration,
@@ -32,7 +32,7 @@ impl Histogram {
         self.max = self.max.max(duration);
     }
 
-    /// Adds what another one holds.
+    /// Adds the durations of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -43,22 +43,22 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many durations there are.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Their mean, which is exact; nothing if there are none.
+    /// Returns the exact mean; `None` without durations.
     pub fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| self.total.div_f64(self.count as f64))
     }
 
-    /// The longest.
+    /// Returns the maximum.
     pub fn max(&self) -> Option<Duration> {
         (self.count > 0).then_some(self.max)
     }
 
-    /// The duration that a share `q` of all, from 0 to 1, does not exceed.
+    /// Returns the quantile `q`, from 0 to 1.
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let rank = ((q * self.count as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -66,12 +66,13 @@ impl Histogram {
             seen += count;
             seen >= rank
         })?;
-        // The bucket may reach beyond what was recorded.
+        // The bucket may reach beyond the maximum.
         Some(Duration::from_micros(upper_end(bucket)).min(self.max))
     }
 }
 
-/// Each power of two from [`EXACT`] on is cut into [`STEPS`] buckets of equal width.
+/// Returns the bucket of a duration. Each power of two from [`EXACT`] on has [`STEPS`] buckets of
+/// equal width.
 fn bucket_of(micros: u64) -> usize {
     if micros < EXACT {
         return micros as usize;
@@ -81,7 +82,7 @@ fn bucket_of(micros: u64) -> usize {
     (bucket as usize).min(BUCKETS - 1)
 }
 
-/// The largest duration that a bucket holds, in microseconds.
+/// Returns the largest duration of a bucket, in microseconds.
 fn upper_end(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * STEPS {

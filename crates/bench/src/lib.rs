@@ -1,5 +1,5 @@
-//! Workloads that measure a cluster, and check what it promises: `solera bench` and
-//! `solera papers`.
+//! Workloads that measure a cluster and check its guarantees, for `solera bench` and `solera
+//! papers`.
 //!
 //! | module | subject |
 //! |---|---|
@@ -55,17 +55,17 @@ pub use tally::{Class, Count, Failures, Kind};
 use driver::{Ran, Workload, drive};
 use rubis::Rubis;
 
-/// What is run.
+/// A workload with its settings.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// RUBiS' bidding mix.
     Rubis {
-        /// How much data there is.
+        /// Amount of data.
         scale: Scale,
-        /// How many strong transactions in a row meet on the same name or item; nothing for RUBiS'
-        /// own way, in which they rarely meet.
+        /// Number of consecutive strong transactions that contend for the same name or item; `None`
+        /// for RUBiS' own distribution, in which they rarely conflict.
         contended: Option<u64>,
-        /// Where the random numbers begin.
+        /// Seed of the random numbers.
         seed: u64,
     },
     /// Transactions of three items.
@@ -73,7 +73,8 @@ pub enum Work {
 }
 
 impl Work {
-    /// The spaces of a cluster on which its transactions are strong, as in `solera.toml`.
+    /// Returns the spaces of a cluster on which its transactions are strong, in the format of
+    /// `solera.toml`.
     pub fn spaces(&self) -> &'static str {
         match self {
             Work::Rubis { .. } => rubis::schema::SPACES,
@@ -98,13 +99,13 @@ impl fmt::Display for Work {
     }
 }
 
-/// A runtime on the caller's thread.
+/// Creates a runtime on the caller's thread.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, BenchError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(BenchError::Threads)
 }
 
-/// Loads the data, runs the workload, and checks what it left. `tell` hears what is going on.
+/// Loads the data, runs the workload, and checks its invariants. Reports progress to `report`.
 ///
 /// # Errors
 /// See [`BenchError`]. Transactions that fail are counted and are no error.
@@ -113,7 +114,7 @@ pub fn run(
     place: &Place,
     strong: Strong,
     pace: &Pace,
-    tell: &dyn Fn(&str),
+    report: &dyn Fn(&str),
 ) -> Result<Report, BenchError> {
     check_pace(pace)?;
     let runtime = runtime()?;
@@ -121,10 +122,10 @@ pub fn run(
     let (kinds, tally, invariants) = match work {
         Work::Micro(micro) => {
             check_micro(micro)?;
-            tell("loading");
+            report("loading");
             let filled = load::fill(place, strong, micro.parts());
             runtime.block_on(filled).map_err(BenchError::Load)?;
-            tell("running");
+            report("running");
             let micro = Arc::new(micro.clone());
             let ran = drive(&micro, place, strong, pace)?;
             (micro.kinds(), ran.tally, Vec::new())
@@ -132,12 +133,12 @@ pub fn run(
         Work::Rubis { scale, contended, seed } => {
             let rubis = Arc::new(Rubis::new(*scale, *seed, run_name(), *contended));
             if runtime.block_on(rubis::load::is_needed(&rubis, place))? {
-                tell("loading");
+                report("loading");
                 runtime.block_on(rubis::load::load(&rubis, place, strong))?;
             }
-            tell("running");
+            report("running");
             let Ran { tally, visitors, tokens } = drive(&rubis, place, strong, pace)?;
-            tell("checking");
+            report("checking");
             let remembered = visitors.into_iter().map(|visitor| visitor.remembered).collect();
             let checked = runtime.block_on(async {
                 let mut client = settled(place, &tokens).await?;
@@ -174,14 +175,14 @@ fn check_micro(micro: &Micro) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A client whose site has all that others did.
+/// Returns a client whose site has the writes of all other clients.
 async fn settled(place: &Place, tokens: &[Token]) -> Result<Client, Error> {
     let mut client = place.connect(0).await?;
     load::attach(&mut client, tokens).await?;
     Ok(client)
 }
 
-/// Runs on the same data must not share identifiers.
+/// Returns a unique name: runs on the same data must not share identifiers.
 fn run_name() -> String {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("r{:x}", since_epoch.as_micros())

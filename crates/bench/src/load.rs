@@ -1,4 +1,4 @@
-//! Filling a cluster before a run, and waiting until all sites have everything.
+//! Loads data into a cluster before a run, and waits until all sites have it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,34 +10,33 @@ use crate::batch::Batch;
 use crate::place::Place;
 use crate::session::{Session, Strong};
 
-/// How data is written.
+/// How the data is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     /// Command by command, causally.
     Causal,
-    /// In strong transactions of many commands, because the commands are strong where they are
-    /// written.
+    /// In strong transactions of many commands, because the commands are strong in their spaces.
     Strong,
 }
 
-/// Adds the commands that write a thing, by its number.
+/// Function that adds the commands which write an item, by its number.
 type Write = dyn Fn(u64, &mut Batch);
 
-/// One part of the data: what commands write each of so many things.
+/// One part of the data: the number of items, and the function that writes them.
 pub(crate) struct Part {
     pub(crate) count: u64,
     pub(crate) writing: Writing,
     pub(crate) write: Rc<Write>,
 }
 
-/// Clients that write at the same time, at each site.
+/// Number of concurrent writing clients per site.
 const LANES: usize = 4;
-/// How many things a client takes at once, and writes in one transaction if they are strong.
-const STRETCH: u64 = 250;
-/// A site that does not have everything is asked again so often, and waits 10 seconds each time.
+/// Number of items that a client writes as one unit, in one transaction if they are strong.
+const BATCH: u64 = 250;
+/// Maximum number of waits of 10 seconds for a site to have all data.
 const WAITS: u32 = 30;
 
-/// Writes the parts, one after the other, and returns when every site has all of them.
+/// Writes the parts, one after another, and returns when every site has all of them.
 pub(crate) async fn fill(place: &Place, strong: Strong, parts: Vec<Part>) -> Result<(), Error> {
     let lanes = LANES * place.sites().len();
     for part in parts {
@@ -52,8 +51,8 @@ pub(crate) async fn fill(place: &Place, strong: Strong, parts: Vec<Part>) -> Res
                 writers.spawn_local(async move {
                     let mut session = Session::new(place.connect(lane).await?, strong);
                     while next.get() < part.count {
-                        let from = next.replace(next.get() + STRETCH);
-                        let stretch = from..part.count.min(from + STRETCH);
+                        let from = next.replace(next.get() + BATCH);
+                        let stretch = from..part.count.min(from + BATCH);
                         match part.writing {
                             Writing::Causal => {
                                 write(&part, stretch, &mut session.client).await?;
@@ -70,12 +69,12 @@ pub(crate) async fn fill(place: &Place, strong: Strong, parts: Vec<Part>) -> Res
             }
             let mut tokens = Vec::new();
             while let Some(token) = writers.join_next().await {
-                tokens.push(token.expect("a panic is told by its thread")?);
+                tokens.push(token.expect("the thread has reported the panic")?);
             }
             Ok::<_, Error>(tokens)
         });
         let tokens = tokens.await?;
-        // The next part may depend on this one, and so does the run.
+        // The next part, and the run, may depend on this one.
         for site in 0..place.sites().len() {
             attach(&mut place.connect(site).await?, &tokens).await?;
         }
@@ -101,7 +100,7 @@ async fn write(
     Ok(())
 }
 
-/// Waits until a client's site has all that the tokens stand for.
+/// Waits until a client's site has the pasts of all tokens.
 pub(crate) async fn attach(client: &mut Client, tokens: &[Token]) -> Result<(), Error> {
     for token in tokens {
         let mut waits = 0;

@@ -1,8 +1,8 @@
 //! The micro-benchmark of UniStore §8.2 and §8.3: transactions of three items.
 //!
-//! A share of the transactions updates, another one is strong, independently. Each accesses three
-//! distinct items, drawn uniformly; a share of the strong ones takes its first item from one
-//! designated partition.
+//! One share of the transactions updates; independently, another share is strong. Each transaction
+//! accesses three distinct items, drawn uniformly. A share of the strong ones takes its first item
+//! from one designated partition.
 //!
 //! | key | holds | space |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | `micro:s:N` | what strong ones do | `por`: a `SET` conflicts with every `SET` |
 //! | `micro:s:{hot}:N` | the same, all in one partition | the same |
 //!
-//! Causal and strong transactions have keys of their own, because in a space a command is strong or
-//! it is not.
+//! Causal and strong transactions have separate keys, because a space makes a command either strong
+//! or causal.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::random::Random;
 use crate::session::Session;
 use crate::tally::{Class, Done, Kind};
 
-/// The spaces of a cluster on which transactions are strong, as in `solera.toml`.
+/// Spaces of a cluster on which the transactions are strong, in the format of `solera.toml`.
 pub(crate) const SPACES: &str = r#"[[space]]
 name = "micro-strong"
 prefix = "micro:s:"
@@ -34,20 +34,20 @@ strong = ["SET"]
 conflicts = [["SET", "SET"]]
 "#;
 
-/// What the transactions are.
+/// Settings of the micro-benchmark.
 #[derive(Clone, Debug)]
 pub struct Micro {
-    /// How many items causal transactions choose from, and strong ones.
+    /// Number of items that causal transactions choose from, and that strong ones choose from.
     pub keys: u64,
-    /// The share of transactions that update, in percent.
+    /// Share of transactions that update, in percent.
     pub updates: u8,
-    /// The share of transactions that are strong, in percent.
+    /// Share of transactions that are strong, in percent.
     pub strong: u8,
-    /// The share of strong transactions that access the designated partition, in percent.
+    /// Share of strong transactions that access the designated partition, in percent.
     pub hot: u8,
-    /// How many bytes an item has.
+    /// Size of an item in bytes.
     pub value_bytes: u64,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -65,12 +65,12 @@ pub(crate) struct Visitor {
 }
 
 impl Micro {
-    /// One partition's share of the keys, if there are as many partitions as by default.
+    /// Returns one partition's share of the keys, for the default number of partitions.
     fn hot_keys(&self) -> u64 {
         (self.keys / 16).max(1)
     }
 
-    /// What a run begins with.
+    /// Returns the initial data of a run.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let part = |count, prefix: &'static str, writing| {
             let (bytes, seed) = (self.value_bytes, self.seed);
@@ -86,7 +86,7 @@ impl Micro {
         ]
     }
 
-    /// The items of a transaction.
+    /// Chooses the items of a transaction.
     fn keys_of(&self, class: Class, random: &mut Random) -> Vec<String> {
         let strong = class == Class::Strong;
         let prefix = if strong { "micro:s:" } else { "micro:c:" };

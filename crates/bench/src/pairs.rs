@@ -3,16 +3,16 @@
 //! Other programs on the machine slow both measurements of a pair about equally, and the median
 //! ignores the pairs that they disturbed.
 
-/// How many pairs a comparison takes whose result is reported.
+/// Number of pairs of a comparison whose result is reported.
 pub(crate) const PAIRS: usize = 10;
-/// How many it takes where it is only tried.
+/// Number of pairs of a trial comparison.
 pub(crate) const FEW_PAIRS: usize = 3;
 
-/// Measures two things, 0 and 1, in so many pairs. The one that is first in a pair is second in the
-/// next.
+/// Measures two variants, 0 and 1, in alternating pairs. The variant that is first in one pair is
+/// second in the next.
 ///
 /// # Errors
-/// The first one of `measure`.
+/// Fails with the first error of `measure`.
 pub(crate) fn alternate<T, E>(
     pairs: usize,
     mut measure: impl FnMut(usize, usize) -> Result<T, E>,
@@ -25,7 +25,7 @@ pub(crate) fn alternate<T, E>(
     (0..pairs).map(pair).collect()
 }
 
-/// The median; of an even count, the mean of the two in the middle. NaN of nothing.
+/// Returns the median; for an even count, the mean of the middle two; NaN without values.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The experiments of papers, run again: `solera papers`.
+//! Reproduces the experiments of papers, for `solera papers`.
 //!
 //! | module | subject |
 //! |---|---|
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 pub use page::Page;
 
-/// How much is run.
+/// Scale of the experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Under two minutes on two cores.
@@ -36,23 +36,22 @@ pub enum Effort {
     Full,
 }
 
-/// One number of a paper, and ours.
+/// A number of a paper, with ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Where it stands in the paper.
+    /// Figure of the paper.
     pub figure: &'static str,
-    /// What it is.
+    /// Description of the number.
     pub quantity: String,
-    /// The paper's number, if it tells one.
+    /// The paper's number, if it states one.
     pub paper: Option<f64>,
-    /// What was measured.
+    /// Our measurement.
     pub ours: f64,
-    /// The least and the greatest of single rounds, where there were several: how much `ours` may
-    /// owe to chance.
+    /// Minimum and maximum of the rounds, if there were several; they show how much `ours` varies.
     pub rounds: Option<(f64, f64)>,
-    /// Of all of these.
+    /// Unit of all these numbers.
     pub unit: &'static str,
-    /// Whether our own target holds, where there is one.
+    /// Whether our own target is met; `None` without a target.
     pub met: Option<bool>,
 }
 
@@ -68,7 +67,7 @@ impl Row {
         Row { figure, quantity, paper, ours, rounds: None, unit, met: None }
     }
 
-    /// With what single rounds gave.
+    /// Adds the results of the rounds.
     pub(crate) fn of_rounds(self, rounds: impl IntoIterator<Item = f64>) -> Row {
         let rounds: Vec<f64> = rounds.into_iter().filter(|round| round.is_finite()).collect();
         let least = rounds.iter().copied().fold(f64::INFINITY, f64::min);
@@ -76,17 +75,17 @@ impl Row {
         Row { rounds: (rounds.len() > 1).then_some((least, most)), ..self }
     }
 
-    /// The rounds as people read them: empty if there was one.
-    fn told_rounds(&self) -> String {
+    /// Formats the rounds; empty if there was only one.
+    fn formatted_rounds(&self) -> String {
         self.rounds.map_or_else(String::new, |(least, most)| format!("{least:.2} to {most:.2}"))
     }
 
-    /// With a target of our own: at least this.
+    /// Sets our own target: at least this.
     pub(crate) fn at_least(self, target: f64) -> Row {
         Row { met: Some(self.ours >= target), ..self }
     }
 
-    /// The same: at most this.
+    /// Sets our own target: at most this.
     pub(crate) fn at_most(self, target: f64) -> Row {
         Row { met: Some(self.ours <= target), ..self }
     }
@@ -110,21 +109,21 @@ impl Row {
     }
 }
 
-/// What was measured for a paper.
+/// Results of a paper's experiments.
 #[derive(Clone, Debug)]
 pub struct Results {
-    /// The paper's short name.
+    /// Short name of the paper.
     pub paper: &'static str,
-    /// Its numbers, and ours.
+    /// The paper's numbers, with ours.
     pub rows: Vec<Row>,
-    /// The same with plots, for people.
+    /// Page with the numbers and plots.
     pub page: Page,
-    /// The table of costs that virtual clusters were charged by, if there were any.
+    /// Table of costs of the virtual clusters, if any were used.
     pub costs: Option<String>,
 }
 
 impl Results {
-    /// For programs.
+    /// Returns the results as JSON.
     pub fn json(&self) -> Value {
         let rows: Vec<Value> = self.rows.iter().map(Row::json).collect();
         json!({ "paper": self.paper, "rows": rows })
@@ -147,7 +146,7 @@ impl fmt::Display for Results {
                 Some(false) => "MISSED",
             };
             let Row { figure, quantity, ours, unit, .. } = row;
-            let rounds = row.told_rounds();
+            let rounds = row.formatted_rounds();
             let line = format!(
                 "{figure:8} {quantity:width$} {paper:>9} {ours:>9.2} {unit:6} {rounds:17} {met}"
             );
@@ -181,6 +180,6 @@ mod tests {
         assert_eq!(row.clone().of_rounds([1.0]).json().get("rounds"), None, "there is one");
         let row = row.of_rounds([1.25, 0.75, f64::NAN, 1.0]);
         assert_eq!(row.json()["rounds"], json!([0.75, 1.25]));
-        assert_eq!(row.told_rounds(), "0.75 to 1.25");
+        assert_eq!(row.formatted_rounds(), "0.75 to 1.25");
     }
 }

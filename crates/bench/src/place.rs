@@ -1,11 +1,11 @@
-//! Where clients go: the sites of a running cluster, or of one in this process.
+//! The cluster that clients use: a running one, or one in this process.
 
 use solera::{Client, Endpoint, Error};
 use solera_embedded::{ClusterSpec, Embedded, Overrides};
 
 use crate::error::BenchError;
 
-/// One site, and where it is reached.
+/// A site with its addresses.
 #[derive(Clone, Debug)]
 struct Site {
     name: String,
@@ -18,16 +18,16 @@ enum Reach {
     Embedded(Embedded, Vec<String>),
 }
 
-/// The sites that clients are spread over.
+/// The cluster whose sites the clients are spread over.
 #[derive(Clone)]
 pub struct Place(Reach);
 
 impl Place {
-    /// A running cluster, by addresses of its sites; a site that has several gets its clients
-    /// spread over them.
+    /// Uses a running cluster, by addresses of its sites. The clients of a site are spread over its
+    /// addresses.
     ///
     /// # Errors
-    /// An address does not answer as a site.
+    /// Fails if an address does not answer as a site.
     pub async fn at(endpoints: Vec<Endpoint>) -> Result<Place, BenchError> {
         if endpoints.is_empty() {
             return Err(BenchError::Settings("no site is named".to_owned()));
@@ -45,10 +45,10 @@ impl Place {
         Ok(Place(Reach::Remote(sites)))
     }
 
-    /// A new cluster in this process, in memory, with `spaces` in the notation of `solera.toml`.
+    /// Starts a cluster in this process, in memory, with `spaces` in the format of `solera.toml`.
     ///
     /// # Errors
-    /// The settings are refused, or threads cannot be started.
+    /// Fails if the settings are invalid, or if threads cannot be started.
     pub fn up(over: Overrides, spaces: &str) -> Result<Place, BenchError> {
         let spec = ClusterSpec::parse("the benchmark's spaces", spaces, over);
         let spec = spec.map_err(|error| BenchError::Settings(error.to_string()))?;
@@ -57,7 +57,7 @@ impl Place {
         Ok(Place(Reach::Embedded(cluster, names)))
     }
 
-    /// The sites' names.
+    /// Returns the names of the sites.
     pub fn sites(&self) -> Vec<String> {
         match &self.0 {
             Reach::Remote(sites) => sites.iter().map(|site| site.name.clone()).collect(),
@@ -65,12 +65,12 @@ impl Place {
         }
     }
 
-    /// Whether the cluster is one that others have started.
+    /// Whether the cluster runs in other processes.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.0, Reach::Remote(_))
     }
 
-    /// The site of a client: they are dealt out in turn.
+    /// Returns the site of a client, round robin.
     pub(crate) fn site_of(&self, client: usize) -> usize {
         let sites = match &self.0 {
             Reach::Remote(sites) => sites.len(),

@@ -1,15 +1,15 @@
-//! Ports for clusters that are started to be measured.
+//! Ports for clusters that are started for measurements.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// How many searches this process has begun. Each begins elsewhere: who found a port may not listen
-/// there yet.
+/// Number of searches that this process has begun. Each search begins at another port, because the
+/// finder of a port may not listen on it yet.
 static SEARCHES: AtomicU16 = AtomicU16::new(0);
 
-/// Returns a port such that it and so many after it were free a moment ago. It lies below those
-/// that the system gives to outgoing connections, which could take it before a server listens
-/// there, or even connect to themselves.
+/// Returns a port such that it and the next `after` ports were free a moment ago. It is below the
+/// system's range for outgoing connections, which could use it before a server listens there, or
+/// even connect to themselves.
 pub(crate) fn free_ports(after: u16) -> std::io::Result<u16> {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let begin =

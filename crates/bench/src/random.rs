@@ -1,15 +1,15 @@
-//! Random numbers from a seed.
+//! Seeded random numbers.
 
 use std::time::Duration;
 
-/// SplitMix64: small, and the same everywhere.
+/// SplitMix64: small, and the same on every platform.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        // Seeds that follow one another must not give similar beginnings.
+        // Consecutive seeds must not give similar first numbers.
         Random(random.next())
     }
 
@@ -21,22 +21,22 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is at least 1.
+    /// Returns a number below `n`, which must be at least 1.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// A number in `low..=high`.
+    /// Returns a number in `low..=high`.
     pub(crate) fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True in `percent` of all cases.
+    /// Returns `true` in `percent` percent of all cases.
     pub(crate) fn chance(&mut self, percent: u8) -> bool {
         self.below(100) < u64::from(percent)
     }
 
-    /// An index into `weights`, by weight; one of them at least is not 0.
+    /// Returns an index into `weights`, chosen by weight; at least one weight must not be 0.
     pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
         let total: u64 = weights.iter().copied().map(u64::from).sum();
         let mut at = self.below(total);
@@ -48,30 +48,30 @@ impl Random {
         found.expect("what is drawn is below the sum")
     }
 
-    /// A time from the negative exponential distribution around a mean, cut off at ten times that:
-    /// how RUBiS' clients think.
+    /// Returns a duration from the negative exponential distribution around a mean, truncated at
+    /// ten times the mean, like the think time of RUBiS' clients.
     pub(crate) fn think(&mut self, mean: Duration) -> Duration {
         // In (0, 1], whose logarithm is finite.
         let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         mean.mul_f64((-uniform.ln()).min(10.0))
     }
 
-    /// A text of letters, which compresses about as badly as people's.
+    /// Returns a text of letters, which compresses about as badly as natural text.
     pub(crate) fn text(&mut self, length: u64) -> String {
         const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz eaito";
         (0..length).map(|_| char::from(LETTERS[self.below(32) as usize])).collect()
     }
 }
 
-/// Numbers from 0 on, of which the n-th comes up in proportion to 1/n: Zipf's distribution of
-/// exponent 1.
+/// Zipf's distribution with exponent 1: the n-th number, from 0 on, has a probability proportional
+/// to 1/n.
 pub(crate) struct Zipf {
-    /// The sums of the weights up to each.
+    /// Cumulative weights.
     sums: Vec<f64>,
 }
 
 impl Zipf {
-    /// Of the numbers below `count`, which is at least 1.
+    /// Creates the distribution of the numbers below `count`, which must be at least 1.
     pub(crate) fn new(count: usize) -> Zipf {
         let sums = (1..=count).scan(0.0, |sum, n| {
             *sum += 1.0 / n as f64;

@@ -1,4 +1,4 @@
-//! What a run has found, for people and for programs.
+//! Reports of runs, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,24 +12,24 @@ use crate::rubis::invariants::Invariant;
 use crate::session::Strong;
 use crate::tally::{Class, Count, Failures, Kind, Tally};
 
-/// What a run has found.
+/// Report of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was run.
+    /// Name of the workload.
     pub workload: String,
     /// How strong transactions were run.
     pub strong: Strong,
-    /// How long and how hard.
+    /// Duration and intensity of the run.
     pub pace: Pace,
-    /// The sites.
+    /// Names of the sites.
     pub sites: Vec<String>,
-    /// The types of transactions.
+    /// Results by type of transaction.
     pub kinds: Vec<(Kind, Count)>,
-    /// The classes of transactions at each site, in the order of `sites`.
+    /// Results by class and site, in the order of `sites`.
     pub classes: Vec<(Class, Vec<Count>)>,
-    /// Failures by their code.
+    /// Failures, by error code.
     pub errors: BTreeMap<String, Failures>,
-    /// What was checked at the end.
+    /// Invariants that were checked at the end.
     pub invariants: Vec<Invariant>,
 }
 
@@ -65,12 +65,12 @@ impl Report {
         }
     }
 
-    /// All transactions of a class.
+    /// Returns the results of all transactions of a class.
     pub fn class(&self, class: Class) -> Count {
         self.sum(|of| of == class)
     }
 
-    /// All transactions.
+    /// Returns the results of all transactions.
     pub fn total(&self) -> Count {
         self.sum(|_| true)
     }
@@ -82,7 +82,7 @@ impl Report {
         sum
     }
 
-    /// Transactions per second that did not fail.
+    /// Returns the number of successful transactions per second.
     pub fn throughput(&self) -> f64 {
         self.per_second(&self.total())
     }
@@ -96,7 +96,7 @@ impl Report {
         self.invariants.iter().all(|invariant| invariant.broken == 0)
     }
 
-    /// All of it.
+    /// Returns the report as JSON.
     pub fn json(&self) -> Value {
         let count = |count: &Count| {
             json!({
@@ -169,9 +169,9 @@ impl Report {
     }
 }
 
-/// What is told of latencies, beside the mean.
+/// Quantiles of latencies that are reported, beside the mean.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
-/// The width of the names of transactions.
+/// Column width of the names of transactions.
 const WIDTH: usize = 26;
 
 fn ms(time: Duration) -> f64 {

@@ -33,12 +33,12 @@ pub(crate) use visitor::{Remembered, Visitor};
 /// A run of RUBiS.
 pub(crate) struct Rubis {
     catalogue: Catalogue,
-    /// Tells this run's identifiers from those of other runs on the same data.
+    /// Name that distinguishes this run's identifiers from those of other runs on the same data.
     run: String,
     seed: u64,
-    /// So many strong transactions in a row meet on the same name or item.
+    /// Number of consecutive strong transactions that contend for the same name or item.
     contended: Option<u64>,
-    /// How many strong transactions there were, where they are contended.
+    /// Number of strong transactions so far, where they are contended.
     drawn: AtomicU64,
 }
 

@@ -1,10 +1,10 @@
-//! A client that knows how this run wants its transactions.
+//! Sessions that run transactions strongly or causally, depending on the run.
 
 use std::str::FromStr;
 
 use solera::{Client, Error};
 
-/// How the transactions that should be strong are run.
+/// How a run executes the transactions that should be strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strong {
     /// As strong transactions.
@@ -26,7 +26,7 @@ impl FromStr for Strong {
 }
 
 impl Strong {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Strong::Solera => "solera",
@@ -35,11 +35,11 @@ impl Strong {
     }
 }
 
-/// One client's session.
+/// Session of one client.
 pub(crate) struct Session {
     pub(crate) client: Client,
     strong: Strong,
-    /// How often a strong transaction was run and met a conflict.
+    /// Number of attempts of strong transactions that aborted.
     pub(crate) aborts: u64,
 }
 
@@ -56,7 +56,7 @@ impl Session {
         self.client.transaction(body).await
     }
 
-    /// Runs a strong transaction, again if it meets conflicts.
+    /// Runs a strong transaction, and retries it after conflicts.
     pub(crate) async fn strong<R>(
         &mut self,
         mut body: impl AsyncFnMut(&mut Client) -> Result<R, Error>,

@@ -1,4 +1,4 @@
-//! Whether a running cluster has the spaces on which a workload does what it should.
+//! Checks that a running cluster has the spaces that a workload requires.
 
 use solera::{Error, Value};
 use solera_config::{ClusterSpec, Overrides};
@@ -7,7 +7,7 @@ use crate::error::BenchError;
 use crate::place::Place;
 use crate::session::Strong;
 
-/// A space of a cluster, as SOLERA.SPACES tells.
+/// A space of a cluster, as SOLERA.SPACES reports it.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     name: String,
@@ -17,12 +17,12 @@ struct Found {
     conflicts: Vec<Vec<String>>,
 }
 
-/// Requires the spaces of `needed`, in the notation of `solera.toml`, of a running cluster; where
-/// strong transactions are run causally, that keys which would be in them are not in a space that
-/// refuses that.
+/// Checks that a running cluster has the spaces of `needed`, in the format of `solera.toml`. If
+/// strong transactions run causally, checks instead that the keys of these spaces are in no space
+/// that rejects this.
 ///
 /// # Errors
-/// What differs, and the lines that are missing.
+/// Fails with the differences and the missing lines.
 pub(crate) async fn check(place: &Place, strong: Strong, needed: &str) -> Result<(), BenchError> {
     if !place.is_remote() {
         return Ok(());
@@ -89,13 +89,13 @@ fn has_none(found: &[Found], needed: &str) -> Result<(), BenchError> {
 }
 
 impl Found {
-    /// Whether some of its commands need agreement.
+    /// Whether some of its commands are strong.
     fn is_strong(&self) -> bool {
         ["por", "linearizable"].contains(&self.level.as_str())
     }
 }
 
-/// The spaces of a configuration, but for the one of all other keys.
+/// Returns the spaces of a configuration, except the default space.
 fn spaces_of(text: &str) -> Result<Vec<Found>, BenchError> {
     let spec = ClusterSpec::parse("the benchmark's spaces", text, Overrides::default());
     let spec = spec.map_err(|error| BenchError::Start(error.to_string()))?;
@@ -111,7 +111,7 @@ fn spaces_of(text: &str) -> Result<Vec<Found>, BenchError> {
     Ok(found.collect())
 }
 
-/// What SOLERA.SPACES answers.
+/// Parses the reply to SOLERA.SPACES.
 fn read(reply: &Value) -> Option<Vec<Found>> {
     let Value::Array(spaces) = reply else { return None };
     spaces.iter().map(space).collect()
@@ -130,7 +130,7 @@ fn space(value: &Value) -> Option<Found> {
                 let Value::Array(pairs) = value else { return None };
                 found.conflicts = pairs.iter().map(texts).collect::<Option<_>>()?;
             }
-            // A later version may tell more.
+            // A later version may report more fields.
             _ => {}
         }
     }

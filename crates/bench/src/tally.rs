@@ -1,26 +1,26 @@
-//! What a run has counted.
+//! Counts of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::histogram::Histogram;
 
-/// What a transaction asks of the database.
+/// Class of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// It only reads, in one causal snapshot.
+    /// Reads only, in one causal snapshot.
     Read,
-    /// It updates, causally.
+    /// Updates causally.
     Causal,
-    /// It is strong.
+    /// Strong.
     Strong,
 }
 
 impl Class {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Class; 3] = [Class::Read, Class::Causal, Class::Strong];
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Class::Read => "read-only",
@@ -35,35 +35,35 @@ impl Class {
 pub struct Kind {
     /// Its name.
     pub name: &'static str,
-    /// What it asks of the database.
+    /// Its class.
     pub class: Class,
 }
 
-/// How a transaction ended that did not fail.
+/// Result of a transaction that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// It did what it was for.
+    /// The transaction succeeded.
     Well,
-    /// The application's rules forbid it, say because the auction is closed. It is committed all
-    /// the same: that the rules forbid it is an answer, too.
+    /// The application's rules forbid it, for example because the auction is closed. It commits all
+    /// the same, because its reads must be valid.
     Refused,
 }
 
-/// The transactions of one kind at one site, within the measured window.
+/// Counts of the transactions of one kind at one site, within the measured window.
 #[derive(Clone, Debug, Default)]
 pub struct Count {
-    /// How long those took that did not fail, with all their attempts.
+    /// Latencies of transactions that did not fail, including all their attempts.
     pub latency: Histogram,
-    /// How many of them the application's rules forbade.
+    /// Number of them that the application's rules rejected.
     pub refused: u64,
-    /// How many attempts met a conflict.
+    /// Number of attempts that aborted because of a conflict.
     pub aborts: u64,
-    /// How many failed.
+    /// Number of failed transactions.
     pub failed: u64,
 }
 
 impl Count {
-    /// Adds another one's.
+    /// Adds the counts of another one.
     pub fn merge(&mut self, other: &Count) {
         self.latency.merge(&other.latency);
         self.refused += other.refused;
@@ -72,21 +72,21 @@ impl Count {
     }
 }
 
-/// All that is counted within the measured window.
+/// All counts within the measured window.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// By kind, by site.
+    /// Counts, by kind and site.
     counts: Vec<Vec<Count>>,
-    /// Failures by their code.
+    /// Failures, by error code.
     pub(crate) errors: BTreeMap<String, Failures>,
 }
 
 /// Failures of one code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// How many there were.
+    /// Number of failures.
     pub count: u64,
-    /// What the first one said.
+    /// Message of the first one.
     pub first: String,
 }
 
@@ -118,7 +118,8 @@ impl Tally {
         self.fail(kind, site, code, || error.to_string());
     }
 
-    /// A transaction was given up that had no answer so long after the end of the run.
+    /// Counts a transaction that was cancelled, because it had no answer this long after the end of
+    /// the run.
     pub(crate) fn stalled(&mut self, kind: usize, site: usize, after: Duration) {
         let seconds = after.as_secs();
         let first = || format!("no answer until {seconds} s after the end");
@@ -140,12 +141,12 @@ impl Tally {
         }
     }
 
-    /// All of a kind.
+    /// Returns the counts of a kind at all sites.
     pub(crate) fn of_kind(&self, kind: usize) -> Count {
         sum(self.counts[kind].iter())
     }
 
-    /// All of some kinds at one site.
+    /// Returns the counts of some kinds at one site.
     pub(crate) fn of_kinds_at(&self, kinds: impl Iterator<Item = usize>, site: usize) -> Count {
         sum(kinds.map(|kind| &self.counts[kind][site]))
     }

@@ -1,10 +1,10 @@
-//! A cluster in virtual time whose workers are as busy as real ones would be.
+//! A cluster in virtual time whose workers are as busy as real ones.
 //!
-//! The machines are those of the server, with the delays between regions and the clients' closed
-//! loop around them. Each worker is a virtual core: it is busy for as long as the steps of its
-//! machine, and what a host does beside, take by a table of counted costs (`cost`). Inputs that
-//! come meanwhile wait. So a few real cores show where hundreds of them saturate, and one seed
-//! gives one figure.
+//! The machines are those of the server; the cluster simulates the delays between regions and the
+//! clients' closed loop. Each worker is a virtual core. Its busy time is the cost of its machine's
+//! steps, and of the host's work, by a table of counted costs (`cost`). Inputs that arrive
+//! meanwhile wait. So a few real cores show where hundreds of virtual ones saturate, and one seed
+//! always gives the same results.
 //!
 //! | module | subject |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Talking to the HTTP side of a running cluster.
+//! Client of a running cluster's HTTP interface.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -13,33 +13,34 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-/// How long an answer may take.
+/// Timeout of a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Where the password is if it is not on the command line, which others may see.
+/// Environment variable with the password. Other users of the machine could see it on the command
+/// line.
 const PASSWORD: &str = "SOLERA_PASSWORD";
 
-/// Where the HTTP side is, and as whom to talk to it.
+/// Address of the HTTP interface, and the user to log in as.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {
-    /// Its port: that of `solera up`, or of a node's `admin`
+    /// Port of the HTTP interface: that of `solera up`, or of a node's `admin`
     #[arg(long, default_value_t = 7100, global = true)]
     port: u16,
-    /// Its host
+    /// Host of the HTTP interface
     #[arg(long, default_value = "127.0.0.1", global = true)]
     host: String,
-    /// Where users are configured: who asks. The password is read from SOLERA_PASSWORD
+    /// User to log in as, where users are configured. The password is read from SOLERA_PASSWORD
     #[arg(long, global = true)]
     user: Option<String>,
-    /// Speak TLS, to a server whose certificate is signed by an authority in this file
+    /// Use TLS, and trust certificates signed by an authority in this file (PEM)
     #[arg(long, global = true)]
     ca: Option<PathBuf>,
 }
 
 impl AdminArgs {
-    /// One request with a JSON answer.
+    /// Sends one request and returns the JSON response.
     ///
     /// # Errors
-    /// In words: nobody answers, or what is refused.
+    /// Fails with a message for users when the server cannot be reached or rejects the request.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Result<Value, String> {
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n\
@@ -50,28 +51,28 @@ impl AdminArgs {
         );
         if let Some(user) = &self.user {
             let password = std::env::var(PASSWORD).map_err(|_| {
-                format!("there is no password for '{user}'; put it into {PASSWORD}")
+                format!("there is no password for user '{user}'; set the environment variable {PASSWORD}")
             })?;
-            let both = base64(format!("{user}:{password}").as_bytes());
-            head += &format!("Authorization: Basic {both}\r\n");
+            let credentials = base64(format!("{user}:{password}").as_bytes());
+            head += &format!("Authorization: Basic {credentials}\r\n");
         }
         let stream = self.connect()?;
         let answer = match &self.ca {
-            None => self.talk(stream, &head, body)?,
-            Some(_) => self.talk(StreamOwned::new(self.tls()?, stream), &head, body)?,
+            None => self.exchange(stream, &head, body)?,
+            Some(_) => self.exchange(StreamOwned::new(self.tls()?, stream), &head, body)?,
         };
-        let no_cluster = || {
+        let not_solera = || {
             format!(
-                "what listens on port {} is not the HTTP side of `solera up`; that is the port \
-                 given to it, 7100 if none was. If it speaks TLS, give its authority by --ca",
+                "the server on port {} is not the HTTP interface of a cluster; `solera up` serves it on \
+                 its --port, 7100 by default. If it uses TLS, name its certificate authority with --ca",
                 self.port
             )
         };
         if !answer.starts_with("HTTP/") {
-            return Err(no_cluster());
+            return Err(not_solera());
         }
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        let value: Value = serde_json::from_str(body).map_err(|_| no_cluster())?;
+        let value: Value = serde_json::from_str(body).map_err(|_| not_solera())?;
         match value.get("error").and_then(Value::as_str) {
             Some(error) => Err(error.to_owned()),
             None => Ok(value),
@@ -99,7 +100,7 @@ impl AdminArgs {
     }
 
     fn tls(&self) -> Result<ClientConnection, String> {
-        let Some(ca) = &self.ca else { return Err("TLS needs --ca".to_owned()) };
+        let Some(ca) = &self.ca else { return Err("TLS requires --ca".to_owned()) };
         let unusable = |reason: String| format!("{} (--ca): {reason}", ca.display());
         let mut roots = RootCertStore::empty();
         let read =
@@ -108,7 +109,7 @@ impl AdminArgs {
             roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
         }
         if roots.is_empty() {
-            return Err(unusable("it holds no certificate in PEM".to_owned()));
+            return Err(unusable("the file contains no PEM certificate".to_owned()));
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -116,11 +117,11 @@ impl AdminArgs {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let host = ServerName::try_from(self.host.clone());
-        let host = host.map_err(|_| format!("'{}' is no host", self.host))?;
+        let host = host.map_err(|_| format!("'{}' is not a host name", self.host))?;
         ClientConnection::new(Arc::new(config), host).map_err(|error| error.to_string())
     }
 
-    fn talk(
+    fn exchange(
         &self,
         mut stream: impl Read + Write,
         head: &str,
@@ -128,12 +129,12 @@ impl AdminArgs {
     ) -> Result<String, String> {
         let request = format!("{head}\r\n{body}");
         let mut answer = Vec::new();
-        let talked =
+        let exchanged =
             stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
-        talked.map_err(|error| match error.kind() {
+        exchanged.map_err(|error| match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
-                "something listens on port {} and did not answer within {} s; is it stopped, busy, \
-                 or no `solera up`?",
+                "the server on port {} accepted the connection and did not respond within {} s; is it \
+                 suspended, overloaded, or not a Solera cluster?",
                 self.port,
                 ANSWER_TIMEOUT.as_secs()
             ),
@@ -143,7 +144,7 @@ impl AdminArgs {
     }
 }
 
-/// As RFC 4648 writes bytes.
+/// Encodes bytes in Base64 (RFC 4648 §4).
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -163,7 +164,7 @@ mod tests {
     use super::base64;
 
     #[test]
-    fn base64_is_that_of_the_rfc() {
+    fn base64_matches_the_rfc() {
         for (text, expected) in
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {

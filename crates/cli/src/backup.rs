@@ -1,4 +1,4 @@
-//! `solera backup`: one causal snapshot of a running cluster, in a file.
+//! `solera backup`: saves one causal snapshot of a running cluster to a file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter};
@@ -19,60 +19,60 @@ use crate::stop::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
-  solera backup monday.backup                      of `solera up` on this machine
+  solera backup monday.backup                      saves `solera up` on this machine
   solera backup --from eu-1.example.com:7101 monday.backup
   SOLERA_PASSWORD=… solera backup --from eu-1.example.com:7101 --user backup --cacert ca.pem monday.backup
-  solera backup check monday.backup                reads all of a backup, and tells what is in it
+  solera backup check monday.backup                verifies a backup and prints a summary
 
-The file holds all keys as they are in one causal snapshot of the site: all that the site had
-acknowledged, and of other sites what was visible there. Any node of the site will do. A user needs
-the command solera.export, those of a transaction, and all keys:
+The file holds all keys in one causal snapshot of the site: all writes that the site had acknowledged,
+and those of other sites that were visible there. Connect to any node of the site. The user needs
+the command solera.export, those of a transaction, and read access to all keys:
   commands = [\"+@transaction\", \"+solera.begin\", \"+solera.commit\", \"+solera.spaces\", \"+solera.export\"]
   keys = [\"%R~*\"]
 
-`solera restore` makes a new cluster from it.";
+`solera restore` creates a new cluster from it.";
 
-/// How long something takes before it tells how far it is.
-const SILENT: Duration = Duration::from_secs(2);
+/// Time after which the progress bar appears.
+const QUIET_TIME: Duration = Duration::from_secs(2);
 
-/// Save a running cluster to a file, or check such a file
+/// Save the data of a running cluster to a file, or check such a file
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 #[command(subcommand_negates_reqs = true)]
 pub(crate) struct BackupArgs {
     #[command(subcommand)]
     action: Option<Action>,
-    /// The file to write; it must not exist
+    /// File to write; it must not exist
     #[arg(required = true)]
     file: Option<PathBuf>,
-    /// The site, by any of its nodes
+    /// Address of any node of the site
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7101")]
     from: Endpoint,
     #[command(flatten)]
     login: LoginArgs,
-    /// Tell the result as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Read all of a backup: whether it is whole, and what is in it
+    /// Verify that a backup is complete, and print a summary
     Check {
-        /// The file
+        /// File to check
         file: PathBuf,
-        /// Tell the result as JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
 }
 
-/// Does it; fails if there is no whole backup in the end.
+/// Runs the command; fails unless there is a complete backup in the end.
 pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     let done = match (&args.action, &args.file) {
-        (Some(Action::Check { file, json }), _) => check(file).map(|found| found.tell(*json)),
-        (None, Some(file)) => save(args, file).map(|made| made.tell(args.json)),
-        (None, None) => unreachable!("the file is required"),
+        (Some(Action::Check { file, json }), _) => check(file).map(|found| found.print(*json)),
+        (None, Some(file)) => save(args, file).map(|made| made.print(args.json)),
+        (None, None) => unreachable!("clap requires the file"),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,7 +83,7 @@ pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     }
 }
 
-/// A whole backup.
+/// A complete backup.
 pub(crate) struct Backup {
     file: PathBuf,
     pub(crate) header: Header,
@@ -92,7 +92,7 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    fn tell(&self, as_json: bool) {
+    fn print(&self, as_json: bool) {
         let Backup { file, header, tally, file_bytes } = self;
         if as_json {
             let about = json!({
@@ -111,7 +111,7 @@ impl Backup {
             let SpaceInfo { name, prefix, level, .. } = space;
             if !space.is_held() {
                 say!(
-                    "  space {name}: keys with '{prefix}' are NOT in the backup, because '{level}' runs it"
+                    "  space {name}: keys with '{prefix}' are NOT in the backup, because protocol '{level}' stores them"
                 );
                 continue;
             }
@@ -126,7 +126,7 @@ impl Backup {
     }
 }
 
-/// What there is, as people read it.
+/// Displays the numbers of keys, elements and fields.
 pub(crate) struct Amount<'a>(pub(crate) &'a Tally);
 
 impl std::fmt::Display for Amount<'_> {
@@ -141,7 +141,7 @@ impl std::fmt::Display for Amount<'_> {
     }
 }
 
-/// Reads all of a backup.
+/// Reads a backup to its end, and returns its summary.
 pub(crate) fn check(file: &Path) -> Result<Backup, String> {
     let wrong = |error: ReadError| format!("{}: {error}", file.display());
     let mut backup = open(file)?;
@@ -151,7 +151,7 @@ pub(crate) fn check(file: &Path) -> Result<Backup, String> {
     Ok(Backup { file: file.to_owned(), header, tally, file_bytes })
 }
 
-/// Opens a backup to be read.
+/// Opens a backup for reading.
 pub(crate) fn open(file: &Path) -> Result<BackupReader<BufReader<File>>, String> {
     let opened = File::open(file).map_err(ReadError::Io);
     let read =
@@ -179,7 +179,7 @@ fn save(args: &BackupArgs, file: &Path) -> Result<Backup, String> {
         };
         tokio::select! {
             taken = taking => taken,
-            () = stop.asked() => Err("stopped; there is no backup".to_owned()),
+            () = stop.requested() => Err("stopped; there is no backup".to_owned()),
         }
     })?;
     drop(sink);
@@ -187,16 +187,16 @@ fn save(args: &BackupArgs, file: &Path) -> Result<Backup, String> {
     Ok(Backup { file: file.to_owned(), header, tally, file_bytes })
 }
 
-/// A backup that is being written, under another name; removed unless it is completed.
+/// A backup that is being written, under a temporary name. Dropping it removes the temporary file.
 struct Partial {
     file: File,
     path: PathBuf,
 }
 
 impl Partial {
-    /// Only the owner may read it: it holds everything.
+    /// Creates the temporary file, readable only by its owner: it holds all data.
     fn create(target: &Path) -> io::Result<Partial> {
-        let name = target.file_name().ok_or_else(|| io::Error::other("it is no file's name"))?;
+        let name = target.file_name().ok_or_else(|| io::Error::other("it is not a file name"))?;
         let mut name = name.to_owned();
         name.push(format!(".partial-{}", std::process::id()));
         let path = target.with_file_name(name);
@@ -204,14 +204,15 @@ impl Partial {
         Ok(Partial { file, path })
     }
 
-    /// Gives it its name once it is on the disk. Returns its size.
+    /// Syncs the file, gives it its final name, and returns its size in bytes.
     fn complete(self, target: &Path) -> io::Result<u64> {
         self.file.sync_all()?;
         let bytes = self.file.metadata()?.len();
-        // Unlike renaming, linking never replaces what somebody else has put there meanwhile.
+        // Unlike a rename, a hard link never replaces a file that another process has created
+        // meanwhile.
         match fs::hard_link(&self.path, target) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                // Not every file system has links.
+                // Not every file system supports hard links.
                 fs::rename(&self.path, target)?;
             }
             linked => linked?,
@@ -224,7 +225,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // It may have its name already.
+        // The file may have its final name already.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -234,7 +235,7 @@ fn now_ms() -> u64 {
     since_epoch.as_millis() as u64
 }
 
-/// Tells how far something is that takes long.
+/// Progress bar of an operation that may take long.
 pub(crate) struct Bar {
     bar: ProgressBar,
     done: &'static str,
@@ -252,8 +253,8 @@ impl Bar {
 
     pub(crate) fn show(&self, progress: Progress) {
         if self.bar.is_hidden() {
-            // How long a wait takes is known only when it is over.
-            if self.started.elapsed() < SILENT && progress != Progress::Waiting {
+            // A wait has no measurable progress, so the bar appears at once.
+            if self.started.elapsed() < QUIET_TIME && progress != Progress::Waiting {
                 return;
             }
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -266,7 +267,7 @@ impl Bar {
         if self.bar.message() != message {
             self.bar.set_message(message);
         }
-        // There may be more by now.
+        // Keys may have been added since the estimate.
         self.bar.set_length(all.max(done));
         self.bar.set_position(done);
     }

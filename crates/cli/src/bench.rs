@@ -1,4 +1,4 @@
-//! `solera bench`: workloads that measure a cluster, and check what it promises.
+//! `solera bench`: runs workloads that measure a cluster and check its guarantees.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,24 +16,24 @@ Examples:
   solera bench --up 3 --wan aws                      RUBiS on a cluster in this process
   solera bench --up 3 --wan aws --strong causal      the same, with strong transactions run causally
   solera bench --at 127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103 --scale medium --clients 2000
-  solera bench --up 3 --contended 8 --think-ms 0     many meet on the same names and items
+  solera bench --up 3 --contended 8 --think-ms 0     many transactions contend for the same names and items
   solera bench --workload micro --up 3 --strong-percent 10 --hot-percent 20
-  solera bench --workload rubis --print-spaces       what solera.toml needs for --at
+  solera bench --workload rubis --print-spaces       prints the spaces that --at requires
 
-A running cluster needs the spaces that --print-spaces tells; with --strong causal it must not have
-them. Nothing is run where that is not so. Ends with 1 then, if an invariant is broken, or if no
-transaction succeeded.";
+A running cluster must have the spaces that --print-spaces prints; with --strong causal it must not have
+them. Otherwise nothing runs. Exits with 1 in this case, if an invariant is broken, or if no transaction
+succeeded.";
 
-/// Run a workload, measure it, and check what it left
+/// Run a workload, measure it, and check the invariants of its data
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
-    /// What to run
+    /// Workload to run
     #[arg(long, value_enum, default_value = "rubis")]
     workload: Workload,
     #[command(flatten)]
     place: PlaceArgs,
-    /// How strong transactions are run: solera, or causal, which is faster and keeps no invariants
+    /// How to run strong transactions: solera, or causal, which is faster and breaks invariants
     #[arg(long, default_value = "solera")]
     strong: Strong,
     #[command(flatten)]
@@ -42,13 +42,13 @@ pub(crate) struct BenchArgs {
     rubis: RubisArgs,
     #[command(flatten)]
     micro: MicroArgs,
-    /// Where the clients' random numbers begin
+    /// Seed of the clients' random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Tell the result as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Only print the spaces that the workload needs, for solera.toml
+    /// Only print the spaces that the workload requires, for solera.toml
     #[arg(long)]
     print_spaces: bool,
 }
@@ -63,88 +63,89 @@ enum Workload {
 
 #[derive(Debug, Args)]
 struct PlaceArgs {
-    /// A running cluster: nodes of its sites. Clients are spread over sites, then over nodes
+    /// Addresses of nodes of a running cluster. Clients are spread over sites, then over nodes
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     at: Vec<Endpoint>,
     #[command(flatten)]
     login: LoginArgs,
-    /// A cluster of so many sites in this process, in memory
+    /// Start a cluster with this number of sites in this process, in memory
     #[arg(long, value_name = "SITES", conflicts_with = "at")]
     up: Option<usize>,
-    /// With --up: delays between sites, as of `solera up`
+    /// With --up: delays between sites, as for `solera up`
     #[arg(long, requires = "up")]
     wan: Option<String>,
-    /// With --up: logical partitions (default 16)
+    /// With --up: number of logical partitions (default 16)
     #[arg(long, requires = "up")]
     partitions: Option<u16>,
-    /// With --up: workers (threads) per site (default 1)
+    /// With --up: number of workers (threads) per site (default 1)
     #[arg(long, requires = "up", value_parser = clap::value_parser!(u8).range(1..))]
     workers: Option<u8>,
 }
 
 #[derive(Debug, Args)]
 struct PaceArgs {
-    /// Clients; each runs one transaction at a time
+    /// Number of clients; each runs one transaction at a time
     #[arg(long, default_value_t = 300)]
     clients: usize,
-    /// How long a client thinks between transactions, on average (default 500 for rubis, 0 for
-    /// micro)
+    /// Average pause of a client between transactions, in milliseconds (default 500 for rubis, 0
+    /// for micro)
     #[arg(long)]
     think_ms: Option<u64>,
-    /// Seconds over which clients start
+    /// Time over which the clients start, in seconds
     #[arg(long, default_value_t = 5)]
     ramp_up: u64,
-    /// Seconds after that which are not measured
+    /// Time after that before the measurement begins, in seconds
     #[arg(long, default_value_t = 5)]
     warm_up: u64,
-    /// Seconds that are measured
+    /// Length of the measurement, in seconds
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// Threads that the clients share
+    /// Number of threads that the clients share
     #[arg(long, default_value_t = 1)]
     threads: usize,
 }
 
 #[derive(Debug, Args)]
 struct RubisArgs {
-    /// rubis: how much data: tiny, small (330 items, 10,000 users; the default), medium, or full
+    /// rubis: amount of data: tiny, small (330 items, 10,000 users; the default), medium, or full
     /// (33,000, 1,000,000)
     #[arg(long)]
     scale: Option<Scale>,
-    /// rubis: let so many strong transactions in a row meet on the same name or item
+    /// rubis: number of consecutive strong transactions that contend for the same name or item
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     contended: Option<u64>,
 }
 
 #[derive(Debug, Args)]
 struct MicroArgs {
-    /// micro: how many items causal transactions choose from, and strong ones (default 100000)
+    /// micro: number of items that causal transactions choose from, and that strong ones choose
+    /// from (default 100000)
     #[arg(long)]
     keys: Option<u64>,
-    /// micro: the share of transactions that update (default 100)
+    /// micro: percentage of transactions that update (default 100)
     #[arg(long)]
     update_percent: Option<u8>,
-    /// micro: the share of transactions that are strong (default 10)
+    /// micro: percentage of transactions that are strong (default 10)
     #[arg(long)]
     strong_percent: Option<u8>,
-    /// micro: the share of strong transactions that access one designated partition (default 0)
+    /// micro: percentage of strong transactions that access one designated partition (default 0)
     #[arg(long)]
     hot_percent: Option<u8>,
-    /// micro: how large an item is (default 100)
+    /// micro: size of an item in bytes (default 100)
     #[arg(long)]
     value_bytes: Option<u64>,
 }
 
-/// Runs to the end of the measurement.
+/// Runs the command to the end of the measurement.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
-    if let Some(option) = args.of_the_other() {
+    if let Some(option) = args.foreign_option() {
         let (own, other) = match args.workload {
             Workload::Rubis => ("rubis", "micro"),
             Workload::Micro => ("micro", "rubis"),
         };
         eprintln!(
-            "solera bench: {option} is of the workload {other}, and this is {own}; say --workload {other}, or leave \
-             it out"
+            "solera bench: {option} belongs to the workload {other}, and this is {own}; use --workload {other}, or \
+             omit the option"
         );
         return ExitCode::from(2);
     }
@@ -179,8 +180,8 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
 }
 
 impl BenchArgs {
-    /// An option that is given, and says nothing about this workload.
-    fn of_the_other(&self) -> Option<&'static str> {
+    /// Returns an option that is given and does not apply to this workload.
+    fn foreign_option(&self) -> Option<&'static str> {
         let (RubisArgs { scale, contended }, micro) = (&self.rubis, &self.micro);
         let rubis = [("--scale", scale.is_some()), ("--contended", contended.is_some())];
         let micro = [
@@ -219,8 +220,8 @@ impl BenchArgs {
         let log = Log::new(LogLevel::Error);
         raise_descriptor_limit(&log);
         let place = self.place(work)?;
-        let told = |what: &str| eprintln!("solera bench: {what}");
-        run(work, &place, self.strong, &self.pace(), &told)
+        let report_progress = |what: &str| eprintln!("solera bench: {what}");
+        run(work, &place, self.strong, &self.pace(), &report_progress)
     }
 
     fn pace(&self) -> Pace {
@@ -241,11 +242,12 @@ impl BenchArgs {
     fn place(&self, work: &Work) -> Result<Place, BenchError> {
         let PlaceArgs { at, login, up, wan, partitions, workers } = &self.place;
         if up.is_none() && at.is_empty() {
-            let where_to = "say where: --at HOST:PORT,… or --up SITES";
-            return Err(BenchError::Settings(where_to.to_owned()));
+            let missing = "choose a cluster: --at HOST:PORT,… or --up SITES";
+            return Err(BenchError::Settings(missing.to_owned()));
         }
         if up.is_some() {
-            // A cluster with the spaces would refuse to run the strong transactions causally.
+            // A cluster with these spaces would reject the strong transactions when they run
+            // causally.
             let spaces = match self.strong {
                 Strong::Solera => work.spaces(),
                 Strong::Causal => "",

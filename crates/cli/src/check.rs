@@ -1,4 +1,4 @@
-//! `solera check`: what the compiler says of MixT sources.
+//! `solera check`: runs the compiler's checks on MixT sources.
 
 use std::process::ExitCode;
 
@@ -13,10 +13,10 @@ use crate::source::{Source, count};
 
 const EXAMPLES: &str = "\
 Examples:
-  solera check post.mixt              names, types and flows; exit code 1 if anything is wrong
-  solera check --stats *.mixt         also the phases, endorsements and witnesses of each transaction
+  solera check post.mixt              checks names, types and flows
+  solera check --stats *.mixt         also prints phases, endorsements and witnesses per transaction
   solera check --json post.mixt       for editors and scripts
-  solera explain E0101                what a code means
+  solera explain E0101                explains the code of a diagnostic
 
 `-` stands for standard input. Exit codes: 0 no errors; 1 errors; 2 a file that cannot be read.";
 
@@ -24,10 +24,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CheckArgs {
-    /// The sources; - is standard input
+    /// Source files; - for standard input
     #[arg(required = true)]
     files: Vec<String>,
-    /// Tell of each transaction its phases, stores, endorsements, what is handed on, and witnesses
+    /// Print the phases, stores, endorsements, passed values and witnesses of each transaction
     #[arg(long)]
     stats: bool,
     /// Print everything as JSON on standard output
@@ -35,14 +35,14 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// What became of one file.
+/// Result of checking one file.
 struct Checked {
     source: Source,
     diagnostics: Vec<Diagnostic>,
     transactions: Vec<Transaction>,
 }
 
-/// Checks all files, also after one that cannot be read.
+/// Checks all files; a file that cannot be read does not stop the others.
 pub(crate) fn main(args: &CheckArgs) -> ExitCode {
     let (mut checked, mut unread) = (Vec::new(), Vec::new());
     for file in &args.files {
@@ -66,7 +66,7 @@ pub(crate) fn main(args: &CheckArgs) -> ExitCode {
         });
         say!("{all:#}");
     } else {
-        checked.iter().for_each(|one| one.source.tell(&one.diagnostics));
+        checked.iter().for_each(|one| one.source.report(&one.diagnostics));
         if args.stats {
             checked.iter().for_each(stats);
         }
@@ -80,7 +80,7 @@ pub(crate) fn main(args: &CheckArgs) -> ExitCode {
     }
 }
 
-/// One line: what was checked, and how it went.
+/// Prints one line with the numbers of files, errors and warnings.
 fn summary(checked: &[Checked], errors: usize, warnings: usize) {
     let files = plural(checked.len(), "file");
     let transactions = checked.iter().map(|one| one.transactions.len()).sum();
@@ -101,7 +101,7 @@ fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// How many variables a transaction hands from phase to phase.
+/// Number of variables that a transaction passes from phase to phase.
 fn handed(transaction: &Transaction) -> usize {
     let of_phase = |phase: &explain::Phase| {
         let names = phase.hands.iter().flat_map(|handed| &handed.values).map(|value| &value.name);
@@ -110,8 +110,7 @@ fn handed(transaction: &Transaction) -> usize {
     transaction.phases.iter().map(of_phase).sum()
 }
 
-/// The stores of the phases, in their order; a store that is also read for what is endorsed comes
-/// twice.
+/// Stores of the phases, in order. A store that is also read for endorsements occurs twice.
 fn stores(transaction: &Transaction) -> Vec<&str> {
     transaction.phases.iter().filter_map(|phase| phase.store.as_deref()).collect()
 }
@@ -151,7 +150,7 @@ fn stats(checked: &Checked) {
 
 fn in_json(checked: &Checked) -> Value {
     let (errors, warnings) = count(&checked.diagnostics);
-    let told: Vec<_> =
+    let diagnostics: Vec<_> =
         checked.diagnostics.iter().map(|one| diagnostic(one, &checked.source)).collect();
     let stats: Vec<_> = checked
         .transactions
@@ -171,35 +170,36 @@ fn in_json(checked: &Checked) -> Value {
         "file": checked.source.name,
         "errors": errors,
         "warnings": warnings,
-        "diagnostics": told,
+        "diagnostics": diagnostics,
         "transactions": stats,
     })
 }
 
 fn diagnostic(one: &Diagnostic, source: &Source) -> Value {
     let Diagnostic { severity, code, message, primary, others, notes, helps } = one;
-    let mut told = place(primary.span, source);
-    told["severity"] = match severity {
+    let mut object = place(primary.span, source);
+    object["severity"] = match severity {
         Severity::Error => "error".into(),
         Severity::Warning => "warning".into(),
     };
-    told["code"] = (*code).into();
-    told["message"] = message.as_str().into();
-    told["file"] = source.name.as_str().into();
-    told["text"] = primary.text.as_str().into();
-    told["marks"] = others.iter().map(|mark| self::mark(mark, source)).collect();
-    told["notes"] = notes.as_slice().into();
-    told["helps"] = helps.as_slice().into();
-    told
+    object["code"] = (*code).into();
+    object["message"] = message.as_str().into();
+    object["file"] = source.name.as_str().into();
+    object["text"] = primary.text.as_str().into();
+    object["marks"] = others.iter().map(|mark| self::mark(mark, source)).collect();
+    object["notes"] = notes.as_slice().into();
+    object["helps"] = helps.as_slice().into();
+    object
 }
 
 fn mark(mark: &Mark, source: &Source) -> Value {
-    let mut told = place(mark.span, source);
-    told["text"] = mark.text.as_str().into();
-    told
+    let mut object = place(mark.span, source);
+    object["text"] = mark.text.as_str().into();
+    object
 }
 
-/// Lines and columns from 1, columns in characters; the end is the place after the last character.
+/// Position of a span as JSON: lines and columns from 1, columns in characters. The end is
+/// exclusive.
 fn place(span: Span, source: &Source) -> Value {
     let [start, end] = [span.start, span.end].map(|byte| Position::of(&source.text, byte));
     json!({

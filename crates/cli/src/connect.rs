@@ -1,4 +1,4 @@
-//! Which running site a command talks to, and how it is let in.
+//! Connecting to a running site: login and TLS options.
 
 use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};
 use std::path::PathBuf;
@@ -7,45 +7,45 @@ use clap::Args;
 use solera::{Client, Endpoint, Error, Tls};
 use solera_tls::Refused;
 
-const NEEDS_TLS: &str = "it does not answer as Solera does without TLS; if it speaks TLS there, name the \
-                         authority that signed its certificate by --cacert";
+const NEEDS_TLS: &str = "the reply is not that of Solera without TLS; if the server uses TLS on this port, \
+                         name the authority that signed its certificate with --cacert";
 
-/// How a site lets the command in.
+/// Login and TLS options of commands that connect to a site.
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
-    /// The user to be, where the cluster has users
+    /// User to log in as, where the cluster has users
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// The user's password. Others on this machine can see it; SOLERA_PASSWORD in the environment
-    /// is better
+    /// Password of the user. Other users of this machine can see it; prefer the environment
+    /// variable SOLERA_PASSWORD
     #[arg(long)]
     password: Option<String>,
-    /// Speak TLS, and trust certificates that this authority signed (PEM)
+    /// Use TLS, and trust certificates that this authority signed (PEM)
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// The certificate to show, where the cluster wants one (PEM)
+    /// Client certificate, where the cluster requires one (PEM)
     #[arg(long, value_name = "FILE", requires = "cacert", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its key (PEM)
+    /// Private key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 }
 
 impl LoginArgs {
-    /// Connects to a site.
+    /// Connects to a site and logs in.
     ///
     /// # Errors
-    /// In words for people.
+    /// Fails with a message for users.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Client, String> {
         let endpoint = self.apply(endpoint)?;
         let connected = Client::connect_to(&endpoint).await;
         connected.map_err(|error| format!("{endpoint}: {}", self.explain(&error)))
     }
 
-    /// The same site, with what it takes to be let in.
+    /// Adds the login and TLS options to an endpoint.
     ///
     /// # Errors
-    /// In words for people.
+    /// Fails with a message for users.
     pub(crate) fn apply(&self, endpoint: &Endpoint) -> Result<Endpoint, String> {
         let mut endpoint = endpoint.clone();
         let password = self.password.clone().or_else(|| std::env::var("SOLERA_PASSWORD").ok());
@@ -64,17 +64,17 @@ impl LoginArgs {
         Ok(endpoint)
     }
 
-    /// Why no connection came about; whether TLS is spoken is what people mistake most easily.
+    /// Explains why connecting failed. The most common mistake is TLS on one side only.
     fn explain(&self, error: &Error) -> String {
-        let spoken = self.cacert.is_some();
+        let uses_tls = self.cacert.is_some();
         match error {
-            Error::Protocol(_) if !spoken => NEEDS_TLS.to_owned(),
+            Error::Protocol(_) if !uses_tls => NEEDS_TLS.to_owned(),
             Error::Connection(error)
-                if !spoken && matches!(error.kind(), UnexpectedEof | ConnectionReset) =>
+                if !uses_tls && matches!(error.kind(), UnexpectedEof | ConnectionReset) =>
             {
                 NEEDS_TLS.to_owned()
             }
-            Error::Connection(error) if spoken && is_no_tls(error) => {
+            Error::Connection(error) if uses_tls && speaks_no_tls(error) => {
                 "it does not speak TLS there, which --cacert is for; clients' TLS has a port of its own, \
                  resp_tls"
                     .to_owned()
@@ -84,8 +84,8 @@ impl LoginArgs {
     }
 }
 
-/// Whether the other side has answered with something else than TLS.
-fn is_no_tls(error: &std::io::Error) -> bool {
+/// Whether the server replied with something other than TLS.
+fn speaks_no_tls(error: &std::io::Error) -> bool {
     let reason = error.get_ref().and_then(|error| error.downcast_ref());
     reason.is_some_and(Refused::speaks_no_tls)
 }

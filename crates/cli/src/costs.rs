@@ -1,4 +1,4 @@
-//! `solera costs`: instructions and system calls per request.
+//! `solera costs`: counts instructions and system calls per request.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -12,22 +12,22 @@ Examples:
   solera costs                               the table, in about a minute
   solera costs --check docs/benchmarks.md    compares with the table of a document
 
-Instructions are those that callgrind counts outside the kernel, of one worker and of the client that asks it over a
-connection in memory, with a clock that advances by 50 µs for each request. System calls are those that strace counts
-of a server that is asked over TCP. Needs valgrind and strace. With --check it ends with 1 if anything costs more
-than 2% more.";
+Callgrind counts the user-space instructions of one worker and of a client that sends requests over an in-memory
+connection, with a clock that advances by 50 µs for each request. Strace counts the system calls of a server that
+receives requests over TCP. Requires valgrind and strace. With --check, exits with 1 if a request costs over 2% more
+than in the document.";
 
 /// Count instructions and system calls per request
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CostsArgs {
-    /// Compare with the table of this document, as docs/benchmarks.md
+    /// Compare with the table in this document, such as docs/benchmarks.md
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
     /// Count only these requests, by their names in the table
     #[arg(long, value_name = "REQUEST", value_delimiter = ',')]
     only: Vec<Kind>,
-    /// What is counted runs this
+    /// Run this request, for callgrind and strace
     #[arg(long, hide = true)]
     of: Option<Kind>,
     #[arg(long, hide = true, requires = "of", default_value_t = 1)]
@@ -38,7 +38,7 @@ pub(crate) struct CostsArgs {
     workers: u8,
 }
 
-/// Runs to the end.
+/// Runs the command to the end of the measurement.
 pub(crate) fn main(args: &CostsArgs) -> ExitCode {
     match run(args) {
         Ok(code) => code,
@@ -57,15 +57,15 @@ fn run(args: &CostsArgs) -> Result<ExitCode, String> {
         };
         return ran.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());
     }
-    // A document that cannot be read is noticed before a minute of counting.
+    // Fails on an unreadable document before a minute of counting.
     let earlier = args.check.as_deref().map(table_of).transpose()?;
     let kinds = if args.only.is_empty() { &Kind::ALL[..] } else { &args.only };
-    let told = |what: &str| eprintln!("solera costs: {what}");
-    let table = count(kinds, &told).map_err(|error| error.to_string())?;
+    let report = |what: &str| eprintln!("solera costs: {what}");
+    let table = count(kinds, &report).map_err(|error| error.to_string())?;
     say!("{}", table.to_string().trim_end());
     let Some(earlier) = earlier else { return Ok(ExitCode::SUCCESS) };
     for better in table.better_than(&earlier) {
-        say!("better, so that the table is out of date: {better}");
+        say!("better (the document's table is out of date): {better}");
     }
     let worse = table.worse_than(&earlier);
     for worse in &worse {
@@ -83,8 +83,8 @@ fn table_of(document: &Path) -> Result<Table, String> {
     Table::read(&text).map_err(|error| failed(&error))
 }
 
-/// Waits until whoever has started this program closes its standard input.
+/// Waits until the parent process closes standard input.
 fn wait_for_end() {
-    // A failure to read ends it, too.
+    // A read error ends the wait as well.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }

@@ -1,4 +1,5 @@
-//! `solera demo`: a short story on an embedded cluster, which checks what it tells.
+//! `solera demo`: runs short scenarios on an embedded cluster, and checks every claim that it
+//! prints.
 
 mod checkout;
 mod groups;
@@ -14,55 +15,56 @@ use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides, StartError};
 
 const EXAMPLES: &str = "\
 Examples:
-  solera demo          with time to read
-  solera demo --fast   without, for scripts
+  solera demo          pauses, to give time to read
+  solera demo --fast   does not pause, for scripts
   solera demo message-groups
-                       a program with stores of several levels, checked, explained and measured
+                       checks, explains and measures a program with stores of several levels
   scripts/with-stores solera demo checkout
-                       a shop whose stock is a table of PostgreSQL, sold at three sites";
+                       sells the stock in a PostgreSQL table at three sites";
 
 const CHECKOUT: &str = "\
 Examples:
   solera demo checkout --postgres postgresql://shop:secret@127.0.0.1:5432/shop
   scripts/with-stores solera demo checkout
-                       with a server that is stopped afterwards, as in Solera's repository
+                       starts a server for the demo; in Solera's repository
 
-Makes a schema called solera_demo_… in the database, and removes it at the end. The user needs CREATE
-on the database. Ends with 1 if anything it tells is not true.";
+Creates a schema called solera_demo_… in the database, and removes it at the end. The user needs the
+CREATE privilege on the database. Exits with 1 if a check fails.";
 
-/// Watch a geo-cluster keep its promises, in some seconds
+/// Watch a geo-replicated cluster keep its guarantees, in a few seconds
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
-    /// Do not pause for the reader, and measure for a second only
+    /// Do not pause, and measure for one second only
     #[arg(long, global = true)]
     fast: bool,
     #[command(subcommand)]
     story: Option<Story>,
 }
 
-/// Another story.
+/// Other demos.
 #[derive(Debug, Subcommand)]
 enum Story {
-    /// Check, explain and measure the Message Groups program: mixed levels against all linearizable
+    /// Check, explain and measure the Message Groups program: mixed levels compared with all
+    /// linearizable
     MessageGroups {
-        /// How long to measure each way, in seconds [default: 10, or 1 with --fast]
+        /// Time to measure each variant, in seconds [default: 10, or 1 with --fast]
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: Option<u64>,
     },
-    /// Sell a table of PostgreSQL at three sites, and check that nothing is sold twice
+    /// Sell the stock in a PostgreSQL table at three sites, and check that nothing is sold twice
     #[command(after_help = CHECKOUT)]
     Checkout {
-        /// The database [default: what SOLERA_TEST_POSTGRES says]
+        /// URL of the database [default: $SOLERA_TEST_POSTGRES]
         #[arg(long, value_name = "URL")]
         postgres: Option<String>,
-        /// How long customers may shop, in seconds; they stop when the stock is gone
+        /// Maximum time that customers shop, in seconds; they stop when the stock is gone
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
         seconds: u64,
     },
 }
 
-/// Tells the story; fails if any of it turns out not to be true.
+/// Runs the demo; fails if a check does.
 pub(crate) fn main(args: &DemoArgs) -> ExitCode {
     match &args.story {
         Some(Story::MessageGroups { seconds }) => {
@@ -71,11 +73,11 @@ pub(crate) fn main(args: &DemoArgs) -> ExitCode {
         Some(Story::Checkout { postgres, seconds }) => {
             checkout::main(postgres.as_deref(), *seconds)
         }
-        None => end(in_runtime(tell(args))),
+        None => exit_code(in_runtime(run(args))),
     }
 }
 
-fn in_runtime(story: impl Future<Output = Told>) -> Result<(), String> {
+fn in_runtime(story: impl Future<Output = Checked>) -> Result<(), String> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -83,32 +85,32 @@ fn in_runtime(story: impl Future<Output = Told>) -> Result<(), String> {
         .and_then(|runtime| runtime.block_on(story).map_err(|error| error.0))
 }
 
-fn end(told: Result<(), String>) -> ExitCode {
-    match told {
+fn exit_code(done: Result<(), String>) -> ExitCode {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\nThe demo did not go as told: {error}");
+            eprintln!("\nthe demo failed: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// What did not go as told.
-struct Untrue(String);
+/// Error of a demo: a check that failed, or what kept the demo from running.
+struct CheckFailed(String);
 
-impl From<Error> for Untrue {
+impl From<Error> for CheckFailed {
     fn from(error: Error) -> Self {
-        Untrue(error.to_string())
+        CheckFailed(error.to_string())
     }
 }
 
-impl From<StartError> for Untrue {
+impl From<StartError> for CheckFailed {
     fn from(error: StartError) -> Self {
-        Untrue(error.to_string())
+        CheckFailed(error.to_string())
     }
 }
 
-type Told = Result<(), Untrue>;
+type Checked = Result<(), CheckFailed>;
 
 struct Stage {
     cluster: Embedded,
@@ -121,10 +123,10 @@ const VIRGINIA: usize = 0;
 const CALIFORNIA: usize = 1;
 const FRANKFURT: usize = 2;
 
-async fn tell(args: &DemoArgs) -> Told {
+async fn run(args: &DemoArgs) -> Checked {
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
     let spec = ClusterSpec::parse("the demo's spaces", invariants::SPACES, over)
-        .map_err(|error| Untrue(error.to_string()))?;
+        .map_err(|error| CheckFailed(error.to_string()))?;
     let terminal = std::io::stdout().is_terminal();
     let mut stage = Stage {
         cluster: Embedded::with(spec)?,
@@ -142,12 +144,12 @@ async fn tell(args: &DemoArgs) -> Told {
     invariants::overdraft(&mut stage).await?;
     invariants::unique_names(&mut stage).await?;
     invariants::auction(&mut stage).await?;
-    say!("\n{}", stage.bold("All of it was checked while it was told."));
+    say!("\n{}", stage.bold("Every statement above was checked while the demo ran."));
     say!("Next: `solera up --wan aws`, then `redis-cli -p 7101`.");
     Ok(())
 }
 
-async fn causality(stage: &mut Stage) -> Told {
+async fn causality(stage: &mut Stage) -> Checked {
     stage.title("What you see, you see with all it depends on");
     let mut alice = stage.cluster.client(VIRGINIA).await?;
     let mut bob = stage.cluster.client(FRANKFURT).await?;
@@ -170,7 +172,7 @@ async fn causality(stage: &mut Stage) -> Told {
     Ok(())
 }
 
-async fn merging(stage: &mut Stage) -> Told {
+async fn merging(stage: &mut Stage) -> Checked {
     stage.title("Concurrent updates merge, by type");
     let mut here = stage.cluster.client(VIRGINIA).await?;
     let mut there = stage.cluster.client(CALIFORNIA).await?;
@@ -192,8 +194,8 @@ async fn merging(stage: &mut Stage) -> Told {
     Ok(())
 }
 
-async fn partition(stage: &mut Stage) -> Told {
-    stage.title("A cut cable stops nobody");
+async fn partition(stage: &mut Stage) -> Checked {
+    stage.title("Sites work on during a network partition");
     let mut here = stage.cluster.client(VIRGINIA).await?;
     let mut there = stage.cluster.client(FRANKFURT).await?;
     for other in ["virginia", "california"] {
@@ -229,7 +231,7 @@ async fn partition(stage: &mut Stage) -> Told {
     Ok(())
 }
 
-async fn death(stage: &mut Stage) -> Told {
+async fn death(stage: &mut Stage) -> Checked {
     stage.title("A site dies; the session lives");
     let mut carol = stage.cluster.client(CALIFORNIA).await?;
     carol.set("order:7", "paid").await?;
@@ -237,7 +239,7 @@ async fn death(stage: &mut Stage) -> Told {
     carol.barrier(Some(Duration::from_secs(10))).await?;
     let token = carol.token().await?;
     stage.say(&format!(
-        "california Carol pays; a barrier tells her {} later that it is safe elsewhere",
+        "california Carol pays; a barrier confirms {} later that it is safe elsewhere",
         ms(started.elapsed())
     ));
     stage.say(&format!("           she keeps a token: {:.34}…", token.to_string()));
@@ -248,15 +250,15 @@ async fn death(stage: &mut Stage) -> Told {
     carol.attach(&token).await?;
     check(
         carol.get("order:7").await?.as_deref() == Some("paid"),
-        "what was safe is gone with its site",
+        "a durable write is gone with its site",
     )?;
     stage.say("frankfurt  Carol attaches her token and reads her order: paid");
     stage.fault(Fault::Restart { site: "california".into() }).await?;
     Ok(())
 }
 
-async fn loss(stage: &mut Stage) -> Told {
-    stage.title("And if something is lost, you are told");
+async fn loss(stage: &mut Stage) -> Checked {
+    stage.title("If a write is lost, the database reports it");
     let mut dave = stage.cluster.client(FRANKFURT).await?;
     for other in ["virginia", "california"] {
         stage.fault(Fault::Cut { a: "frankfurt".into(), b: other.into() }).await?;
@@ -267,7 +269,7 @@ async fn loss(stage: &mut Stage) -> Told {
     stage.say("frankfurt  Dave writes while cut off, without a barrier; then the site dies ✖");
     let mut dave: Client = stage.cluster.client(VIRGINIA).await?;
     let Err(error) = dave.attach(&token).await else {
-        return Err(Untrue("a lost write went unnoticed".to_owned()));
+        return Err(CheckFailed("a lost write went unnoticed".to_owned()));
     };
     check(error.code() == Some("LOST"), &format!("expected LOST, got {error}"))?;
     stage.say(&format!("virginia   attach: {error}"));
@@ -275,9 +277,7 @@ async fn loss(stage: &mut Stage) -> Told {
     stage.fault(Fault::Restart { site: "frankfurt".into() }).await?;
     wait_until(async || Ok(dave.attach(&token).await.is_ok())).await?;
     check(dave.get("draft").await?.as_deref() == Some("unsaved"), "the draft did not return")?;
-    stage.say(
-        "frankfurt  comes back with what it had; now the token attaches, and the draft is there",
-    );
+    stage.say("frankfurt  restarts with its data; now the token attaches, and the draft is there");
     Ok(())
 }
 
@@ -304,7 +304,7 @@ impl Stage {
             _ => text.to_owned(),
         };
         say!("   {coloured}");
-        // A pipe that is gone will show at the next line.
+        // The next line fails as well if the pipe is closed.
         let _ = std::io::stdout().flush();
         std::thread::sleep(self.pause / 2);
     }
@@ -313,27 +313,27 @@ impl Stage {
         if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    async fn fault(&self, fault: Fault) -> Told {
+    async fn fault(&self, fault: Fault) -> Checked {
         Ok(self.cluster.inject(fault).await?)
     }
 }
 
-/// Asks again and again until the answer is yes, and tells how long that took.
+/// Polls until the condition holds, and returns the time that this took.
 async fn wait_until(
     mut done: impl AsyncFnMut() -> Result<bool, Error>,
-) -> Result<Duration, Untrue> {
+) -> Result<Duration, CheckFailed> {
     let started = Instant::now();
     while !done().await? {
         if started.elapsed() > Duration::from_secs(15) {
-            return Err(Untrue("something did not arrive within 15 seconds".to_owned()));
+            return Err(CheckFailed("something did not arrive within 15 seconds".to_owned()));
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     Ok(started.elapsed())
 }
 
-fn check(holds: bool, otherwise: &str) -> Told {
-    if holds { Ok(()) } else { Err(Untrue(otherwise.to_owned())) }
+fn check(holds: bool, otherwise: &str) -> Checked {
+    if holds { Ok(()) } else { Err(CheckFailed(otherwise.to_owned())) }
 }
 
 fn ms(duration: Duration) -> String {
@@ -341,14 +341,14 @@ fn ms(duration: Duration) -> String {
     if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
 }
 
-/// The time within which so many of 100 were done.
+/// Returns the given percentile of the times; `None` without times.
 fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
     let mut times = times.to_vec();
     times.sort();
     times.get(times.len().checked_sub(1)? * percent / 100).copied()
 }
 
-/// Numbers for loads: any will do, the same in every run. It is xorshift.
+/// Deterministic random numbers (xorshift) for loads.
 struct Random(u64);
 
 impl Random {
@@ -363,7 +363,7 @@ impl Random {
         self.0
     }
 
-    /// One below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
@@ -374,7 +374,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_story_may_be_told_fast() {
+    fn every_demo_accepts_fast() {
         for arguments in [&["demo", "--fast"][..], &["demo", "message-groups", "--fast"]] {
             let command = DemoArgs::augment_args(clap::Command::new("demo"));
             let matches = command.try_get_matches_from(arguments).unwrap();

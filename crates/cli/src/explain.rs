@@ -1,4 +1,5 @@
-//! `solera explain`: how MixT programs are understood, and what the codes of diagnostics mean.
+//! `solera explain`: shows how the compiler splits MixT programs, and explains the codes of
+//! diagnostics.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +15,11 @@ use crate::source::Source;
 
 const EXAMPLES: &str = "\
 Examples:
-  solera explain post.mixt                   levels, phases and what is handed on between them
+  solera explain post.mixt                   prints levels, phases, and values passed between them
   solera explain post.mixt deliver           one transaction only
-  solera explain post.mixt --svg post.svg    a picture of it
-  solera explain post.mixt --json            for programs
-  solera explain E0101                       what a code means, with examples
+  solera explain post.mixt --svg post.svg    draws it
+  solera explain post.mixt --json            prints it as JSON
+  solera explain E0101                       explains a code, with examples
 
 `-` stands for standard input. Exit codes: 0 explained; 1 the program has errors; 2 there is nothing to explain.";
 
@@ -26,14 +27,14 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExplainArgs {
-    /// A source, - for standard input, or the code of a diagnostic
+    /// Source file, - for standard input, or the code of a diagnostic
     what: String,
-    /// The transaction to explain; all if none is named
+    /// Transaction to explain (default: all)
     transaction: Option<String>,
-    /// Write a picture to this file
+    /// Write an SVG drawing to this file
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     svg: Option<PathBuf>,
-    /// Print it as JSON
+    /// Print the explanation as JSON
     #[arg(long)]
     json: bool,
 }
@@ -47,7 +48,7 @@ pub(crate) fn main(args: &ExplainArgs) -> ExitCode {
         Err(reason) => return nothing(&reason),
     };
     let compiled = compile(&source.text);
-    source.tell(&compiled.diagnostics);
+    source.report(&compiled.diagnostics);
     if compiled.program.is_none() {
         return ExitCode::FAILURE;
     }
@@ -63,11 +64,11 @@ pub(crate) fn main(args: &ExplainArgs) -> ExitCode {
             return nothing(&format!("{} has no transaction '{name}'; {known}", source.name));
         }
     }
-    tell(args, &source, &transactions)
+    print(args, &source, &transactions)
 }
 
-fn tell(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> ExitCode {
-    // Programs that read JSON find a list without entries.
+fn print(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> ExitCode {
+    // With --json, an empty list is a valid answer.
     if transactions.is_empty() && !args.json {
         return nothing(&format!("{} has no transactions", source.name));
     }
@@ -75,7 +76,7 @@ fn tell(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> Ex
         if let Err(error) = fs::write(file, explain::svg(transactions)) {
             return nothing(&format!("cannot write {}: {error}", file.display()));
         }
-        say!("the picture is in {}", file.display());
+        say!("the drawing is in {}", file.display());
     } else if args.json {
         say!("{:#}", json!({ "file": source.name, "transactions": transactions }));
     } else {
@@ -84,7 +85,7 @@ fn tell(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> Ex
     ExitCode::SUCCESS
 }
 
-/// Whether something has the form of a diagnostic's code.
+/// Whether the text has the form of a diagnostic's code.
 fn is_code(what: &str) -> bool {
     let mut letters = what.chars();
     letters.next().is_some_and(|first| "EWew".contains(first))
@@ -98,7 +99,7 @@ fn code(code: &str) -> ExitCode {
             say!("{}", meaning.to_string().trim_end());
             ExitCode::SUCCESS
         }
-        None => nothing(&format!("no diagnostic has the code {code}")),
+        None => nothing(&format!("there is no diagnostic with the code {code}")),
     }
 }
 

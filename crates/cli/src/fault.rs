@@ -1,4 +1,4 @@
-//! `solera fault`: lets something go wrong in a running cluster.
+//! `solera fault`: injects faults into a running cluster.
 
 use std::process::ExitCode;
 
@@ -9,15 +9,15 @@ use crate::admin::AdminArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  solera fault cut virginia california   nothing passes between the two
+  solera fault cut virginia california   drops all messages between the two sites
   solera fault cut 1 2                   the same, by number
-  solera fault delay 1 3 200             200 ms more each way
+  solera fault delay 1 3 200             adds 200 ms in each direction
   solera fault heal                      ends all cuts and delays
-  solera fault kill frankfurt            the site dies
-  solera fault restart frankfurt         and comes back with the state it had
-  solera fault status                    how the cluster is";
+  solera fault kill frankfurt            stops the site
+  solera fault restart frankfurt         restarts it with the state that it had
+  solera fault status                    shows sites and links";
 
-/// Let something go wrong in a running `solera up`, or right again
+/// Inject faults into a running `solera up`, and end them
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct FaultArgs {
@@ -31,41 +31,41 @@ pub(crate) struct FaultArgs {
 enum Kind {
     /// Cut the link between two sites
     Cut {
-        /// A site, by name or number
+        /// Name or number of a site
         a: String,
-        /// Another
+        /// Name or number of the other site
         b: String,
     },
     /// End all cuts and added delays
     Heal,
     /// Kill a site
     Kill {
-        /// The site, by name or number
+        /// Name or number of the site
         site: String,
     },
     /// Restart a killed site with the state it had
     Restart {
-        /// The site, by name or number
+        /// Name or number of the site
         site: String,
     },
     /// Add a delay between two sites, each way
     Delay {
-        /// A site, by name or number
+        /// Name or number of a site
         a: String,
-        /// Another
+        /// Name or number of the other site
         b: String,
-        /// Milliseconds; 0 takes the addition away
+        /// Delay in milliseconds; 0 removes the added delay
         ms: u64,
     },
-    /// Show the cluster
+    /// Show the state of sites and links
     Status {
-        /// As JSON
+        /// Print the state as JSON
         #[arg(long)]
         json: bool,
     },
 }
 
-/// Does it; fails if the cluster refuses or cannot be reached.
+/// Runs the command; fails if the cluster rejects the fault or cannot be reached.
 pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     let done = match &args.fault {
         Kind::Status { json } => status(&args.admin, *json),
@@ -73,7 +73,6 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     };
     match done {
         Ok(text) => {
-            // Who reads only the start of it, as `head` does, has what it wants.
             say!("{text}");
             ExitCode::SUCCESS
         }
@@ -89,14 +88,14 @@ fn inject(admin: &AdminArgs, fault: &Kind) -> Result<String, String> {
         Kind::Cut { a, b } => {
             (json!({"fault": "cut", "a": a, "b": b}), format!("cut the link between {a} and {b}"))
         }
-        Kind::Heal => (json!({"fault": "heal"}), "all links are whole".to_owned()),
+        Kind::Heal => (json!({"fault": "heal"}), "healed all links".to_owned()),
         Kind::Kill { site } => (json!({"fault": "kill", "site": site}), format!("killed {site}")),
         Kind::Restart { site } => {
-            (json!({"fault": "restart", "site": site}), format!("{site} is back"))
+            (json!({"fault": "restart", "site": site}), format!("restarted {site}"))
         }
         Kind::Delay { a, b, ms } => (
             json!({"fault": "delay", "a": a, "b": b, "ms": ms}),
-            format!("messages between {a} and {b} take {ms} ms more each way"),
+            format!("added a delay of {ms} ms in each direction between {a} and {b}"),
         ),
         Kind::Status { .. } => unreachable!("the caller shows the status"),
     };

@@ -1,4 +1,4 @@
-//! `solera journal`: looks into the journals of a node that does not run, and mends them.
+//! `solera journal`: checks, dumps and repairs the journals of a stopped node.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use solera_unistore::{Part, Record};
 
 const EXAMPLES: &str = "\
 Examples:
-  solera journal check /var/lib/solera      all journals below; exit code 1 if any is damaged
-  solera journal dump DIR/eu/worker-0       every record, one per line
-  solera journal repair DIR/eu/worker-0     cuts a damaged journal at the first damage
+  solera journal check /var/lib/solera      checks all journals below DIR; exit code 1 if any is damaged
+  solera journal dump DIR/eu/worker-0       prints every record, one per line
+  solera journal repair DIR/eu/worker-0     truncates a damaged journal at the first damage
 
-DIR is a data directory, or one worker's folder in it. The node must not run.";
+DIR is a data directory, or one worker's folder in it. The node must be stopped.";
 
-/// What is left to do where a repair cannot help.
+/// Advice where a repair cannot help.
 const GIVE_UP: &str = "\
-the node does not start with this data, and `solera journal repair` cannot mend that. Put back what is \
-missing, as it was at the last start. If it is lost, so is what the node had told nobody:
+the node does not start with this data, and `solera journal repair` cannot repair it. Restore the missing \
+files as they were at the last start. If they are lost, so are all updates that the node had not replicated:
   where there are other sites, remove this one (`solera site remove NAME`), add it again \
 (`solera site add NAME`), and start its nodes with empty directories and `--join`;
-  in a cluster of one site, begin with empty directories, and restore a backup; or go on without what \
-this node held: with an empty directory, its other nodes let it in.";
+  in a cluster of one site, start with empty directories and restore a backup; or continue without this \
+node's data: with an empty directory, its other nodes accept it.";
 
-/// Check, show or repair the journals of a node that does not run
+/// Check, print or repair the journals of a stopped node
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct JournalArgs {
@@ -38,27 +38,27 @@ pub(crate) struct JournalArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Read everything and tell what is damaged
+    /// Read all journals and report damage
     Check {
-        /// A data directory, or a worker's folder
+        /// Data directory, or a worker's folder in it
         dir: PathBuf,
     },
-    /// Show every record
+    /// Print every record
     Dump {
-        /// A data directory, or a worker's folder
+        /// Data directory, or a worker's folder in it
         dir: PathBuf,
     },
-    /// Cut a damaged journal at the first damage, after copying what is removed
+    /// Truncate a damaged journal at the first damage, after copying what is removed
     Repair {
-        /// A worker's folder
+        /// Folder of one worker
         dir: PathBuf,
-        /// Where to copy what is removed (default: backup-N in the folder's parent)
+        /// Folder for copies of what is removed (default: backup-N in the folder's parent)
         #[arg(long)]
         backup: Option<PathBuf>,
     },
 }
 
-/// Does it. Exit code 1 for damage, 2 for what cannot be looked at.
+/// Runs the command. Exit code 1 for damage, 2 for journals that cannot be read.
 pub(crate) fn main(args: &JournalArgs) -> ExitCode {
     let done = match &args.action {
         Action::Check { dir } => check_all(dir),
@@ -71,7 +71,7 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
             report.problems.iter().for_each(|problem| eprintln!("damaged: {problem}"));
             Ok(report.problems.is_empty())
         }),
-        Action::Repair { dir, backup } => mend(dir, backup.as_deref()),
+        Action::Repair { dir, backup } => repair_one(dir, backup.as_deref()),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -83,50 +83,50 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
     }
 }
 
-/// Checks all journals in a directory, and that they are all there.
+/// Checks all journals in a directory, and that none is missing.
 fn check_all(dir: &Path) -> Result<bool, String> {
-    let lacks = lacking(dir)?;
-    let well = match journals(dir)?.is_empty() && !lacks.is_empty() {
+    let missing = missing_data(dir)?;
+    let intact = match journals(dir)?.is_empty() && !missing.is_empty() {
         true => false,
         false => each(dir, |folder| {
             let report = check(&RealDisk::new(folder))?;
-            tell(folder, &report);
+            print_report(folder, &report);
             Ok(report.problems.is_empty())
         })?,
     };
-    tell_lacking(&lacks);
-    Ok(well && lacks.is_empty())
+    print_missing(&missing);
+    Ok(intact && missing.is_empty())
 }
 
-/// What the data directory lacks, whatever its journals hold.
-fn lacking(dir: &Path) -> Result<Vec<String>, String> {
+/// Returns what the data directory lacks, apart from the contents of its journals.
+fn missing_data(dir: &Path) -> Result<Vec<String>, String> {
     examine(dir).map_err(|error| format!("cannot read {}: {error}", dir.display()))
 }
 
-fn tell_lacking(lacks: &[String]) {
-    for problem in lacks {
+fn print_missing(missing: &[String]) {
+    for problem in missing {
         say!("DAMAGED   {problem}");
     }
-    if !lacks.is_empty() {
+    if !missing.is_empty() {
         say!("{GIVE_UP}");
     }
 }
 
-/// Does something with each journal in a directory; false if it was for any.
+/// Applies `action` to each journal in a directory; returns `false` if any call did.
 fn each(dir: &Path, mut action: impl FnMut(&Path) -> Result<bool, Error>) -> Result<bool, String> {
     let folders = journals(dir)?;
     if folders.is_empty() {
         return Err(format!("{} holds no journal", dir.display()));
     }
-    let mut all_well = true;
+    let mut all_intact = true;
     for folder in folders {
-        let well = action(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        all_well &= well;
+        let intact = action(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        all_intact &= intact;
     }
-    Ok(all_well)
+    Ok(all_intact)
 }
 
-/// The worker's folder itself, or those of a data directory.
+/// Returns the folders of all journals below `dir`; `dir` itself, if it holds a journal.
 fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
     let list = |dir: &Path| -> Result<Vec<PathBuf>, String> {
         let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", dir.display());
@@ -142,7 +142,8 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
     if is_journal(dir) {
         return Ok(vec![dir.to_owned()]);
     }
-    // A worker's folder is in its site's, and that may be in one node's part of a shared directory.
+    // A worker's folder is in its site's folder, which may be in one node's part of a shared
+    // directory.
     let (mut found, mut folders) = (Vec::new(), vec![dir.to_owned()]);
     for _ in 0..4 {
         let mut below = Vec::new();
@@ -160,10 +161,10 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-fn tell(folder: &Path, report: &Report) {
+fn print_report(folder: &Path, report: &Report) {
     say!("{}", folder.display());
     if let Some(identity) = &report.identity {
-        say!("  of        {identity}");
+        say!("  id        {identity}");
     }
     if let Some(snapshot) = &report.snapshot {
         say!(
@@ -184,25 +185,25 @@ fn tell(folder: &Path, report: &Report) {
         );
     }
     if let Some(torn) = &report.torn {
-        say!("  torn      {torn}; the next start cuts it");
+        say!("  torn      {torn}; the next start removes it");
     }
     for problem in &report.problems {
         say!("  DAMAGED   {problem}");
     }
     for file in &report.foreign {
-        say!("  foreign   {file} is none of a journal's files");
+        say!("  foreign   {file} is not a file of a journal");
     }
-    say!("  {}", if report.problems.is_empty() { "all is well" } else { "damaged" });
+    say!("  {}", if report.problems.is_empty() { "no damage found" } else { "damaged" });
 }
 
-/// One entry as one line.
+/// Formats one entry as one line.
 fn line(entry: Entry<'_>) -> String {
     match entry {
         Entry::Snapshot { lsn, payload } => {
-            let part = payload.split_first_chunk::<8>().map(|(knows, part)| {
-                let knows = u64::from_le_bytes(*knows);
+            let part = payload.split_first_chunk::<8>().map(|(covers, part)| {
+                let covers = u64::from_le_bytes(*covers);
                 let part = either(part, Part::decode, solera_primary::Part::decode);
-                part.map_or_else(|error| error, |part| format!("knows of {knows}: {part}"))
+                part.map_or_else(|error| error, |part| format!("covers up to {covers}: {part}"))
             });
             format!("snapshot {}: {}", lsn.0, part.unwrap_or_else(|| "too short".to_owned()))
         }
@@ -213,7 +214,7 @@ fn line(entry: Entry<'_>) -> String {
     }
 }
 
-/// What bytes of UniStore or of `primary` say, or why UniStore cannot read them.
+/// Decodes bytes of UniStore or of `primary`; the error is UniStore's.
 fn either<A: fmt::Debug, B: fmt::Debug, E: fmt::Display>(
     bytes: &[u8],
     unistore: impl Fn(&[u8]) -> Result<A, E>,
@@ -228,7 +229,7 @@ fn either<A: fmt::Debug, B: fmt::Debug, E: fmt::Display>(
     }
 }
 
-fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
+fn repair_one(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     let [folder] = journals(dir)?.try_into().map_err(|found: Vec<PathBuf>| {
         format!("{} holds {} journals; name one worker's folder", dir.display(), found.len())
     })?;
@@ -251,7 +252,8 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     };
     std::fs::create_dir_all(&backup)
         .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
-    // First, so that in no event other nodes take what is left for what was there.
+    // Before the repair, so that other nodes never mistake the remaining data for the complete
+    // data.
     let disowned = match must {
         false => None,
         true => disown(&folder.canonicalize().map_err(|error| error.to_string())?)
@@ -259,52 +261,49 @@ fn mend(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     };
     let done = repair(&disk, &RealDisk::new(&backup)).map_err(in_folder)?;
     if done.problems.is_empty() {
-        // Only an empty folder goes.
+        // Removes the folder only if it is empty.
         let _ = std::fs::remove_dir(&backup);
-        let lacks = lacking(&folder)?;
-        match lacks.is_empty() {
-            true => say!("nothing was wrong, and nothing was changed"),
-            false => tell_lacking(&lacks),
+        let missing = missing_data(&folder)?;
+        match missing.is_empty() {
+            true => say!("no damage found; nothing was changed"),
+            false => print_missing(&missing),
         }
-        return Ok(lacks.is_empty());
+        return Ok(missing.is_empty());
     }
-    tell_repaired(&done, &backup);
+    print_repair(&done, &backup);
     if let Some(root) = disowned {
         say!(
-            "the data in {} has a new id: other sites, which may have been told of what is lost, \
-             refuse it. Remove the site and add it anew; a cluster of one site goes on with what is \
-             left",
+            "the data in {} has a new id: other sites may have received updates that are lost here, so \
+             they reject this data. Remove the site and add it again; a cluster of one site continues \
+             with the remaining data",
             root.display()
         );
     } else {
         say!(
-            "no solera-data.toml was found two folders above: if this is a copy, do not give it to \
-             a node whose cluster has other sites"
+            "no solera-data.toml was found two folders above: if this is a copy, do not use it for a \
+             node whose cluster has other sites"
         );
     }
     Ok(true)
 }
 
-/// What was damaged, what became of it, and what is lost.
-fn tell_repaired(done: &Repair, backup: &Path) {
+/// Prints what was damaged, what the repair changed, and which records are lost.
+fn print_repair(done: &Repair, backup: &Path) {
     for problem in &done.problems {
         say!("damaged: {problem}");
     }
     if let Some((file, at)) = &done.cut {
-        say!("{file} was cut at byte {at}");
+        say!("truncated {file} at byte {at}");
     }
     for file in &done.moved {
-        say!("{file} was moved away");
+        say!("moved {file} away");
     }
-    say!("what was changed or removed is in {}", backup.display());
+    say!("copies of what was changed or removed are in {}", backup.display());
     match done.seen.0 - done.last.0.min(done.seen.0) {
-        0 => say!(
-            "what came after record {} and cannot be read is lost; if that was the end, nothing is",
-            done.last.0
-        ),
-        1 => say!("record {} is lost, and what cannot be read after it", done.seen.0),
+        0 => say!("unreadable records after record {} are lost, if there were any", done.last.0),
+        1 => say!("record {} is lost, and so are unreadable records after it", done.seen.0),
         _ => say!(
-            "records {} to {} are lost, and what cannot be read after them",
+            "records {} to {} are lost, and so are unreadable records after them",
             done.last.0 + 1,
             done.seen.0
         ),

@@ -1,4 +1,4 @@
-//! `solera leader`: from which site strong transactions are led.
+//! `solera leader`: shows and moves the leaders of strong transactions.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -14,70 +14,71 @@ use crate::connect::LoginArgs;
 const EXAMPLES: &str = "\
 Examples:
   solera leader list --at eu-1.example.com:7101
-  solera leader move us --at eu-1.example.com:7101   us leads all partitions from now on
-  solera leader move 2                               the same of the second site
-  solera leader move us 3 7                          us leads partitions 3 and 7, others stay
+  solera leader move us --at eu-1.example.com:7101   makes us the leader of all partitions
+  solera leader move 2                               the same for the second site
+  solera leader move us 3 7                          makes us the leader of partitions 3 and 7 only
 
-Each partition has a leader among the sites, which puts its strong transactions in order. They are
-fastest where the leader is: one round trip from there to the nearest other site, and from other
-sites one to the leader. So let the site lead whose clients use them most.
+Each partition has a leader among the sites, which orders its strong transactions. Their latency is
+lowest at the leader's site: one round trip to the nearest other site. From other sites they take one
+round trip to the leader. The leader should therefore be the site whose clients use them most.
 
-A leader that dies is replaced by itself, and does not take its place again when it is back: move it.
-While leaders move, some transactions take a little longer, and those with several
-commands on keys that others change may have to be run again.
+When a leader fails, another site replaces it automatically. The failed site does not become the leader
+again when it restarts; move the leader back with this command. While leaders move, some transactions
+take longer. Transactions of several commands on keys that others change may have to be retried.
 
-Ends with 1 if there is no such site or partition, or it does not lead in time.";
+Exits with 1 if the site or a partition does not exist, or if the site does not lead in time.";
 
-/// How often the site is asked how far it is.
+/// Interval at which the command polls the site's progress.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// How often the move is asked for again: what was sent may be lost with a link.
-const AGAIN: Duration = Duration::from_secs(2);
-/// How long something takes before it tells what it waits for.
-const SILENT: Duration = Duration::from_secs(2);
+/// Interval at which the command repeats its request: a failing link may lose the messages of a
+/// move.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// Time after which the command prints what it waits for.
+const QUIET_TIME: Duration = Duration::from_secs(2);
 
-/// Tell from which site strong transactions are led, or move that
+/// Show which sites lead strong transactions, or move the leaders to another site
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-// Before the action and after it; other commands that log in have none.
+// Options are accepted before and after the action.
 #[command(mut_args(|arg| arg.global(true)))]
 pub(crate) struct LeaderArgs {
     #[command(subcommand)]
     action: Action,
-    /// A running site, by any of its nodes
+    /// Address of any node of a running site
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7101", global = true)]
     at: Endpoint,
     #[command(flatten)]
     login: LoginArgs,
-    /// How long to wait until the site leads, in seconds
+    /// Time to wait until the site leads, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
     timeout: u64,
-    /// Tell the result as JSON
+    /// Print the result as JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// How many partitions each site leads, and which if several sites lead
+    /// List the number of partitions that each site leads, and their numbers if several sites lead
     List,
-    /// Let a site lead all partitions, or some
+    /// Make a site the leader of all partitions, or of some
     Move {
-        /// The site, by name or number
+        /// Name or number of the site
         site: String,
-        /// Which partitions, by number from 0, or all (the default)
+        /// Numbers of the partitions, from 0, or all (the default)
         #[arg(value_name = "PARTITION|all")]
         partitions: Vec<String>,
     },
 }
 
-/// Which partitions a site leads, as the asked one knows.
+/// Partitions that a site leads, as the contacted site reports them.
 #[derive(Debug)]
 struct Leads {
     site: String,
     partitions: Vec<usize>,
 }
 
-/// Does it; fails if it is not done in the end.
+/// Runs the command; fails if the move is not complete in time.
 pub(crate) fn main(args: &LeaderArgs) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -98,12 +99,12 @@ fn run(args: &LeaderArgs) -> Result<(), String> {
                 lead_from(args, &mut client, site, partitions).await?
             }
         };
-        tell(args, &leads);
+        print_leaders(args, &leads);
         Ok(())
     })
 }
 
-/// Asks a site to lead partitions, all if none is named, and waits until it does.
+/// Requests that a site lead the given partitions, all if none is given, and waits until it does.
 async fn lead_from(
     args: &LeaderArgs,
     client: &mut Client,
@@ -112,9 +113,9 @@ async fn lead_from(
 ) -> Result<Vec<Leads>, String> {
     let began = Instant::now();
     let mut asked: Option<Instant> = None;
-    let mut told = String::new();
+    let mut printed = String::new();
     loop {
-        if asked.is_none_or(|asked| asked.elapsed() >= AGAIN) {
+        if asked.is_none_or(|asked| asked.elapsed() >= RETRY_INTERVAL) {
             let head = ["SOLERA.LEADERS", "MOVE", name].into_iter();
             let command: Vec<&str> = head.chain(partitions.iter().map(String::as_str)).collect();
             let answer = client.command(&command).await;
@@ -127,7 +128,7 @@ async fn lead_from(
         let site = named.or(number).and_then(|place| leads.get(place));
         let Leads { site, partitions: led } =
             site.ok_or_else(|| format!("there is no site '{name}'"))?;
-        // The asked site has taken them, so each is a number or all.
+        // The contacted site has accepted them, so each is a number or `all`.
         let wanted: Option<BTreeSet<usize>> =
             partitions.iter().map(|partition| partition.parse().ok()).collect();
         let wanted = wanted.filter(|wanted| !wanted.is_empty());
@@ -139,27 +140,27 @@ async fn lead_from(
         let what = format!("{site} leads {done} of {} partitions", wanted.len());
         if began.elapsed() >= Duration::from_secs(args.timeout) {
             return Err(format!(
-                "{what}, and took over no more within {} s: it and more than half of the sites must reach \
-                 one another. What was led before is still led; `solera leader list` tells by whom",
+                "{what} after {} s: this site and a majority of the sites must be able to reach one another. \
+                 The other partitions keep their leaders; `solera leader list` shows them",
                 args.timeout
             ));
         }
-        if began.elapsed() >= SILENT && told != what && std::io::stderr().is_terminal() {
-            eprintln!("{what}; it and more than half of the sites must agree to the rest…");
-            told = what;
+        if began.elapsed() >= QUIET_TIME && printed != what && std::io::stderr().is_terminal() {
+            eprintln!("{what}; waiting for it and a majority of the sites to agree on the rest…");
+            printed = what;
         }
         tokio::time::sleep(INTERVAL).await;
     }
 }
 
-/// Who leads what, and how many partitions there are.
+/// Returns the partitions that each site leads, and the number of all partitions.
 async fn ask(client: &mut Client) -> Result<(Vec<Leads>, usize), String> {
     let failed = |error: solera::Error| error.to_string();
-    let strange = || "the answer to SOLERA.LEADERS is none that this version knows".to_owned();
+    let unexpected = || "this version does not understand the reply to SOLERA.LEADERS".to_owned();
     let sites = client.command(&["SOLERA.LEADERS"]).await.map_err(failed)?;
     let leaders = client.command(&["SOLERA.LEADERS", "PARTITIONS"]).await.map_err(failed)?;
     let (Value::Map(sites), Value::Array(leaders)) = (sites, leaders) else {
-        return Err(strange());
+        return Err(unexpected());
     };
     let leads = |(site, _): &(Value, Value)| {
         let Value::Bulk(name) = site else { return None };
@@ -167,11 +168,11 @@ async fn ask(client: &mut Client) -> Result<(Vec<Leads>, usize), String> {
         let partitions = led.map(|(partition, _)| partition).collect();
         Some(Leads { site: String::from_utf8(name.clone()).ok()?, partitions })
     };
-    let told = sites.iter().map(leads).collect::<Option<_>>().ok_or_else(strange)?;
-    Ok((told, leaders.len()))
+    let leads = sites.iter().map(leads).collect::<Option<_>>().ok_or_else(unexpected)?;
+    Ok((leads, leaders.len()))
 }
 
-fn tell(args: &LeaderArgs, leads: &[Leads]) {
+fn print_leaders(args: &LeaderArgs, leads: &[Leads]) {
     if args.json {
         let site = |leads: &Leads| {
             let Leads { site, partitions } = leads;
@@ -185,25 +186,25 @@ fn tell(args: &LeaderArgs, leads: &[Leads]) {
     for Leads { site, partitions } in leads {
         let unit = if partitions.len() == 1 { "partition" } else { "partitions" };
         let which = match shared && !partitions.is_empty() {
-            true => format!(": {}", in_words(partitions)),
+            true => format!(": {}", ranges(partitions)),
             false => String::new(),
         };
         say!("{site:width$}  leads {} {unit}{which}", partitions.len());
     }
 }
 
-/// Numbers in order, as `0-3, 7`.
-fn in_words(numbers: &[usize]) -> String {
-    let mut stretches: Vec<(usize, usize)> = Vec::new();
+/// Formats ascending numbers as ranges, such as `0-3, 7`.
+fn ranges(numbers: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
     for number in numbers {
-        match stretches.last_mut() {
+        match ranges.last_mut() {
             Some((_, last)) if *last + 1 == *number => *last = *number,
-            _ => stretches.push((*number, *number)),
+            _ => ranges.push((*number, *number)),
         }
     }
     let words = |(first, last): (usize, usize)| match first == last {
         true => first.to_string(),
         false => format!("{first}-{last}"),
     };
-    stretches.into_iter().map(words).collect::<Vec<_>>().join(", ")
+    ranges.into_iter().map(words).collect::<Vec<_>>().join(", ")
 }

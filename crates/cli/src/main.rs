@@ -1,6 +1,7 @@
 //! The `solera` command.
 
-/// Prints a line. A reader that has gone, as `head` does, needs no more lines, and is no failure.
+/// Prints a line to standard output. Ignores write errors: a reader that closes the pipe early,
+/// such as `head`, needs no more lines.
 macro_rules! say {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -37,7 +38,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Values come and go all the time; glibc's allocator costs a third of a command.
+/// The server allocates and frees values all the time; with glibc's allocator this takes a third of
+/// a command's time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

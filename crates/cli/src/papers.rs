@@ -1,4 +1,4 @@
-//! `solera papers`: the experiments of papers, run again.
+//! `solera papers`: reproduces the experiments of papers.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,55 +14,55 @@ Examples:
   solera papers unistore --full --json rows.json
   solera papers unistore --figure 5          one figure alone
   solera papers mixt                         mixed transactions over two clusters
-  solera papers mixt --postgres URL          and over PostgreSQL, with a cluster for the causal data
-  scripts/with-stores solera papers mixt     the same, with a server that is stopped afterwards
+  solera papers mixt --postgres URL          also over PostgreSQL, with a cluster for the causal data
+  scripts/with-stores solera papers mixt     the same, with a temporary server
   solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
-                                             counts anew what steps of virtual clusters cost, in some minutes
-  solera papers calibrate --check            says which of them cost more or less than by the table
+                                             recounts the costs of steps of virtual clusters, in a few minutes
+  solera papers calibrate --check            lists steps whose costs differ from the table
 
-Numbers are measured in this run. A target that is missed is told, and is no error; the command ends with 1
-if the experiments cannot be run, or their results cannot be written.";
+All numbers are measured in this run. A missed target is reported and is not an error. The command exits
+with 1 if the experiments cannot run, or if their results cannot be written.";
 
 /// Run the experiments behind a paper's figures, and compare the numbers
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PapersArgs {
-    /// The paper, or the costs of unistore's virtual clusters
+    /// Paper to reproduce, or `calibrate` for the costs of unistore's virtual clusters
     #[arg(value_enum)]
     paper: Paper,
-    /// Every figure at a reduced scale, in under two minutes, three with PostgreSQL (the default)
+    /// Run every figure at a reduced scale, in under two minutes, three with PostgreSQL (the
+    /// default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// At the paper's scale, in up to twenty minutes, mixt in about an hour
+    /// Run at the paper's scale, in up to twenty minutes, mixt in about an hour
     #[arg(long)]
     full: bool,
-    /// Only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt
+    /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt
     #[arg(long, value_name = "N")]
     figure: Option<u8>,
-    /// A PostgreSQL server for mixt's linearizable store, as
-    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE; its schema solera_papers keeps what is
-    /// measured, and may be dropped afterwards [default: what SOLERA_TEST_POSTGRES says]
+    /// PostgreSQL server for mixt's linearizable store, as
+    /// postgresql://USER:PASSWORD@HOST:PORT/DATABASE. The schema solera_papers holds the measured
+    /// data and may be dropped afterwards [default: $SOLERA_TEST_POSTGRES]
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
     /// Write the numbers to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// calibrate: compare with the table of this program, and end with 1 if a kind of steps has
-    /// drifted
+    /// calibrate: compare with the built-in table, and exit with 1 if a kind of steps has drifted
     #[arg(long)]
     check: bool,
-    /// calibrate: predict transactions per second of workers' time, at one site with one and two
-    /// workers, and measure them
+    /// calibrate: predict transactions per second of worker time, at one site with one and two
+    /// workers, and compare with a measurement
     #[arg(long, conflicts_with = "check")]
     predict: bool,
-    /// calibrate: measure in virtual time how long causal transactions take beside a saturated
+    /// calibrate: measure in virtual time the latency of causal transactions beside a saturated
     /// space of primary
     #[arg(long, conflicts_with_all = ["check", "predict"])]
     turns: bool,
-    /// What callgrind counts runs this
+    /// Run these steps, for callgrind
     #[arg(long, hide = true)]
     steps: Option<String>,
-    /// The folder for the page with numbers and plots (default papers-NAME)
+    /// Folder for the page with numbers and plots (default papers-NAME)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -77,7 +77,7 @@ enum Paper {
     Calibrate,
 }
 
-/// The first option that has no meaning for this paper.
+/// Returns the first given option that does not apply to this paper.
 fn misplaced(args: &PapersArgs) -> Option<&'static str> {
     let (calibrate, mixt) =
         (matches!(args.paper, Paper::Calibrate), matches!(args.paper, Paper::Mixt));
@@ -92,39 +92,39 @@ fn misplaced(args: &PapersArgs) -> Option<&'static str> {
         ("--json", args.json.is_some(), !calibrate),
         ("--out", args.out.is_some(), !calibrate),
     ];
-    options.into_iter().find(|(_, given, fits)| *given && !fits).map(|(name, ..)| name)
+    options.into_iter().find(|(_, given, applies)| *given && !applies).map(|(name, ..)| name)
 }
 
-/// Runs to the end.
+/// Runs the experiments to the end.
 pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     if let Some(option) = misplaced(args) {
-        eprintln!(
-            "solera papers: {option} does not belong to this paper; see solera papers --help"
-        );
+        eprintln!("solera papers: {option} does not apply to this paper; see solera papers --help");
         return ExitCode::from(2);
     }
     let effort = if args.full { Effort::Full } else { Effort::Quick };
-    let told = |what: &str| eprintln!("solera papers: {what}");
+    let report = |what: &str| eprintln!("solera papers: {what}");
     let figures = match args.paper {
         Paper::Unistore => unistore::FIGURES,
         Paper::Mixt => mixt::FIGURES,
-        Paper::Calibrate => return calibrated(args, &told),
+        Paper::Calibrate => return calibrated(args, &report),
     };
     if let Some(figure) = args.figure.filter(|figure| !figures.contains(figure)) {
         let (first, last) = figures.into_inner();
-        eprintln!("solera papers: there is no figure {figure}; this paper's are {first} to {last}");
+        eprintln!(
+            "solera papers: there is no figure {figure}; this paper has figures {first} to {last}"
+        );
         return ExitCode::from(2);
     }
-    // What cannot be written is found out before the experiments, not after them.
+    // Fails before the experiments, not after them, if the results cannot be written.
     if let Err(error) = prepare(args) {
         eprintln!("solera papers: {error}");
         return ExitCode::FAILURE;
     }
     let results = match args.paper {
-        Paper::Unistore | Paper::Calibrate => unistore::run(effort, args.figure, &told),
+        Paper::Unistore | Paper::Calibrate => unistore::run(effort, args.figure, &report),
         Paper::Mixt => {
             let postgres = stores::test_postgres(args.postgres.as_deref());
-            mixt::run(effort, args.figure, postgres.as_deref(), &told)
+            mixt::run(effort, args.figure, postgres.as_deref(), &report)
         }
     };
     let written = results.map_err(|error| error.to_string()).and_then(|results| {
@@ -143,17 +143,17 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     }
 }
 
-/// Makes the table of costs, or compares with it.
-fn calibrated(args: &PapersArgs, told: &dyn Fn(&str)) -> ExitCode {
+/// Creates the table of costs, or compares with it.
+fn calibrated(args: &PapersArgs, report: &dyn Fn(&str)) -> ExitCode {
     let done = match (&args.steps, args.check) {
-        _ if args.predict => predict::predict(told).map(|lines| (lines.join("\n"), true)),
+        _ if args.predict => predict::predict(report).map(|lines| (lines.join("\n"), true)),
         _ if args.turns => {
-            told("measuring six virtual clusters, in about fifteen seconds");
+            report("measuring six virtual clusters, in about fifteen seconds");
             Ok((turns::turns(), true))
         }
         (Some(variant), _) => calibrate::steps(variant).map(|classes| (classes, true)),
-        (None, false) => calibrate::table(told).map(|table| (table, true)),
-        (None, true) => calibrate::check(told).map(|drifts| match drifts.is_empty() {
+        (None, false) => calibrate::table(report).map(|table| (table, true)),
+        (None, true) => calibrate::check(report).map(|drifts| match drifts.is_empty() {
             true => ("No kind of steps has drifted.".to_owned(), true),
             false => (drifts.join("\n"), false),
         }),
@@ -170,7 +170,7 @@ fn calibrated(args: &PapersArgs, told: &dyn Fn(&str)) -> ExitCode {
     }
 }
 
-/// Where the page goes.
+/// Returns the folder of the page.
 fn folder(args: &PapersArgs) -> PathBuf {
     let name = match args.paper {
         Paper::Unistore => "unistore",
@@ -180,7 +180,7 @@ fn folder(args: &PapersArgs) -> PathBuf {
     args.out.clone().unwrap_or_else(|| PathBuf::from(format!("papers-{name}")))
 }
 
-/// Makes sure that what will be measured can be written.
+/// Checks that the results can be written.
 fn prepare(args: &PapersArgs) -> Result<(), String> {
     let folder = folder(args);
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -190,7 +190,7 @@ fn prepare(args: &PapersArgs) -> Result<(), String> {
     }
 }
 
-/// Writes what was asked for; returns where the page is.
+/// Writes the requested files; returns the path of the page.
 fn write(args: &PapersArgs, results: &Results) -> Result<PathBuf, String> {
     if let Some(file) = &args.json {
         put(file, &format!("{:#}\n", results.json()))?;

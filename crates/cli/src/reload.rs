@@ -1,4 +1,4 @@
-//! SIGHUP: reading `solera.toml` again, for what can change while a process runs.
+//! Handling of SIGHUP: rereads `solera.toml` and applies the settings that can change at runtime.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use solera_config::Overrides;
 use solera_node::{Cluster, Log};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Catches SIGHUP from now on. To be called before the process serves anybody: without it, the
-/// signal ends the process.
+/// Installs the handler of SIGHUP. Must be called before the process serves clients: without a
+/// handler, the signal ends the process.
 ///
 /// # Errors
-/// The signal cannot be waited for.
+/// Fails if the handler cannot be installed.
 pub(crate) fn hangups() -> std::io::Result<Signal> {
     signal(SignalKind::hangup())
 }
 
-/// Reads the file at each signal. A file that cannot be used changes nothing. Without a file the
-/// first signal ends this.
+/// Rereads the file at each signal. An invalid file changes nothing. Without a file, returns at the
+/// first signal.
 pub(crate) async fn at_hangups(
     mut hangup: Signal,
     config: Option<&Path>,
@@ -26,7 +26,7 @@ pub(crate) async fn at_hangups(
     log: Log,
 ) {
     let Some(config) = config else {
-        // As without a handler; there is no file to read.
+        // Without a file, the signal ends the process, as it would without a handler.
         hangup.recv().await;
         return;
     };

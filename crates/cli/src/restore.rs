@@ -1,4 +1,4 @@
-//! `solera restore`: a new cluster from a backup.
+//! `solera restore`: creates a new cluster from a backup.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,28 +17,28 @@ use crate::connect::LoginArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  solera restore monday.backup --data DIR         makes DIR, for `solera up --data DIR`
-  solera up --data DIR --restore monday.backup    the same, and starts it
-  solera restore monday.backup --to 10.0.0.1:7101 fills a new cluster that runs: `solera serve`
+  solera restore monday.backup --data DIR         creates DIR, for `solera up --data DIR`
+  solera up --data DIR --restore monday.backup    the same, and starts the cluster
+  solera restore monday.backup --to 10.0.0.1:7101 fills a new, running cluster (`solera serve`)
 
 The new cluster may have other sites, partitions and workers than the old one, but must have the same
-spaces: the same prefixes, levels, strong commands and conflicts. Otherwise nothing is written, all
-differences are listed, and the exit code is 4. With --allow-other-spaces they are listed, and the
-cluster keeps its own spaces. `solera backup check` shows those of a backup.";
+spaces: the same prefixes, levels, strong commands and conflicts. If they differ, the command writes
+nothing, lists all differences, and exits with 4. With --allow-other-spaces it lists the differences and
+continues with the cluster's own spaces. `solera backup check` prints the spaces of a backup.";
 
-/// The exit code where the spaces of the backup and of the cluster differ.
+/// Exit code when the spaces of the backup and of the cluster differ.
 const OTHER_SPACES: u8 = 4;
 
-/// How long the data may take to become durable at other sites.
+/// Time to wait until the data is durable at other sites.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Make a new cluster from a backup
+/// Create a new cluster from a backup
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RestoreArgs {
-    /// What `solera backup` wrote
+    /// File that `solera backup` wrote
     file: PathBuf,
-    /// Fill a running, empty cluster, at one of its sites
+    /// Fill a running, empty cluster through this node
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -48,38 +48,38 @@ pub(crate) struct RestoreArgs {
     to: Option<Endpoint>,
     #[command(flatten)]
     login: LoginArgs,
-    /// With --to: write although the cluster holds keys. Strings are replaced, elements and fields
-    /// added
+    /// With --to: write even if the cluster holds keys. Strings are replaced; elements and fields
+    /// are added
     #[arg(long, requires = "to")]
     force: bool,
-    /// Write although the cluster's spaces differ from the backup's, and list the differences
+    /// Write even if the cluster's spaces differ from the backup's, and list the differences
     #[arg(long)]
     allow_other_spaces: bool,
-    /// Make a data directory for `solera up`; it must not exist, or be empty
+    /// Create a data directory for `solera up`; it must be empty or not exist
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// With --data: how many sites (default 3, or as configured)
+    /// With --data: number of sites (default 3, or as configured)
     #[arg(long, requires = "data")]
     sites: Option<usize>,
-    /// With --data: logical partitions (default 16, or as configured)
+    /// With --data: number of logical partitions (default 16, or as configured)
     #[arg(long, requires = "data")]
     partitions: Option<u16>,
-    /// With --data: workers per site (default 1, or as configured)
+    /// With --data: number of workers per site (default 1, or as configured)
     #[arg(long, requires = "data", value_parser = clap::value_parser!(u8).range(1..))]
     workers: Option<u8>,
-    /// With --data: the solera.toml
+    /// With --data: configuration file (solera.toml)
     #[arg(long, requires = "data")]
     config: Option<PathBuf>,
-    /// Tell the result as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Does it; fails unless all is there in the end.
+/// Runs the command; fails unless the whole backup is restored.
 pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
     match run(args) {
         Ok(done) => {
-            done.tell(args.json);
+            done.print(args.json);
             if let (Some(data), false) = (&args.data, args.json) {
                 say!("start it with `solera up --data {}` and the same options", data.display());
             }
@@ -94,7 +94,7 @@ pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
                     }
                     ExitCode::from(OTHER_SPACES)
                 }
-                Failure::Told(_) => ExitCode::FAILURE,
+                Failure::Message(_) => ExitCode::FAILURE,
             }
         }
     }
@@ -122,30 +122,30 @@ fn run(args: &RestoreArgs) -> Result<Done, Failure> {
     })
 }
 
-/// Why nothing was restored, or not all.
+/// Error of a restore that wrote nothing, or not everything.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// In words for people.
-    Told(String),
-    /// The cluster's spaces differ from the backup's, which are these.
+    /// A message for users.
+    Message(String),
+    /// The cluster's spaces differ from the backup's: the differences, and the backup's spaces.
     OtherSpaces(Vec<Difference>, Vec<SpaceInfo>),
 }
 
 impl From<String> for Failure {
     fn from(text: String) -> Self {
-        Failure::Told(text)
+        Failure::Message(text)
     }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Failure::Told(text) => f.write_str(text),
+            Failure::Message(text) => f.write_str(text),
             Failure::OtherSpaces(differences, spaces) => write!(
                 f,
-                "the cluster's spaces differ from the backup's, and nothing was written:\n{}\
-                 `solera restore --allow-other-spaces` goes on all the same, with the cluster's \
-                 spaces; or configure the cluster as the old one was:\n{}",
+                "the cluster's spaces differ from the backup's; nothing was written:\n{}\
+                 `solera restore --allow-other-spaces` restores all the same, with the cluster's \
+                 spaces; or configure the cluster like the old one:\n{}",
                 table(differences),
                 spaces.iter().map(toml_of).collect::<String>()
             ),
@@ -155,14 +155,14 @@ impl std::fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What was done.
+/// Result of a restore.
 #[derive(Debug)]
 pub(crate) struct Done {
     restored: Restored,
 }
 
 impl Done {
-    pub(crate) fn tell(&self, as_json: bool) {
+    pub(crate) fn print(&self, as_json: bool) {
         let Restored { differences, tally, compared, unread, durable } = &self.restored;
         if as_json {
             let about = json!({
@@ -179,28 +179,33 @@ impl Done {
         }
         say!("restored {}", Amount(tally));
         match (*compared, *unread) {
-            (true, 0) => say!("all of it was read back and is the same"),
+            (true, 0) => say!("read back and compared: all data is identical"),
             (true, keys) => say!(
-                "it was read back and is the same, but for {keys} keys in spaces that no snapshot contains"
+                "read back and compared: all data is identical, except {keys} keys in spaces outside snapshots, \
+                 which were not compared"
             ),
             (false, _) => {}
         }
         if !durable {
-            say!("it is not durable at other sites yet: are they all there?");
+            say!("the data is not durable at other sites yet: are they all running?");
         }
     }
 }
 
-/// Makes a cluster's data directory from a backup. It appears when all is in it.
+/// Creates a cluster's data directory from a backup. The directory appears only when it is
+/// complete.
 ///
 /// # Errors
-/// In words for people.
+/// A message for users.
 pub(crate) fn begin_with(file: &Path, spec: &ClusterSpec, allow: Allow) -> Result<Done, Failure> {
-    let data = spec.data.as_ref().ok_or("a data directory is needed".to_owned())?;
-    let unusable = |error: std::io::Error| format!("{} cannot be made: {error}", data.display());
+    let data = spec.data.as_ref().ok_or("a data directory is required".to_owned())?;
+    let unusable = |error: std::io::Error| format!("cannot create {}: {error}", data.display());
     let is_empty = |dir: &Path| fs::read_dir(dir).map(|mut entries| entries.next().is_none());
     if data.exists() && !is_empty(data).map_err(unusable)? {
-        let text = format!("{} is not empty; a backup makes a new directory", data.display());
+        let text = format!(
+            "{} is not empty; a backup can only be restored into a new directory",
+            data.display()
+        );
         return Err(text.into());
     }
     let backup = check(file)?;
@@ -208,19 +213,19 @@ pub(crate) fn begin_with(file: &Path, spec: &ClusterSpec, allow: Allow) -> Resul
     partial.push(format!(".partial-{}", std::process::id()));
     let partial = PathBuf::from(partial);
     let filled = fill_directory(file, &backup, spec, &partial, allow);
-    // Over an empty directory, too.
+    // This also replaces an empty directory.
     let moved = filled.and_then(|done| {
         fs::rename(&partial, data).map_err(unusable)?;
         Ok(done)
     });
     if moved.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = fs::remove_dir_all(&partial);
     }
     moved
 }
 
-/// Runs the cluster without any ports, users or delays.
+/// Runs the cluster without ports, users or delays, and fills it.
 fn fill_directory(
     file: &Path,
     backup: &Backup,
@@ -260,14 +265,14 @@ async fn fill(
             Err(Failure::OtherSpaces(differences, backup.header.spaces.clone()))
         }
         Err(error @ RestoreError::NotEmpty(_)) => {
-            let way = "a backup makes a new cluster, or is written over it with --force";
-            Err(Failure::Told(format!("{error}; {way}")))
+            let hint = "restore into a new cluster, or write over its keys with --force";
+            Err(Failure::Message(format!("{error}; {hint}")))
         }
-        Err(error) => Err(Failure::Told(error.to_string())),
+        Err(error) => Err(Failure::Message(error.to_string())),
     }
 }
 
-/// The differences as a table with aligned columns, a line each.
+/// Formats the differences as a table with aligned columns, one per line.
 fn table(differences: &[Difference]) -> String {
     let mut rows = vec![["keys with", "", "backup", "cluster"].map(str::to_owned)];
     rows.extend(differences.iter().map(|Difference { prefix, what, backup, cluster }| {
@@ -282,7 +287,7 @@ fn table(differences: &[Difference]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// A space as `solera.toml` has it.
+/// Formats a space as a section of `solera.toml`.
 fn toml_of(space: &SpaceInfo) -> String {
     let SpaceInfo { name, prefix, level, strong, conflicts, .. } = space;
     let mut lines = format!("[[space]]\nname = {name:?}\nprefix = {prefix:?}\nlevel = {level:?}\n");
@@ -290,7 +295,7 @@ fn toml_of(space: &SpaceInfo) -> String {
         lines.push_str(&format!("strong = {strong:?}\n"));
         let pairs = match Relation::named(strong, conflicts) {
             Some(relation) => relation.pairs().iter().map(|pair| pair.map(str::to_owned)).collect(),
-            // Of a newer version, whose commands this one does not know.
+            // The backup is of a newer version, with commands that this version does not know.
             None => conflicts.clone(),
         };
         if !pairs.is_empty() {

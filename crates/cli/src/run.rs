@@ -1,4 +1,4 @@
-//! `solera run`: calls transactions of a MixT source over stores in memory, as a site would.
+//! `solera run`: calls transactions of a MixT source over in-memory stores.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -24,26 +24,27 @@ Examples:
   solera run post.mixt create_user Ann
   solera run counter.mixt increment hits then increment hits then read hits
 
-Each store of the program is a space in memory of the level that it declares, empty at first and gone at the end. Arguments
-are as for SOLERA.CALL: a handle is a key, with or without its store before a colon; lists and the like are JSON.
-`then` begins the next call. A store may declare `query strong_size(of: *set<T>) -> int`; other custom operations
-need a database that has them, and a call that comes to one fails. `-` stands for standard input.
+Each store of the program is an in-memory space with the level that the store declares. It is empty at first and is
+discarded at the end. Arguments are those of SOLERA.CALL: a handle is a key, with or without its store before a colon;
+lists, sets, maps, options and structs are JSON. `then` begins the next call. A store may declare
+`query strong_size(of: *set<T>) -> int`; other custom operations require a database that implements them, and a call
+fails when it reaches one. `-` stands for standard input.
 
-Exit codes: 0 all calls have succeeded; 1 the program has errors, or a call has failed, after which none is made; 2 a file
-that cannot be read.";
+Exit codes: 0 all calls succeeded; 1 the program has errors, or a call failed, which skips the remaining calls; 2 the
+file cannot be read.";
 
-/// Run transactions of a program in the MixT language over stores in memory
+/// Run transactions of a program in the MixT language over in-memory stores
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The source; - is standard input
+    /// Source file; - for standard input
     file: String,
-    /// A transaction and its arguments; further ones after `then`
+    /// A transaction and its arguments; further calls follow after `then`
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     calls: Vec<String>,
 }
 
-/// What the stores are called together.
+/// Name of the database that holds all stores.
 const MEMORY: &str = "memory";
 
 pub(crate) fn main(args: &RunArgs) -> ExitCode {
@@ -55,7 +56,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
         }
     };
     let compiled = compile(&source.text);
-    source.tell(&compiled.diagnostics);
+    source.report(&compiled.diagnostics);
     let Some(program) = compiled.program else { return ExitCode::FAILURE };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let run = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
@@ -63,7 +64,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
             let mut client =
                 load(&program, &source.text).await.map_err(|error| error.to_string())?;
             for call in args.calls.split(|word| word == "then") {
-                let reply = called(&mut client, call).await?;
+                let reply = self::call(&mut client, call).await?;
                 say_bytes(&shown(&program, &call[0], &reply)?);
             }
             Ok(())
@@ -78,11 +79,11 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
-/// Memory that is bound to a store whatever operations that declares: transactions that use none of
-/// those it lacks can be called, and the others fail where they come to one.
-struct Unasked(Memory);
+/// In-memory database that accepts stores with any custom operations. Transactions that use an
+/// operation which it lacks fail when they reach it; the others run.
+struct Unchecked(Memory);
 
-impl Database for Unasked {
+impl Database for Unchecked {
     fn describe(&self) -> Description {
         self.0.describe()
     }
@@ -105,16 +106,16 @@ impl Database for Unasked {
     }
 }
 
-/// A client of a site that has the module, and its stores.
+/// Starts a site with in-memory stores, loads the module, and returns a client of the site.
 async fn load(program: &Program, source: &str) -> Result<Client, Box<dyn Error>> {
     let stores = program.stores.iter();
     let weakest = |store: &solera_program::ir::Store| {
         *store.accepts.last().expect("the strongest level is as strong as any")
     };
     let spaces: Vec<_> = stores.clone().map(|store| (&*store.name, weakest(store))).collect();
-    // Each may be a database of its own: so a transaction runs in as many phases as it could
-    // anywhere.
-    let database = Arc::new(Unasked(Memory::disjoint(MEMORY, &spaces)));
+    // Each store counts as a separate database, so that a transaction runs in the maximum number of
+    // phases.
+    let database = Arc::new(Unchecked(Memory::disjoint(MEMORY, &spaces)));
     let memory = Store { database, spaces: stores.clone().map(|one| one.name.clone()).collect() };
     let spec = ClusterSpec::parse("", "sites = 1", Overrides::default());
     let cluster = Embedded::with_modules(spec?, Settings::default(), vec![memory])?;
@@ -127,29 +128,30 @@ async fn load(program: &Program, source: &str) -> Result<Client, Box<dyn Error>>
     Ok(client)
 }
 
-async fn called(client: &mut Client, call: &[String]) -> Result<Reply, String> {
+async fn call(client: &mut Client, call: &[String]) -> Result<Reply, String> {
     let Some((transaction, args)) = call.split_first() else {
-        return Err("a transaction is named before and after each `then`".to_owned());
+        return Err("a transaction name is missing before or after `then`".to_owned());
     };
     let name = format!("m.{transaction}");
     let words = ["SOLERA.CALL", &name].into_iter().chain(args.iter().map(String::as_str));
     let answer = client.command(&words.collect::<Vec<_>>()).await;
-    answer.map_err(|error| format!("{transaction}: {}", without_server(&error.to_string())))
+    answer.map_err(|error| format!("{transaction}: {}", without_hint(&error.to_string())))
 }
 
-/// An error without what could be asked of a server about it later: the stores end with this
+/// Removes the hint about completing the transaction later from an error: the stores end with this
 /// process.
-fn without_server(told: &str) -> String {
-    match told.split_once("; SOLERA.CALL ") {
-        Some((told, _)) => {
-            format!("{told}; nothing can be completed later, as `solera run` ends with its stores")
+fn without_hint(error: &str) -> String {
+    match error.split_once("; SOLERA.CALL ") {
+        Some((error, _)) => {
+            format!(
+                "{error}; nothing can be completed later, because `solera run` discards its stores"
+            )
         }
-        None => told.to_owned(),
+        None => error.to_owned(),
     }
 }
 
-/// A result as it is written as an argument: text and bytes as they are, lists and the like as
-/// JSON.
+/// Formats a result like an argument: text and bytes unchanged, other composite values as JSON.
 fn shown(program: &Program, transaction: &str, reply: &Reply) -> Result<Vec<u8>, String> {
     let transaction = program.transactions.iter().find(|found| *found.name == *transaction);
     let ty = &transaction.expect("it was called").result;
@@ -158,10 +160,10 @@ fn shown(program: &Program, transaction: &str, reply: &Reply) -> Result<Vec<u8>,
     }
     let codec = Codec::new(program);
     let value = value(program, reply, ty)?;
-    codec.result(&value, ty).map_err(|error| format!("the result cannot be told: {error}"))
+    codec.result(&value, ty).map_err(|error| format!("cannot display the result: {error}"))
 }
 
-/// What a reply is in a type of the program.
+/// Converts a reply to a value of a type of the program.
 fn value(program: &Program, reply: &Reply, ty: &Type) -> Result<Value, String> {
     let all = |replies: &[Reply], of: &Type| {
         replies.iter().map(|reply| value(program, reply, of)).collect::<Result<Vec<_>, _>>()
@@ -174,7 +176,7 @@ fn value(program: &Program, reply: &Reply, ty: &Type) -> Result<Value, String> {
         (reply, Type::Option(of)) => Value::some(value(program, reply, of)?),
         (Reply::Bulk(bytes), Type::String | Type::Bytes | Type::Handle(..)) => {
             let read = Codec::new(program).argument(bytes, ty);
-            read.map_err(|error| format!("the result cannot be told: {error}"))?
+            read.map_err(|error| format!("cannot display the result: {error}"))?
         }
         (Reply::Array(replies), Type::List(of)) => Value::list(all(replies, of)?),
         (Reply::Set(replies), Type::Set(of)) => {
@@ -187,18 +189,18 @@ fn value(program: &Program, reply: &Reply, ty: &Type) -> Result<Value, String> {
             Value::Map(Arc::new(pairs.collect::<Result<_, String>>()?))
         }
         (Reply::Map(pairs), Type::Struct(id)) => {
-            // The fields are in the order of the declaration.
+            // Fields are in the order of their declaration.
             let fields = program.structs[usize::from(id.0)].fields.iter().zip(pairs);
             let fields = fields.map(|((_, ty), (_, reply))| value(program, reply, ty));
             Value::Struct(Arc::new(fields.collect::<Result<_, String>>()?))
         }
-        (reply, _) => return Err(format!("{reply:?} is no result of its type")),
+        (reply, _) => return Err(format!("{reply:?} does not match the type of the result")),
     })
 }
 
-/// Writes a line that need not be text.
+/// Writes a line that need not be valid text.
 fn say_bytes(line: &[u8]) {
-    // As of `say!`: who does not read it any more does not want it.
+    // Ignores write errors, like `say!`.
     let _ = std::io::stdout().write_all(&[line, b"\n"].concat());
 }
 
@@ -206,9 +208,9 @@ fn say_bytes(line: &[u8]) {
 mod tests {
     use super::*;
 
-    /// A store's operations that memory lacks are in the way of who uses them only.
+    /// An operation that the in-memory database lacks only affects transactions that use it.
     #[test]
-    fn operations_that_memory_lacks_are_told_where_they_are_used() {
+    fn missing_operations_fail_where_they_are_used() {
         let source = "store shop : linearizable { operation take(product: string) -> bool; } \
              transaction buy(product: string) -> bool { return shop.take(product); } \
              transaction count(n: handle<counter> in shop) -> int { n.add(1); return n.value(); }";
@@ -216,18 +218,18 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let mut client = load(&program, source).await.unwrap();
-            let call =
+            let words =
                 |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
-            let counted = called(&mut client, &call(&["count", "n"])).await;
+            let counted = call(&mut client, &words(&["count", "n"])).await;
             assert_eq!(counted, Ok(Reply::Integer(1)));
-            let told = called(&mut client, &call(&["buy", "pen"])).await.unwrap_err();
-            assert!(told.contains("it has no operation `take`"), "{told}");
+            let error = call(&mut client, &words(&["buy", "pen"])).await.unwrap_err();
+            assert!(error.contains("it has no operation `take`"), "{error}");
         });
     }
 
-    /// There is no server that could be asked to complete or forget anything.
+    /// The error does not refer to a server that could complete or forget the transaction.
     #[test]
-    fn what_stays_incomplete_is_told_without_commands_for_a_server() {
+    fn errors_of_incomplete_calls_name_no_server_commands() {
         let source = "store directory : linearizable; store audit : eventual;\n\
             transaction grow(a: handle<counter> in directory, b: handle<counter> in audit) {\n\
               a.add(1);\n\
@@ -238,15 +240,15 @@ mod tests {
         runtime.block_on(async {
             let mut client = load(&program, source).await.unwrap();
             let grow = ["grow", "a", "b"].map(str::to_owned);
-            called(&mut client, &grow).await.unwrap();
-            let told = called(&mut client, &grow).await.unwrap_err();
+            call(&mut client, &grow).await.unwrap();
+            let error = call(&mut client, &grow).await.unwrap_err();
             let place = "(in transaction `grow`, line 4); nothing can be completed later";
-            assert!(told.starts_with("grow: INCOMPLETE ") && told.contains(place), "{told}");
-            assert!(!told.contains("SOLERA.CALL"), "{told}");
+            assert!(error.starts_with("grow: INCOMPLETE ") && error.contains(place), "{error}");
+            assert!(!error.contains("SOLERA.CALL"), "{error}");
         });
     }
 
-    /// What is printed is what the next call takes.
+    /// The next call accepts a printed result as an argument.
     #[test]
     fn results_are_printed_as_arguments_are_written() {
         let source = "store s : causal; struct Pair { of: bytes, at: option<float> }\n\
@@ -277,13 +279,13 @@ mod tests {
                 ("handles", r#"["s:k"]"#),
             ] {
                 let transaction = &*format!("give_{transaction}");
-                let call = [transaction, written].map(str::to_owned);
-                let reply = called(&mut client, &call).await.unwrap();
+                let words = [transaction, written].map(str::to_owned);
+                let reply = call(&mut client, &words).await.unwrap();
                 let shown = shown(&program, transaction, &reply).unwrap();
                 assert_eq!(String::from_utf8(shown).unwrap(), written, "{transaction}");
             }
         });
-        // By themselves bytes are as they are, text or not.
+        // A result of bytes alone is printed unchanged, whether or not it is text.
         let reply = Reply::Bulk(vec![0xff, 0]);
         assert_eq!(shown(&program, "give_bytes", &reply), Ok(vec![0xff, 0]));
     }

@@ -1,4 +1,4 @@
-//! `solera serve`: one node.
+//! `solera serve`: runs one node of a cluster.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,10 +15,10 @@ use crate::{reload, stores};
 
 const EXAMPLES: &str = "\
 Examples:
-  solera serve --config solera.toml --site eu            node 1 of site eu
-  solera serve --config solera.toml --site eu --node 2   and node 2
+  solera serve --config solera.toml --site eu            runs node 1 of site eu
+  solera serve --config solera.toml --site eu --node 2   runs node 2
 
-The file lists every site with its nodes, and is the same for all of them:
+The file lists every site with its nodes. All nodes use the same file:
   [[site]]
   name = \"eu\"
   [[site.node]]
@@ -30,40 +30,41 @@ The file lists every site with its nodes, and is the same for all of them:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// The solera.toml of the cluster
+    /// Configuration file of the cluster (solera.toml)
     #[arg(long)]
     config: PathBuf,
-    /// The site, by name
+    /// Name of the site
     #[arg(long)]
     site: String,
-    /// Which node of the site, from 1
+    /// Number of the node within its site, from 1
     #[arg(long, default_value_t = 1)]
     node: usize,
-    /// Keep data in this directory, and find it again; without, it ends with the process
+    /// Data directory. Without it, data is kept in memory and is lost when the process exits
     #[arg(long)]
     data: Option<PathBuf>,
-    /// The site was removed and joins again, in this life, as `solera site add` says
+    /// Join a site that is added to the cluster, with this generation number, as `solera site add`
+    /// prints it
     #[arg(long, value_name = "LIFE", value_parser = clap::value_parser!(u32).range(1..))]
     join: Option<u32>,
-    /// Listen on this address instead of the hosts in the file, such as 0.0.0.0
+    /// Listen on this IP address, such as 0.0.0.0, instead of the hosts in the file
     #[arg(long)]
     bind: Option<IpAddr>,
-    /// What to log on standard error: error, warn, info (the default) or debug
+    /// Level of the log on standard error: error, warn, info (the default) or debug
     #[arg(long)]
     log_level: Option<LogLevel>,
 }
 
-/// The exit code of a node that other nodes will never let in again as it is: starting it again is
-/// of no use.
+/// Exit code of a node that the other nodes reject permanently because of its data. Restarting it
+/// does not help.
 const EXPELLED: u8 = 3;
 
-/// Why it is so.
+/// Error: the other nodes reject this node permanently, for this reason.
 #[derive(Debug)]
 struct Expelled(String);
 
 impl fmt::Display for Expelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this node can take no part any more: {}", self.0)
+        write!(f, "this node can no longer take part in the cluster: {}", self.0)
     }
 }
 
@@ -118,13 +119,15 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         }
         match &cluster.spec().data {
             Some(data) => log.info(format_args!("data is in {}", data.display())),
-            None => log.info(format_args!("data is in memory and ends with this process")),
+            None => log.info(format_args!("data is in memory and is lost when this process exits")),
         }
         let cluster = Arc::new(cluster);
         let stopped = async {
-            stop.asked().await;
+            stop.requested().await;
             let seconds = cluster.settings().drain.as_secs_f64();
-            log.info(format_args!("stopping, within {seconds} s; a second signal ends it at once"));
+            log.info(format_args!(
+                "stopping within {seconds} s; a second signal ends the process at once"
+            ));
             if let Err(unfinished) = cluster.drain().await {
                 log.warn(format_args!("the time to stop is up: {unfinished}"));
             }
@@ -137,7 +140,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
             () = admin.serve(cluster.clone(), stopped) => {}
             () = reloaded => return Ok(()),
         };
-        // Its last words go out, and its journals are closed.
+        // Sends the remaining messages and closes the journals.
         drop(cluster);
         log.info(format_args!("stopped"));
         Ok(())

@@ -1,4 +1,4 @@
-//! `solera sim`: seeds.
+//! `solera sim`: runs seeds of the simulator.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,89 +12,89 @@ use solera_sim::{Kind, Report, Scenario, Tally, Trace, Violation, run};
 
 const EXAMPLES: &str = "\
 Examples:
-  solera sim --seeds 300               judge seeds 0 to 299
+  solera sim --seeds 300               runs and checks seeds 0 to 299
   solera sim --seeds 20000 --from 300  a long run, with progress
   solera sim --seed 42                 one seed, with details
-  solera sim --seed 42 --trace out.txt and everything that happened
+  solera sim --seed 42 --trace out.txt the same, with a trace of all events
   solera sim --seeds 300 --durable     with journals on simulated disks, crashes and restarts
-  solera sim --seeds 300 --members     and lost sites that are removed and added again
-  solera sim --seeds 300 --links       and connections that break and carry so much in their time
-  solera sim --seeds 300 --promises    promises of durability are judged in every seed
+  solera sim --seeds 300 --members     also removes lost sites and adds them again
+  solera sim --seeds 300 --links       also simulates connections with limited bandwidth that break
+  solera sim --seeds 300 --promises    checks durability guarantees in every seed
   solera sim --seeds 300 --members --primary
-                                       a second protocol beside UniStore
+                                       also runs a second protocol beside UniStore
   solera sim --seeds 300 --durable --trial
-                                       jobs, guards and lanes of the protocol interface, too
-  solera sim --seeds 40 --outages      sites, or parts of one, are down for a minute
+                                       also exercises jobs, guards and lanes of the protocol interface
+  solera sim --seeds 40 --outages      takes sites, or parts of one, down for a minute
 
-Ends with 1 if a seed fails, and prints how to run that one again.";
+Exits with 1 if a seed fails, and prints the command that replays it.";
 
-/// Run whole clusters in virtual time, with faults, and judge what their clients saw
+/// Simulate whole clusters in virtual time, with faults, and check what their clients observe
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimArgs {
-    /// Run this one seed, and tell more
+    /// Run this one seed, and print details
     #[arg(long, conflicts_with_all = ["seeds", "from"])]
     seed: Option<u64>,
-    /// How many seeds to run
+    /// Number of seeds to run
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// The first seed
+    /// First seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Write everything that happens to this file (with --seed)
+    /// Write a trace of all events to this file (with --seed)
     #[arg(long, requires = "seed")]
     trace: Option<PathBuf>,
-    /// Give sites journals on simulated disks, and let sites and workers crash and start again
+    /// Give sites journals on simulated disks, and crash and restart sites and workers
     ///
-    /// Each worker has the journal that servers have. Power fails in the middle of writes and tears
-    /// them; disks are slow or full, fail, let bits rot, and put writes into the wrong place; sites
-    /// are away for long. The last line counts what took effect.
+    /// Each worker uses the same journal as a server. Power failures tear writes. Disks are slow or
+    /// full, fail, flip bits, and misdirect writes. Sites are down for long periods. The output
+    /// counts the faults that took effect.
     #[arg(long)]
     durable: bool,
-    /// The same, and remove lost sites and add them again
+    /// Like --durable, and also remove lost sites and add them again
     #[arg(long, conflicts_with = "durable")]
     members: bool,
-    /// The same, and let each worker be a process of its own, with links to the others
+    /// Like --members, and run each worker as its own process, with links to the others
     ///
-    /// What decides about queues, frames and handshakes is what servers run. Connections break for
-    /// one side before the other; bytes take their time; queues are short.
+    /// Queues, frames and handshakes use the same code as servers. Connections break for one side
+    /// before the other, bandwidth is limited, and queues are short.
     #[arg(long, conflicts_with_all = ["durable", "members"])]
     links: bool,
     /// Take sites, some workers of one site, or a link to the leading site down for a minute, and
-    /// judge whether the others commit
+    /// check that the others commit
     ///
-    /// Each site with all of its workers must commit a strong transaction on every group, three
-    /// times during the minute, within five seconds each time; otherwise the seed fails. One case
-    /// is listed and does not fail the seed: a site waits for another one of which only some
-    /// workers are down, most often the leading one.
+    /// Each site whose workers all run must commit a strong transaction on every group, three times
+    /// during the minute, within five seconds each time; otherwise the seed fails. One case is
+    /// listed and does not fail the seed: a site waits for another one of which only some workers
+    /// are down, most often the leading site.
     #[arg(long, conflicts_with_all = ["durable", "members", "links"])]
     outages: bool,
-    /// Judge promises of durability in every seed, not only in every third
+    /// Check durability guarantees in every seed, not only in every third
     ///
-    /// Sessions ask for barriers, WAIT, AT-RISK and tokens; most sites are cut off before they are
-    /// destroyed; and what survives must keep every promise.
+    /// Sessions use barriers, WAIT, AT-RISK and tokens. Most sites are cut off before they are
+    /// destroyed. The surviving data must satisfy every guarantee that a session received.
     #[arg(long, conflicts_with = "outages")]
     promises: bool,
-    /// Let workers also run the example protocol `primary`, and judge sessions that use it
+    /// Also run the example protocol `primary` on each worker, and check sessions that use it
     #[arg(long, conflicts_with = "outages")]
     primary: bool,
-    /// Let workers also run the protocol `trial`, which exercises jobs, lanes and questions between
-    /// protocols
+    /// Also run the protocol `trial` on each worker, which exercises jobs, lanes and questions
+    /// between protocols
     #[arg(long, conflicts_with = "outages")]
     trial: bool,
-    /// Threads to use; 0 means one per core
+    /// Number of threads; 0 means one per core
     #[arg(long, default_value_t = 0)]
     threads: usize,
 }
 
-/// Runs the command; fails if any seed does.
+/// Runs the command; fails if any seed fails.
 pub(crate) fn main(args: &SimArgs) -> ExitCode {
     match (args.seed, &args.trace) {
         (Some(seed), _) => one(args, seed),
         // clap waives `requires` where the required argument conflicts with one that is given.
         (None, Some(_)) => {
             eprintln!(
-                "solera sim: --trace shows one seed; give it with --seed instead of --seeds and --from"
+                "solera sim: --trace writes the trace of one seed; use --seed instead of --seeds and --from"
             );
             ExitCode::from(2)
         }
@@ -120,13 +120,13 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
         Kind::Links => Scenario::links(seed),
         Kind::Outages => Scenario::outage(seed),
     };
-    let scenario = if judges_promises(args, seed) { scenario.promising() } else { scenario };
+    let scenario = if checks_promises(args, seed) { scenario.promising() } else { scenario };
     let scenario = if args.primary { scenario.with_primary() } else { scenario };
     if args.trial { scenario.with_trial() } else { scenario }
 }
 
-/// Outages are about progress alone.
-fn judges_promises(args: &SimArgs, seed: u64) -> bool {
+/// Whether durability guarantees are checked in this seed. Seeds with outages check progress only.
+fn checks_promises(args: &SimArgs, seed: u64) -> bool {
     args.promises || (seed.is_multiple_of(3) && !args.outages)
 }
 
@@ -135,7 +135,7 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
         eprintln!("solera sim: cannot write the trace to {}: {error}", file.display());
         ExitCode::FAILURE
     };
-    // Before the run, which may take long.
+    // Fails before the run, which may take long.
     if let Some(file) = &args.trace
         && let Err(error) = fs::File::create(file)
     {
@@ -149,7 +149,7 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
         report.steps,
         report.virtual_ms as f64 / 1000.0
     );
-    tell_faults(&report.tally);
+    print_faults(&report.tally);
     if let Some(file) = &args.trace {
         if let Err(error) = fs::write(file, report.trace.bytes()) {
             return cannot_write(file, error);
@@ -157,24 +157,24 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
         say!("the trace is in {}", file.display());
     }
     for known in &report.known_failures {
-        say!("  known to fail: {known}");
+        say!("  known failure: {known}");
     }
     if report.violations.is_empty() {
         say!("no violation");
         return ExitCode::SUCCESS;
     }
-    tell(&report, 5);
+    print_violations(&report, 5);
     ExitCode::FAILURE
 }
 
-fn tell_faults(tally: &Tally) {
+fn print_faults(tally: &Tally) {
     if !tally.is_empty() {
         say!("faults that took effect: {tally}");
     }
 }
 
 /// Prints how often each rare path of the protocol was taken, the rarest first.
-fn tell_paths(tally: &Tally) {
+fn print_paths(tally: &Tally) {
     let mut paths: Vec<_> = tally.paths().collect();
     paths.sort_by_key(|(_, count)| *count);
     say!("rare paths of the protocol, and how often they were taken:");
@@ -186,7 +186,7 @@ fn tell_paths(tally: &Tally) {
     }
 }
 
-fn tell(report: &Report, limit: usize) {
+fn print_violations(report: &Report, limit: usize) {
     for violation in report.violations.iter().take(limit) {
         say!("  {violation}");
         if let Violation::Anomaly(anomaly) = violation {
@@ -203,7 +203,7 @@ fn tell(report: &Report, limit: usize) {
     }
 }
 
-/// The transactions that changed a key, in the order of their commit times.
+/// Lists the transactions that changed a key, in the order of their commit times.
 fn writers(report: &Report, key: &str) -> String {
     let transactions = &report.history.transactions;
     let mut writers: Vec<usize> = (0..transactions.len())
@@ -228,7 +228,7 @@ fn many(args: &SimArgs) -> ExitCode {
         return ExitCode::from(2);
     };
     let started = AtomicU64::new(0);
-    let found: Mutex<Found> = Mutex::default();
+    let total: Mutex<Total> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -239,14 +239,14 @@ fn many(args: &SimArgs) -> ExitCode {
                     }
                     let seed = args.from + offset;
                     let report = run(&scenario(args, seed), Trace::off());
-                    let mut found = found.lock().expect("no thread panics with the lock");
-                    found.add(seed, &report);
+                    let mut total = total.lock().expect("no thread panics with the lock");
+                    total.add(seed, &report);
                     if !report.violations.is_empty() {
                         bar.suspend(|| {
                             say!("seed {seed} failed; replay: {}", replay(args, seed));
                             say!("  {}", report.violations[0]);
                         });
-                        bar.set_message(format!("{} failed", found.failed));
+                        bar.set_message(format!("{} failed", total.failed));
                     }
                     bar.inc(1);
                 }
@@ -254,21 +254,21 @@ fn many(args: &SimArgs) -> ExitCode {
         }
     });
     bar.finish_and_clear();
-    tell_found(args, found.into_inner().expect("no thread panics with the lock"))
+    print_total(args, total.into_inner().expect("no thread panics with the lock"))
 }
 
-/// What many seeds came to.
+/// Results of many seeds.
 #[derive(Default)]
-struct Found {
+struct Total {
     transactions: u64,
     steps: u64,
     failed: usize,
-    /// The seeds whose failure is known.
+    /// Seeds with known failures only.
     known: Vec<u64>,
     tally: Tally,
 }
 
-impl Found {
+impl Total {
     fn add(&mut self, seed: u64, report: &Report) {
         self.transactions += report.transactions as u64;
         self.steps += report.steps;
@@ -280,26 +280,26 @@ impl Found {
     }
 }
 
-fn tell_found(args: &SimArgs, found: Found) -> ExitCode {
-    let Found { transactions, steps, failed, mut known, tally } = found;
+fn print_total(args: &SimArgs, total: Total) -> ExitCode {
+    let Total { transactions, steps, failed, mut known, tally } = total;
     let (seeds, from) = (args.seeds, args.from);
     say!("{seeds} seeds from {from}: {transactions} transactions, {steps} steps; {failed} failed");
     known.sort_unstable();
     if !known.is_empty() {
         let seeds: Vec<String> = known.iter().map(u64::to_string).collect();
         say!(
-            "{} of them are known to fail, which does not count: while some workers of a site are down, other sites cannot commit \
-             on groups that its remaining workers lead, or after a strong transaction that has seen what only one of them got from it. \
-             With --seed they tell more: {}",
+            "{} of them have known failures, which are not counted: while some workers of a site are down, other sites cannot commit \
+             on groups that its remaining workers lead, or after a strong transaction that depends on updates which only one of them received from it. \
+             Run these with --seed for details: {}",
             known.len(),
             seeds.join(" ")
         );
     }
-    tell_faults(&tally);
-    tell_paths(&tally);
+    print_faults(&tally);
+    print_paths(&tally);
     let too_rare = tally.too_rare(kind(args), args.from, args.seeds);
     for (what, least) in &too_rare {
-        say!("too rare to have been tried: {what}; there should be {least} at least");
+        say!("too rare to be tested: {what}; expected at least {least}");
     }
     if failed == 0 && too_rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

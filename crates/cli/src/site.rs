@@ -1,4 +1,4 @@
-//! `solera site`: which sites take part.
+//! `solera site`: lists, removes and adds sites of a cluster.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -13,66 +13,69 @@ use crate::connect::LoginArgs;
 const EXAMPLES: &str = "\
 Examples:
   solera site list --at eu-1.example.com:7101
-  solera site remove us --at eu-1.example.com:7101   us is dead for good
-  solera site add us --at eu-1.example.com:7101      and may come back, with nothing
+  solera site remove us --at eu-1.example.com:7101   removes us, which has failed for good
+  solera site add us --at eu-1.example.com:7101      lets us join again, with empty directories
 
-To remove a site, stop its nodes if any still run, and ask any node of another site. What the site
-had told nobody else is lost; the others settle what they have of it alike, and keep nothing for it
-any more. Every other site must be reachable, or be removed, too. A removal cannot be taken back: the
-site can only be added again, with nothing.
+To remove a site, stop its nodes if any still run, and run this command against any node of another
+site. Updates that the removed site had not replicated to another site are lost. The other sites agree
+on which of its updates they keep, and stop buffering messages for it. Every other site must be
+reachable, or be removed as well. A removal cannot be undone: the site can only be added again, with
+empty directories.
 
-To add it again, start its nodes with empty directories and with --join, as `add` says. They get all
-data from the others, who go on serving; until then they answer LOADING.
+To add it again, start its nodes with empty directories and with the --join option that `add` prints.
+The nodes copy all data from the other sites, which continue to serve clients. Until the copy is
+complete, the new nodes answer LOADING.
 
-To add a site that was never there, append it to the configuration of all nodes first, and restart
-them one after another.";
+To add a new site, first append it to the configuration of all nodes, and restart them one after
+another.";
 
-/// How often the site is asked how far it is.
+/// Interval at which the command polls the site's progress.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// How long something takes before it tells what it waits for.
-const SILENT: Duration = Duration::from_secs(2);
+/// Time after which the command prints what it waits for.
+const QUIET_TIME: Duration = Duration::from_secs(2);
 
-/// List the sites, remove one that is dead for good, or add one
+/// List the sites, remove a site that has failed for good, or add one
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-// Before the action and after it; other commands that log in have none.
+// Options are accepted before and after the action.
 #[command(mut_args(|arg| arg.global(true)))]
 pub(crate) struct SiteArgs {
     #[command(subcommand)]
     action: Action,
-    /// A running site, by any of its nodes
+    /// Address of any node of a running site
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7101", global = true)]
     at: Endpoint,
     #[command(flatten)]
     login: LoginArgs,
-    /// How long to wait for the other sites, in seconds
+    /// Time to wait for the other sites, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
     timeout: u64,
-    /// Tell the result as JSON
+    /// Print the result as JSON
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// How each site stands
+    /// List the status and generation of each site
     List,
-    /// A site is dead for good: the others go on without it
+    /// Remove a site that has failed for good; the others continue without it
     Remove {
-        /// Its name
+        /// Name of the site
         name: String,
-        /// Also if it is alive: what it has told nobody is lost, and its processes end
+        /// Remove the site even if it is alive: updates that it has not replicated are lost, and
+        /// its processes exit
         #[arg(long)]
         force: bool,
     },
-    /// A site that was removed, or is new in the list, may join
+    /// Let a removed site, or one that is new in the configuration, join the cluster
     Add {
-        /// Its name
+        /// Name of the site
         name: String,
     },
 }
 
-/// Does it; fails if it is not done in the end.
+/// Runs the command; fails if the change is not complete in time.
 pub(crate) fn main(args: &SiteArgs) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,13 +86,13 @@ pub(crate) fn main(args: &SiteArgs) -> ExitCode {
     }
 }
 
-/// A site, as another one knows it.
+/// State of a site, as the contacted site reports it.
 #[derive(Debug)]
 struct Site {
     name: String,
     standing: String,
     life: i64,
-    /// The site that has not confirmed to know the same, if any.
+    /// Site whose confirmation of this state is missing, if any.
     waits_for: Option<String>,
 }
 
@@ -108,12 +111,12 @@ fn run(args: &SiteArgs) -> Result<(), String> {
                 change(args, &mut client, &["SOLERA.SITES", "ADD", name], name, "joining").await?
             }
         };
-        tell(args, &sites);
+        print_sites(args, &sites);
         Ok(())
     })
 }
 
-/// Asks for a change, and waits until it is one and every site knows.
+/// Requests a change, and waits until every site has applied it.
 async fn change(
     args: &SiteArgs,
     client: &mut Client,
@@ -122,7 +125,7 @@ async fn change(
     becomes: &str,
 ) -> Result<Vec<Site>, String> {
     let began = Instant::now();
-    let mut told = String::new();
+    let mut printed = String::new();
     let mut sites = ask(client, command).await?;
     loop {
         let site = sites.iter().find(|site| site.name.eq_ignore_ascii_case(name));
@@ -132,19 +135,21 @@ async fn change(
             return Ok(sites);
         }
         let other = site.waits_for.as_deref().unwrap_or("the others");
-        let what =
-            format!("{} is {}; {other} must confirm what it has of it", site.name, site.standing);
+        let what = format!(
+            "site {} is {}; waiting for {other} to confirm which of its updates it has",
+            site.name, site.standing
+        );
         if began.elapsed() >= Duration::from_secs(args.timeout) {
             return Err(format!(
-                "{what}, and did not within {} s. It cannot be taken back: {} is not let in any more, and \
-                 this is done by itself as soon as {other} can be reached, or is removed, too. `solera site \
-                 list` tells how it stands",
+                "{what}, which it did not within {} s. The change cannot be undone: {} can no longer \
+                 connect, and the change completes automatically once {other} is reachable or is removed as \
+                 well. `solera site list` shows the progress",
                 args.timeout, site.name
             ));
         }
-        if began.elapsed() >= SILENT && told != what && std::io::stderr().is_terminal() {
+        if began.elapsed() >= QUIET_TIME && printed != what && std::io::stderr().is_terminal() {
             eprintln!("{what}…");
-            told = what;
+            printed = what;
         }
         tokio::time::sleep(INTERVAL).await;
         sites = ask(client, &["SOLERA.SITES"]).await?;
@@ -156,8 +161,8 @@ async fn ask(client: &mut Client, command: &[&str]) -> Result<Vec<Site>, String>
         Some("ALIVE") => format!("{error} (--force)"),
         _ => error.to_string(),
     })?;
-    let strange = || "the answer to SOLERA.SITES is none that this version knows".to_owned();
-    let Value::Array(sites) = answer else { return Err(strange()) };
+    let unexpected = || "this version does not understand the reply to SOLERA.SITES".to_owned();
+    let Value::Array(sites) = answer else { return Err(unexpected()) };
     let site = |value: &Value| {
         let Value::Map(fields) = value else { return None };
         let text = |name: &str| {
@@ -174,7 +179,7 @@ async fn ask(client: &mut Client, command: &[&str]) -> Result<Vec<Site>, String>
             waits_for: text("waits-for").filter(|name| !name.is_empty()),
         })
     };
-    sites.iter().map(site).collect::<Option<_>>().ok_or_else(strange)
+    sites.iter().map(site).collect::<Option<_>>().ok_or_else(unexpected)
 }
 
 fn text_of(value: &Value) -> Option<&str> {
@@ -185,7 +190,7 @@ fn text_of(value: &Value) -> Option<&str> {
     }
 }
 
-fn tell(args: &SiteArgs, sites: &[Site]) {
+fn print_sites(args: &SiteArgs, sites: &[Site]) {
     if args.json {
         let site = |site: &Site| json!({ "name": site.name, "standing": site.standing, "life": site.life });
         say!("{}", json!({ "sites": sites.iter().map(site).collect::<Vec<_>>() }));
@@ -201,7 +206,7 @@ fn tell(args: &SiteArgs, sites: &[Site]) {
     };
     if let Some(Site { name, life, .. }) = added {
         say!(
-            "start each node of it with an empty directory: solera serve --site {name} --join {life} …"
+            "start each of its nodes with an empty directory: solera serve --site {name} --join {life} …"
         );
     }
 }

@@ -1,46 +1,47 @@
-//! Ctrl-C and SIGTERM.
+//! Handling of Ctrl-C and SIGTERM.
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// The exit status of a process that was asked twice.
-const ASKED_TWICE: i32 = 130;
+/// Exit status of a process that received a second signal.
+const SIGNALLED_TWICE: i32 = 130;
 
-/// Notices that the process is asked to stop, from its creation on. Asked a second time, the
-/// process ends at once, whatever it does.
+/// Waits for SIGINT or SIGTERM, from its creation on. A second signal ends the process at once.
 pub(crate) struct Stop {
-    asked: oneshot::Receiver<()>,
+    requested: oneshot::Receiver<()>,
 }
 
 impl Stop {
+    /// Installs the signal handlers and starts the thread that waits for signals.
+    ///
     /// # Errors
-    /// Signals cannot be received, or no thread can be started.
+    /// Fails if the signal handlers cannot be installed or the thread cannot be started.
     pub(crate) fn new() -> std::io::Result<Stop> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let signals = {
             let _context = runtime.enter();
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
         };
-        let (sender, asked) = oneshot::channel();
-        // A thread of its own, because the main one may be waiting for others at the end.
+        let (sender, requested) = oneshot::channel();
+        // A separate thread, because the main thread may be joining other threads at the end.
         let name = "signals".to_owned();
         std::thread::Builder::new().name(name).spawn(move || watch(&runtime, signals, sender))?;
-        Ok(Stop { asked })
+        Ok(Stop { requested })
     }
 
-    /// Returns when the process is asked to stop.
-    pub(crate) async fn asked(self) {
-        // The sender lives as long as the process.
-        let _ = self.asked.await;
+    /// Waits for the first signal.
+    pub(crate) async fn requested(self) {
+        // The thread drops the sender only after it has sent.
+        let _ = self.requested.await;
     }
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "who asks twice does not want to wait for destructors"
+    reason = "a user who sends a second signal does not want to wait for destructors"
 )]
-fn watch(runtime: &Runtime, mut signals: (Signal, Signal), asked: oneshot::Sender<()>) {
+fn watch(runtime: &Runtime, mut signals: (Signal, Signal), requested: oneshot::Sender<()>) {
     let mut next = || {
         runtime.block_on(async {
             tokio::select! {
@@ -50,7 +51,7 @@ fn watch(runtime: &Runtime, mut signals: (Signal, Signal), asked: oneshot::Sende
         });
     };
     next();
-    let _ = asked.send(());
+    let _ = requested.send(());
     next();
-    std::process::exit(ASKED_TWICE);
+    std::process::exit(SIGNALLED_TWICE);
 }

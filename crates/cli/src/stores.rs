@@ -1,4 +1,4 @@
-//! Databases of others that modules use: where `[[store]]` meets the crates that know them.
+//! External databases that modules use: opens each `[[store]]` of the configuration.
 
 mod postgres;
 mod redis;
@@ -13,31 +13,30 @@ use solera_config::{ClusterSpec, ConfigError, Placed, StoreSpec};
 use solera_mixt::store::Database;
 use solera_modules::{Host, Settings, Store};
 
-/// What runs the modules of a process, with the stores of its configuration.
+/// Starts the module host of a process, with the stores of its configuration.
 ///
 /// # Errors
-/// If the configuration cannot be meant so, which tells file and line, or threads cannot be
-/// started.
+/// Fails if the configuration is invalid, with file and line, or if threads cannot be started.
 pub(crate) fn host(spec: &ClusterSpec) -> Result<Host, Box<dyn Error>> {
     let settings = Settings::configured(&spec.modules)?;
     Ok(Host::start(settings, all(spec)?)?)
 }
 
-/// The stores of a configuration.
+/// Opens the stores of a configuration. Does not connect to them.
 ///
 /// # Errors
-/// If they cannot be meant so, which tells file and line.
+/// Fails if a store's settings are invalid, with file and line.
 pub(crate) fn all(spec: &ClusterSpec) -> Result<Vec<Store>, ConfigError> {
     spec.stores.iter().map(store).collect()
 }
 
-/// The URL of a PostgreSQL server that was given, or else that of the one which
-/// `scripts/with-stores` has started.
+/// Returns the given URL of a PostgreSQL server, or that of the server which `scripts/with-stores`
+/// has started.
 pub(crate) fn test_postgres(given: Option<&str>) -> Option<String> {
     given.map(str::to_owned).or_else(|| std::env::var("SOLERA_TEST_POSTGRES").ok())
 }
 
-/// Nothing is connected to yet.
+/// Opens one store. Does not connect to it.
 fn store(spec: &StoreSpec) -> Result<Store, ConfigError> {
     let database: Arc<dyn Database> = match spec.kind.value.as_str() {
         "postgres" => pooled(spec, postgres::open(spec)?),
@@ -53,29 +52,29 @@ fn store(spec: &StoreSpec) -> Result<Store, ConfigError> {
     Ok(Store { database, spaces })
 }
 
-/// How many connections a process has to a database if nothing is said.
+/// Default maximum of a process's connections to one database.
 const CONNECTIONS: u64 = 16;
 
-/// How long a call waits for a connection if nothing is said.
+/// Default time that a call waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A database whose connections are kept for the next call.
+/// Wraps a database in a pool that reuses its connections.
 fn pooled(spec: &StoreSpec, database: impl Database + 'static) -> Arc<dyn Database> {
     let most = spec.connections.as_ref().map_or(CONNECTIONS, |most| most.value);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     Arc::new(Pool::new(Arc::new(database), most, spec.timeout.unwrap_or(PATIENCE)))
 }
 
-/// An error about a setting of a store.
+/// Returns an error about a setting of a store.
 fn refuse<T, R>(spec: &StoreSpec, setting: &Placed<T>, reason: &str) -> Result<R, ConfigError> {
     setting.invalid(format!("store '{}': {reason}", spec.name))
 }
 
-/// Refuses spaces that are to have another level than the only one of their kind.
+/// Rejects a space whose configured level differs from the only level of its kind of store.
 fn require_level(spec: &StoreSpec, kind: &str, only: &str) -> Result<(), ConfigError> {
     let mut levels = spec.spaces.iter().filter_map(|space| space.level.as_ref());
     match levels.find(|level| level.value != only) {
-        Some(level) => refuse(spec, level, &format!("what {kind} keeps is {only}")),
+        Some(level) => refuse(spec, level, &format!("data in {kind} is {only}")),
         None => Ok(()),
     }
 }
@@ -135,7 +134,7 @@ level = 'linearizable'
     }
 
     #[test]
-    fn mistakes_about_redis_are_named_with_their_line() {
+    fn errors_about_redis_name_their_line() {
         assert_refused(
             CACHE,
             [
@@ -172,7 +171,7 @@ level = 'linearizable'
                 (
                     "name = 'log'",
                     "name = 'log'\nlevel = 'causal'",
-                    "line 7: store 'cache': what Redis",
+                    "line 7: store 'cache': data in Redis",
                 ),
                 (
                     "'h:'",
@@ -209,7 +208,7 @@ level = 'linearizable'
     }
 
     #[test]
-    fn mistakes_about_postgres_are_named_with_their_line() {
+    fn errors_about_postgres_name_their_line() {
         assert_refused(
             SHOP,
             [
@@ -235,7 +234,7 @@ level = 'linearizable'
                 (
                     "'stock'",
                     "'stock'\nlevel = 'causal'",
-                    "line 8: store 'shop': what PostgreSQL keeps is linearizable",
+                    "line 8: store 'shop': data in PostgreSQL is linearizable",
                 ),
                 (
                     "'stock'",
@@ -253,7 +252,7 @@ level = 'linearizable'
     }
 
     #[test]
-    fn mistakes_about_clusters_are_named_with_their_line() {
+    fn errors_about_clusters_name_their_line() {
         let url = "line 4: store 'far': the URL of a cluster looks like solera://";
         let login = "line 4: store 'far': a user needs a name and a password";
         assert_refused(
@@ -276,13 +275,13 @@ level = 'linearizable'
                 (
                     "level = 'linearizable'",
                     "",
-                    "line 6: store 'far': a space of a cluster needs its level, as it is there",
+                    "line 6: store 'far': a space of another cluster needs a level, the same as in that cluster",
                 ),
                 ("'linearizable'", "'strict'", "line 7: store 'far': "),
                 (
                     "level",
                     "prefix = 'd:'\nlevel",
-                    "line 7: store 'far': the cluster itself says which prefixes",
+                    "line 7: store 'far': the other cluster configures the prefixes",
                 ),
                 (
                     "level",

@@ -1,4 +1,4 @@
-//! `solera up`: a geo-cluster in one process.
+//! `solera up`: runs a geo-replicated cluster in one process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,46 +15,46 @@ use crate::{reload, restore, stores};
 
 const EXAMPLES: &str = "\
 Examples:
-  solera up                                three sites on ports 7101 to 7103, no delays
-  solera up --wan aws                      with the delays of regions around the world
+  solera up                                three sites on ports 7101 to 7103, without delays
+  solera up --wan aws                      with the delays between AWS regions
   solera up --sites 5 --wan lan --port 8000
-  solera up --config solera.toml           sites, spaces and more from a file
-  solera up --data DIR --restore FILE      a new cluster with what `solera backup` saved
+  solera up --config solera.toml           with sites, spaces and other settings from a file
+  solera up --data DIR --restore FILE      a new cluster with the data of a backup
 
 Then, in other terminals:
   redis-cli -p 7101 set greeting hello
   redis-cli -p 7102 get greeting
   solera fault cut 1 2
 
-Ends with 0 when it is stopped, and with 1 if it cannot start.";
+Exits with 0 when it is stopped, and with 1 if it cannot start.";
 
-/// Run a whole geo-cluster in one process, for development
+/// Run all sites of a cluster in one process, for development
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct UpArgs {
-    /// How many sites (default 3, or as configured)
+    /// Number of sites (default 3, or as configured)
     #[arg(long)]
     sites: Option<usize>,
-    /// Delays between sites: aws, lan, none, or a file with rtt_ms = [[0, 61], [61, 0]], and names
-    /// = ["a", "b"] if you like
+    /// Delays between sites: aws, lan, none, or a file with rtt_ms = [[0, 61], [61, 0]] and,
+    /// optionally, names = ["a", "b"]
     #[arg(long)]
     wan: Option<String>,
-    /// HTTP on this port, site i (from 1) speaks RESP on this port + i
+    /// Port of the HTTP interface; site i (from 1) serves RESP on this port + i
     #[arg(long, default_value_t = 7100, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Logical partitions of the key space (default 16)
+    /// Number of logical partitions of the key space (default 16)
     #[arg(long)]
     partitions: Option<u16>,
-    /// Workers (threads) per site, at most 32 and one per partition (default 1)
+    /// Number of workers (threads) per site, at most 32 and at most one per partition (default 1)
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
     workers: Option<u8>,
-    /// Keep data in this directory, and find it again; without, it ends with the process
+    /// Data directory. Without it, data is kept in memory and is lost when the process exits
     #[arg(long)]
     data: Option<PathBuf>,
-    /// A solera.toml
+    /// Configuration file (solera.toml)
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Begin the data directory with a backup; it must not exist, or be empty
+    /// Fill the data directory from this backup; the directory must be empty or not exist
     #[arg(long, value_name = "FILE", requires = "data")]
     restore: Option<PathBuf>,
 }
@@ -90,19 +90,20 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     raise_descriptor_limit(&log);
     let modules = stores::host(&spec)?;
     if let Some(file) = &args.restore {
-        restore::begin_with(file, &spec, Allow::default())?.tell(false);
+        restore::begin_with(file, &spec, Allow::default())?.print(false);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (stop, hangups) = (Stop::new()?, reload::hangups()?);
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec, log.clone(), Some(Arc::new(modules)))?);
-        introduce(&cluster, args.port);
+        print_summary(&cluster, args.port);
         let stopped = async {
-            stop.asked().await;
-            // The reader may be gone, and it stops all the same.
+            stop.requested().await;
+            // Stops even if nobody reads standard output any more.
             say!("\nstopping");
-            // Who is not done by then is cut off, as it was told.
+            // Clients that have not finished when the time is up are disconnected, as the setting
+            // says.
             let _ = cluster.drain().await;
         };
         let config = args.config.as_deref();
@@ -115,8 +116,8 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
-/// Prints the sites of the cluster, its settings, and what to try.
-fn introduce(cluster: &Cluster, port: u16) {
+/// Prints the sites of the cluster, its settings, and commands to try.
+fn print_summary(cluster: &Cluster, port: u16) {
     let spec = cluster.spec();
     let width = spec.sites.iter().map(|site| site.name.len()).max().unwrap_or(0).max(4);
     let mut workers: Vec<_> =
@@ -148,7 +149,7 @@ fn introduce(cluster: &Cluster, port: u16) {
         );
     }
     say!("");
-    describe(spec);
+    print_settings(spec);
     say!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
     for found in cluster.found() {
         say!("  {found}");
@@ -156,8 +157,8 @@ fn introduce(cluster: &Cluster, port: u16) {
     match &spec.data {
         Some(data) => say!("Data is in {}. Try, in other terminals:", data.display()),
         None => say!(
-            "Data is in memory and ends with this process (--data DIR keeps it). Try, in other \
-             terminals:"
+            "Data is in memory and is lost when this process exits (--data DIR keeps it). Try, in \
+             other terminals:"
         ),
     }
     say!("  redis-cli -p {} set greeting hello", port + 1);
@@ -165,12 +166,11 @@ fn introduce(cluster: &Cluster, port: u16) {
         say!("  redis-cli -p {} get greeting", port + 2);
         say!("  solera fault cut 1 2 --port {port}");
     }
-    say!("Ctrl-C stops it.");
+    say!("Press Ctrl-C to stop.");
 }
 
-/// Prints the settings in which the cluster differs from others: protocol, spaces, TLS ports,
-/// users.
-fn describe(spec: &ClusterSpec) {
+/// Prints the settings that differ from the defaults: protocol, spaces, TLS ports, users.
+fn print_settings(spec: &ClusterSpec) {
     if spec.protocol != Baseline::UniStore {
         let (name, what) = (spec.protocol.name(), spec.protocol.explained());
         say!("  protocol {name}: {what}\n");
@@ -183,7 +183,7 @@ fn describe(spec: &ClusterSpec) {
             space.level_name()
         );
         if space.runs != Runs::UniStore {
-            say!("    an example of a protocol, not for data that matters");
+            say!("    an example protocol, not for production data");
         }
     }
     let tls = spec.sites.iter().filter_map(|site| site.listen_tls);
@@ -194,8 +194,8 @@ fn describe(spec: &ClusterSpec) {
     if spec.users.are_configured() {
         let anyone = spec.users.get("default").is_some_and(|user| user.nopass && user.enabled);
         match anyone {
-            true => say!("\n  users: clients without AUTH have the rights of 'default'"),
-            false => say!("\n  users: commands need AUTH"),
+            true => say!("\n  users: clients that send no AUTH have the rights of user 'default'"),
+            false => say!("\n  users: commands require AUTH"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `solera user`: what `[[user]]` in `solera.toml` needs.
+//! `solera user`: prepares `[[user]]` sections of `solera.toml`.
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::ExitCode;
@@ -10,8 +10,8 @@ Examples:
   solera user hash < password.txt
   pwgen 32 1 | solera user hash
 
-The line that is printed goes below a [[user]] of solera.toml. SHA-256 is made to be fast: take long,
-random passwords, such as those of `redis-cli ACL GENPASS`.";
+Put the printed line below a [[user]] of solera.toml. SHA-256 is fast to compute, so choose long, random
+passwords, such as those of `redis-cli ACL GENPASS`.";
 
 /// Prepare users for solera.toml
 #[derive(Debug, Args)]
@@ -23,11 +23,11 @@ pub(crate) struct UserArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Read a password from standard input and print its line for solera.toml
+    /// Read a password from standard input, and print its line for solera.toml
     Hash,
 }
 
-/// Does it; fails without a password.
+/// Runs the command; fails without a password.
 pub(crate) fn main(args: &UserArgs) -> ExitCode {
     let done = match args.action {
         Action::Hash => hash(),
@@ -49,15 +49,15 @@ fn hash() -> Result<String, String> {
     let mut password = Vec::new();
     let read = if input.is_terminal() {
         let mut stderr = std::io::stderr();
-        // A prompt that cannot be shown is missed by nobody.
-        let _ = write!(stderr, "Password (it will be seen): ");
+        // Failing to print the prompt does not matter.
+        let _ = write!(stderr, "Password (it is displayed as you type): ");
         let mut line = String::new();
         input.read_line(&mut line).map(|_| password.extend_from_slice(line.as_bytes()))
     } else {
         input.read_to_end(&mut password).map(|_| ())
     };
     read.map_err(|error| format!("cannot read the password: {error}"))?;
-    // Files and echo end lines; passwords have none.
+    // Files and `echo` end with a line break, which is not part of the password.
     while let Some(b'\n' | b'\r') = password.last() {
         password.pop();
     }
@@ -65,7 +65,9 @@ fn hash() -> Result<String, String> {
         return Err("standard input holds no password".to_owned());
     }
     if password.contains(&b'\n') {
-        return Err("standard input holds several lines; a password is one".to_owned());
+        return Err(
+            "standard input holds several lines; a password must be a single line".to_owned()
+        );
     }
     Ok(format!("password_sha256 = [\"{}\"]", solera_node::hash_password(&password)))
 }

@@ -1,4 +1,4 @@
-//! `solera wan`: other servers, as far away as they are told to be.
+//! `solera wan`: a TCP proxy that delays connections to other servers.
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -12,37 +12,39 @@ use crate::stop::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
-  solera wan --to 127.0.0.1:6379 --rtt-ms 85          a Redis server 85 ms away, on a free port
+  solera wan --to 127.0.0.1:6379 --rtt-ms 85          a Redis server at 85 ms, on a free port
   solera wan --listen 127.0.0.1:7000 --to db.example:5432 --rtt-ms 85 --jitter-ms 10
   solera wan --rtt-ms 30 --route 127.0.0.1:7001=127.0.0.1:6379 --route 127.0.0.1:7002=127.0.0.1:6380
 
-The first lines tell where it listens, one per route, as `127.0.0.1:40001 -> 127.0.0.1:6379`. Bytes
-arrive whole, in order and as fast as they are sent; a connection ends as it ended at the other side.
-Like a connection over such a distance, one takes a round trip and a half until the server has it. A
-server that is not there ends the connection, and may come later.
+The first lines print the address of each route, as `127.0.0.1:40001 -> 127.0.0.1:6379`. The proxy
+preserves all bytes and their order, and does not limit throughput. When one side closes a connection,
+the proxy closes the other side in the same way. A new connection takes a round trip and a half until
+the server accepts it. If the server cannot be reached, the proxy closes the connection; the server
+may start later.
 
-Ends with 0 when it is stopped, and with 1 if it cannot start.";
+Exits with 0 when it is stopped, and with 1 if it cannot start.";
 
-/// Put other servers at a distance: a TCP proxy that delays
+/// Simulate distant servers: a TCP proxy that delays connections
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WanArgs {
-    /// Where to listen; port 0 is one that is free
+    /// Address to listen on; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     listen: String,
-    /// The server
+    /// Address of the server
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "route")]
     to: Option<String>,
-    /// Where to listen and a server, as often as you like
+    /// Address to listen on, and the server's address; may be repeated
     #[arg(long, value_name = "LISTEN=TO")]
     route: Vec<Route>,
-    /// How long a round trip takes at least; half of it in each direction
+    /// Minimum round-trip time in milliseconds; half of it is added in each direction
     #[arg(long, value_name = "MS", value_parser = milliseconds)]
     rtt_ms: Duration,
-    /// How much longer a round trip takes at most, drawn at random for what is read at once
+    /// Maximum random addition to the round-trip time in milliseconds, drawn for each block that is
+    /// read
     #[arg(long, value_name = "MS", value_parser = milliseconds, default_value = "0")]
     jitter_ms: Duration,
-    /// Where the random numbers begin
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -65,7 +67,7 @@ impl FromStr for Route {
 }
 
 fn milliseconds(text: &str) -> Result<Duration, String> {
-    let ms: f64 = text.parse().map_err(|_| "it is no number of milliseconds".to_owned())?;
+    let ms: f64 = text.parse().map_err(|_| "it must be a number of milliseconds".to_owned())?;
     Duration::try_from_secs_f64(ms / 1000.0).map_err(|error| error.to_string())
 }
 
@@ -87,7 +89,9 @@ fn run(args: &WanArgs) -> Result<(), Box<dyn std::error::Error>> {
     for Route { to, .. } in &routes {
         let port = to.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
-            return Err(format!("'{to}' is no server: it must be as HOST:PORT").into());
+            return Err(
+                format!("'{to}' is not a server address: it must have the form HOST:PORT").into()
+            );
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -101,7 +105,7 @@ fn run(args: &WanArgs) -> Result<(), Box<dyn std::error::Error>> {
             say!("{} -> {to}", proxy.address()?);
             proxies.spawn(proxy.serve());
         }
-        stop.asked().await;
+        stop.requested().await;
         Ok(())
     })
 }

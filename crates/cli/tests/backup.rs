@@ -1,4 +1,4 @@
-//! Backups as a person takes and restores them: `solera backup` under load, `solera restore`.
+//! Tests `solera backup` under load, and `solera restore`.
 
 mod common;
 
@@ -30,14 +30,14 @@ impl Folder {
     }
 }
 
-/// What a command says that must succeed.
+/// Runs a command that must succeed, and returns its output.
 fn ok(arguments: &[&str]) -> String {
     let output = solera(arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a command says that must fail.
+/// Runs a command that must fail, and returns its error.
 fn refused(arguments: &[&str]) -> String {
     let output = solera(arguments);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
@@ -52,7 +52,8 @@ async fn number(client: &mut Client, key: &str) -> i64 {
     client.get(key).await.unwrap().map_or(0, |text| text.parse().unwrap())
 }
 
-/// Moves money about, posts and then indexes posts, and removes them again, until told to stop.
+/// Moves money, writes posts and then their index entries, and removes them again, until `stop` is
+/// set.
 async fn load(mut client: Client, site: u16, stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) {
     let mut seed = u64::from(site);
     let mut random = move |below: i64| {
@@ -85,7 +86,7 @@ async fn load(mut client: Client, site: u16, stop: Arc<AtomicBool>, rounds: Arc<
     }
 }
 
-/// What must hold in every causal snapshot.
+/// Checks invariants of every causal snapshot.
 async fn check_invariants(client: &mut Client) {
     let mut total = 0;
     for number_of in 0..ACCOUNTS {
@@ -116,7 +117,7 @@ async fn check_invariants(client: &mut Client) {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story, told from its beginning to its end")]
+#[expect(clippy::too_many_lines, reason = "one scenario, in the order of its steps")]
 async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
     let folder = Folder::new();
     let config = folder.text("solera.toml");
@@ -266,7 +267,7 @@ async fn a_running_cluster_is_filled_only_if_it_is_empty_and_promises_the_same()
     assert_eq!(same.client(2).await.get("k").await.unwrap().as_deref(), Some("old"));
 }
 
-/// What a restore says on standard error and output that must refuse the cluster's spaces.
+/// Runs a restore that must reject the cluster's spaces; returns its standard error and output.
 fn other_spaces(arguments: &[&str]) -> (String, String) {
     let output = solera(arguments);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
@@ -282,7 +283,7 @@ fn log(level: &str) -> String {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story, told from its beginning to its end")]
+#[expect(clippy::too_many_lines, reason = "one scenario, in the order of its steps")]
 async fn spaces_that_promise_other_things_are_listed_and_refused_unless_allowed() {
     let folder = Folder::new();
     let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
@@ -462,7 +463,7 @@ fn start_node(config: &str, number: u16, port: u16) -> Node {
     Node::start(&mut command, at(0), at(2))
 }
 
-/// A client of a node that may not listen yet.
+/// Connects to a node that may not listen yet.
 async fn client_of(node: &Node) -> Client {
     let mut client = Err(Error::Connection(ErrorKind::NotConnected.into()));
     eventually("a client", async || {

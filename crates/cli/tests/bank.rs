@@ -1,5 +1,4 @@
-//! A bank of three sites in real processes, which are killed while money goes from account to
-//! account.
+//! A bank of three sites in real processes, which are killed during transfers between accounts.
 
 mod common;
 
@@ -58,7 +57,7 @@ impl Plan {
     }
 }
 
-/// What became of a transfer, as far as its client knows.
+/// Outcome of a transfer, as far as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Done,
@@ -66,7 +65,7 @@ enum Fate {
     Unknown,
 }
 
-/// Money that goes from one account to another.
+/// A transfer between two accounts.
 #[derive(Clone, Debug)]
 struct Transfer {
     /// What the ledger has of it, if it was done.
@@ -74,7 +73,7 @@ struct Transfer {
     fate: Fate,
 }
 
-/// What all clients of the bank share.
+/// State that all clients of the bank share.
 struct Bank {
     stop: AtomicBool,
     /// Transfers that were acknowledged, by site.
@@ -152,7 +151,7 @@ impl Teller {
         committed.map(drop)
     }
 
-    /// What became of a transaction, if the site finds out while the client lives.
+    /// Asks for the outcome of a transaction, while the client lives.
     async fn ask(&self, client: &mut Client, transaction: &str, bank: &Bank) -> Fate {
         while !bank.stop.load(Ordering::Relaxed) {
             match client.command(&["SOLERA.OUTCOME", transaction]).await {
@@ -185,7 +184,7 @@ async fn balances(client: &mut Client) -> Result<Vec<i64>, Error> {
     Ok(balances)
 }
 
-/// The site that leads most partitions, as another knows.
+/// Returns the site that leads most partitions, according to another site.
 async fn leader(node: &Node) -> usize {
     let Value::Map(leads) = node.client().await.command(&["SOLERA.LEADERS"]).await.unwrap() else {
         panic!("SOLERA.LEADERS answers no map");

@@ -25,7 +25,7 @@ async fn withdraw(client: &mut Client, account: &str) -> Result<bool, Error> {
     Ok(covered)
 }
 
-/// Withdraws until it is known whether that was done.
+/// Withdraws until the outcome is known.
 async fn withdraw_once(address: SocketAddr, account: String) -> bool {
     let mut client = Client::connect(address).await.unwrap();
     loop {
@@ -79,7 +79,7 @@ async fn what_spaces_promise_holds_where_all_is_certified_or_by_one_group() {
         let folder = Folder::new();
         let config = folder.file("s.toml", &format!("protocol = '{protocol}'\n{STRONG_SPACES}"));
         let up = Up::start(&["--wan", "lan", "--config", config.to_str().unwrap()]);
-        // Who looks at the cluster is told that it is not the usual one.
+        // The status shows that the cluster does not run the usual protocol.
         up.says(&format!("the protocol is '{protocol}', which is for comparisons"));
         let (_, status) = http(up.admin(), "/status", "").unwrap();
         let status: serde_json::Value = serde_json::from_str(&status).unwrap();

@@ -1,4 +1,4 @@
-//! `solera bench` as a person runs it.
+//! Tests `solera bench`.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn a_running_cluster_is_measured_at_all_its_sites() {
 }
 
 #[test]
-fn spaces_that_a_running_cluster_lacks_are_told() {
+fn missing_spaces_of_a_running_cluster_are_reported() {
     let folder = Folder::new();
     let printed = solera(&["bench", "--workload", "rubis", "--print-spaces"]);
     let spaces = text(&printed.stdout);
@@ -68,20 +68,20 @@ fn spaces_that_a_running_cluster_lacks_are_told() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn invalid_options_are_reported() {
     for (arguments, code, reason) in [
-        (vec![], 2, "say where: --at HOST:PORT,… or --up SITES"),
+        (vec![], 2, "choose a cluster: --at HOST:PORT,… or --up SITES"),
         (vec!["--up", "0", "--strong", "causal"], 2, "a cluster has 1 to 7 sites"),
         (vec!["--up", "1", "--at", "localhost:1"], 2, "cannot be used with"),
         (
             vec!["--up", "1", "--keys", "5"],
             2,
-            "--keys is of the workload micro, and this is rubis; say --workload micro, or leave it out",
+            "--keys belongs to the workload micro, and this is rubis; use --workload micro, or omit the option",
         ),
         (
             vec!["--workload", "micro", "--up", "1", "--value-bytes", "5", "--contended", "2"],
             2,
-            "--contended is of the workload rubis, and this is micro",
+            "--contended belongs to the workload rubis, and this is micro",
         ),
         (vec!["--at", "localhost"], 2, "'localhost' does not have the form HOST:PORT"),
         (vec!["--at", "127.0.0.1:1"], 1, "127.0.0.1:1: the connection failed"),

@@ -1,4 +1,4 @@
-//! Data on disk, as a user meets it: processes killed under load, damaged files, wrong directories.
+//! Tests data on disk: processes killed under load, damaged files, wrong directories.
 
 mod common;
 

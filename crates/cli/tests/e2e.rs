@@ -256,7 +256,7 @@ fn http_on_the_port_of_a_site_is_cut_off_before_it_does_anything() {
         .output()
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("not the HTTP side"), "{error}");
+    assert!(error.contains("not the HTTP interface"), "{error}");
 }
 
 /// The head of a fault, as far as all have it.

@@ -1,4 +1,4 @@
-//! `solera check` and `solera explain`, as people and scripts call them.
+//! Tests `solera check` and `solera explain`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn check_tells_errors_and_exit_codes() {
+fn check_reports_errors_and_exit_codes() {
     let good = fed(&["check", "-"], GOOD.as_bytes());
     assert_eq!(good.status.code(), Some(0));
     assert_eq!(text(&good.stderr), "checked 1 file, 2 transactions: no errors\n");

@@ -1,7 +1,7 @@
-//! Runs the scripts in `testdata`: commands at the sites of a cluster, and what they answer.
+//! Runs the scripts in `testdata`: commands at the sites of a cluster, and their replies.
 //!
-//! With `REWRITE=1` in the environment, replies that differ are written into the scripts instead;
-//! read the difference before committing it. A script is made of these lines:
+//! With `REWRITE=1` in the environment, the test writes differing replies into the scripts instead;
+//! read the difference before committing it. A script consists of these lines:
 //!
 //! ```text
 //! # a comment; below the first command also an empty line
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use solera::{Client, Error, Value};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides};
 
-/// One line of a script with what belongs to it.
+/// A line of a script, or a command with its reply.
 enum Part {
     /// A comment or an empty line.
     Silent(String),
@@ -67,7 +67,7 @@ async fn scripts_are_answered_as_they_say() {
     );
 }
 
-/// Runs a script, and puts what was answered in the place of what was expected where they differ.
+/// Runs a script, and replaces expected replies by actual ones where they differ.
 async fn run(parts: &mut [Part]) -> Vec<String> {
     let config: String = parts
         .iter()
@@ -84,7 +84,7 @@ async fn run(parts: &mut [Part]) -> Vec<String> {
             Part::Fault(line) => stage.cluster.inject(fault(line)).await.unwrap(),
             Part::Command(command) => {
                 let got = stage.reply(command).await;
-                if !fits(&command.expected, &got) {
+                if !matches(&command.expected, &got) {
                     let (line, got_text) = (&command.line, got.join("\n"));
                     let expected = command.expected.join("\n");
                     differences.push(format!("{line}\nexpected\n{expected}\nbut got\n{got_text}"));
@@ -108,7 +108,7 @@ impl Stage {
         loop {
             let got = self.run(command).await;
             let patient = command.eventually && started.elapsed() < Duration::from_secs(20);
-            if !patient || fits(&command.expected, &got) {
+            if !patient || matches(&command.expected, &got) {
                 return got;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -131,7 +131,7 @@ impl Stage {
             )),
             Err(error) if error.code().is_some() => Value::Error(error.to_string()),
             Err(_) => {
-                // The next command begins a new session.
+                // The next command starts a new session.
                 self.sessions.remove(&command.session);
                 return vec!["(no connection)".to_owned()];
             }
@@ -156,8 +156,8 @@ impl Stage {
     }
 }
 
-/// Whether a reply is what is expected, which may leave the ends of lines open.
-fn fits(expected: &[String], got: &[String]) -> bool {
+/// Whether a reply matches the expected one, whose lines may end with `…`.
+fn matches(expected: &[String], got: &[String]) -> bool {
     let line = |(expected, got): (&String, &String)| match expected.strip_suffix('…') {
         Some(start) => got.trim_start_matches('"').starts_with(start.trim_start_matches('"')),
         None => expected == got,
@@ -165,7 +165,7 @@ fn fits(expected: &[String], got: &[String]) -> bool {
     expected.len() == got.len() && expected.iter().zip(got).all(line)
 }
 
-/// A reply as redis-cli shows it.
+/// Formats a reply like redis-cli.
 fn show(value: &Value, indent: usize, text: &mut String) {
     let several = |mark: char, values: &[Value], text: &mut String| {
         let width = values.len().to_string().len();
@@ -260,7 +260,7 @@ fn read_command(line: &str) -> Option<Command> {
     })
 }
 
-/// Words are apart by spaces, and have spaces between quotes.
+/// Splits a command at spaces; quoted words may contain spaces.
 fn words_of(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (i, piece) in command.split('"').enumerate() {

@@ -1,4 +1,4 @@
-//! Real nodes, as a person runs them: `solera serve` in processes of their own, with SIGKILL.
+//! Tests real nodes: `solera serve` in separate processes, with SIGKILL.
 
 mod common;
 
@@ -84,7 +84,7 @@ impl Plan {
         self.data.as_ref().unwrap().join(format!("{}-{node}", SITES[site]))
     }
 
-    /// What `solera site` says to this, asked at a node of the first site.
+    /// Runs `solera site` against a node of the first site.
     fn site(&self, arguments: &[&str]) -> Output {
         let at = self.at(0, 1, 0).to_string();
         Command::new(SOLERA)
@@ -290,7 +290,7 @@ async fn a_node_that_hangs_for_a_while_loses_nothing() {
         let most = least + unsure.get(&key).unwrap_or(&0);
         assert!((least..=most).contains(&found), "{key}: {found} is not in {least}..={most}");
     }
-    // What the site's nodes tell one another has survived, too: other sites' writes are seen.
+    // Messages between the site's nodes were not lost either: other sites' writes are visible.
     let mut far = nodes[1][0].client().await;
     far.set("news", "good").await.unwrap();
     for node in &nodes[0] {
@@ -303,7 +303,7 @@ async fn a_node_that_hangs_for_a_while_loses_nothing() {
 /// The nodes of site us are lost for good. The site is removed and joins again with empty
 /// directories, while the other takes writes.
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story, told from its beginning to its end")]
+#[expect(clippy::too_many_lines, reason = "one scenario, in the order of its steps")]
 async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     let mut plan = Plan::new("");
     plan.data = Some(plan.folder.at("data"));
@@ -328,7 +328,7 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     // Nothing is kept for it any more.
     let unsettled = |node: &Node| node.status()["own_site"]["unsettled_updates"].as_u64();
     eventually(&nodes[0][0], async || unsettled(&nodes[0][0]) == Some(0)).await;
-    // It is told so if it lives.
+    // A removed site that is alive receives an error.
     let mut former = plan.start(1, 0);
     assert!(!former.child.wait().unwrap().success());
     eventually(&former, async || former.log().contains("site us was removed from the cluster"))
@@ -443,7 +443,7 @@ async fn a_node_stops_when_it_is_asked_to() {
     eventually(&node, async || node.http("/health").is_some()).await;
     node.signal("-TERM");
     assert!(node.child.wait().unwrap().success());
-    // A call of another node that ends may be told after it.
+    // The end of another node's connection may be logged after it.
     let told = async || node.log().lines().any(|line| line.ends_with(" stopped"));
     eventually(&node, told).await;
 }

@@ -177,7 +177,7 @@ fn certificates(folder: &Folder) {
 }
 
 #[tokio::test]
-#[expect(clippy::too_many_lines, reason = "one story, told from its beginning to its end")]
+#[expect(clippy::too_many_lines, reason = "one scenario, in the order of its steps")]
 async fn stores_are_spoken_with_over_tls_and_trusted_by_their_authority() {
     let shop = Shop::create("tls").await;
     let folder = Folder::new();
@@ -337,7 +337,7 @@ async fn the_checkout_of_the_guide_runs_at_every_site() {
 }
 
 #[test]
-fn the_demo_tells_how_to_get_a_server_and_leaves_nothing_there() {
+fn the_demo_explains_how_to_start_a_server_and_removes_its_schema() {
     let demo = |server: Option<&str>| {
         let mut command = Command::new(SOLERA);
         command.args(["demo", "checkout", "--seconds", "5"]).env_remove("SOLERA_TEST_POSTGRES");

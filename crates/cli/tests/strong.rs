@@ -1,5 +1,5 @@
-//! Strong transactions as clients meet them: cut off, led from elsewhere, contended, and left
-//! alone.
+//! Tests strong transactions with real clients: partitions, remote leaders, contention, and
+//! vanished clients.
 
 mod common;
 
@@ -211,7 +211,7 @@ async fn who_vanishes_between_phases_is_in_nobodys_way() {
 
 // Leaders that move, and contention.
 
-/// Clients of every site that increment one counter, until they are told to stop.
+/// Clients of every site that increment one counter, until they are stopped.
 struct Counting {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
@@ -431,9 +431,9 @@ fn the_demo_breaks_invariants_causally_and_keeps_them_strongly() {
     let lines = |how: &str| told.lines().filter_map(|line| line.trim().strip_prefix(how)).count();
     assert_eq!((lines("causal "), lines("strong ")), (3, 3), "{told}");
     for line in [
-        "causal     all 3 are paid, and the account holds -200",
-        "strong     1 is paid; the others begin again, see 0, and get nothing",
-        "causal     all 3 are welcomed",
+        "causal     all 3 withdrawals succeed, and the account holds -200",
+        "strong     1 withdrawal succeeds; the others retry, see 0, and withdraw nothing",
+        "causal     all 3 registrations succeed",
         "causal     100 wins, of the accepted bids 100, 110, 120",
     ] {
         assert!(told.contains(line), "{line}\n{told}");

@@ -90,7 +90,7 @@ impl Lab {
         Process::start(&mut self.command(site, head))
     }
 
-    /// What a node says that must not start.
+    /// Runs a node that must not start, and returns its error.
     fn refused(&self, head: &str) -> String {
         let Output { status, stderr, .. } = self.command(0, head).output().unwrap();
         assert!(!status.success());
@@ -148,7 +148,7 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
         assert_eq!(lab.ask(None, &format!("SET k {}", &long[..60_000])).unwrap(), "+OK\r\n+OK\r\n");
         let many = "GET k\r\n".repeat(20);
         assert_eq!(lab.ask(None, many.trim_end()).unwrap().len(), 20 * (60_000 + 10) + 5);
-        // Whoever speaks without TLS gets no answer.
+        // Clients without TLS get no reply.
         let mut plain = TcpStream::connect(lab.address(0, 1)).unwrap();
         plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         plain.write_all(b"PING\r\n").unwrap();
@@ -164,7 +164,7 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     node.says("it shows no certificate, which tls.client_ca asks for");
     assert!(lab.ask(Some("stranger"), "PING").is_err());
     lab.certificate("server-only", "somebody", &ca, 2100);
-    // Not every attempt is told, because there may be many.
+    // Not every attempt is logged, because there may be many.
     let reason = "its certificate is not made for this use; a client's needs clientAuth";
     wait_until(&node, || {
         assert!(lab.ask(Some("server-only"), "PING").is_err());
@@ -184,11 +184,11 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
     let own = ["--cacert", "ca.pem", "--cert", "client.pem", "--key", "client.key", "a.backup"];
     let with = backup(&own);
     assert!(with.status.success(), "{}", String::from_utf8_lossy(&with.stderr));
-    // Whoever forgets how to speak is told.
+    // A command whose TLS options do not match the port fails with a hint.
     let told = |output: Output| String::from_utf8(output.stderr).unwrap();
     let error = told(backup(&["b.backup"]));
     assert!(
-        error.contains("name the authority that signed its certificate by --cacert"),
+        error.contains("name the authority that signed its certificate with --cacert"),
         "{error}"
     );
     let plain = lab.address(0, 0).to_string();

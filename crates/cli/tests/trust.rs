@@ -1,4 +1,4 @@
-//! Nodes that are not what they were, or not what the others are: each site is one real node.
+//! Nodes with stale data or other settings than their peers; each site is one real node.
 
 mod common;
 
@@ -75,7 +75,7 @@ impl Plan {
     }
 }
 
-/// Its peers end it, and it says why.
+/// Requires that peers reject the node, and that it logs the reason.
 async fn is_expelled(node: &mut Node, reason: &str) {
     let started = Instant::now();
     while node.child.try_wait().unwrap().is_none() {
@@ -83,7 +83,7 @@ async fn is_expelled(node: &mut Node, reason: &str) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(node.wait().code(), Some(3), "{node}");
-    assert!(node.log().contains("this node can take no part any more"), "{node}");
+    assert!(node.log().contains("this node can no longer take part in the cluster"), "{node}");
     assert!(node.log().contains(reason), "{node}");
 }
 
@@ -152,8 +152,8 @@ async fn a_copy_from_since_the_last_start_is_refused() {
     is_expelled(&mut copied, "lacks data that it has sent to others").await;
 }
 
-/// Nothing was written at the copy's site since, and the other node has started again: it remembers
-/// the times that it was told.
+/// Nothing was written at the copy's site since, and the other node has restarted: it remembers the
+/// times that it received.
 #[tokio::test]
 async fn a_copy_that_only_times_tell_of_is_refused() {
     let plan = Plan::new(2);
@@ -320,7 +320,7 @@ async fn a_removal_that_has_to_wait_says_how_it_ends() {
     let waiting = plan.site(0, &["remove", "us", "--timeout", "0"]);
     let told = String::from_utf8_lossy(&waiting.stderr);
     assert!(!waiting.status.success(), "{told}");
-    assert!(told.contains("us is leaving") && told.contains("cannot be taken back"), "{told}");
+    assert!(told.contains("us is leaving") && told.contains("cannot be undone"), "{told}");
     nodes[2] = plan.start(2);
     let finished =
         async || String::from_utf8_lossy(&plan.site(0, &["list"]).stdout).contains("removed");

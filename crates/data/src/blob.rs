@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// As many bytes lie in place of a pointer to them: most keys, and numbers.
+/// Maximum length of bytes that are stored inline instead of on the heap: most keys and numbers.
 const INLINE: usize = 22;
 
 #[derive(Clone)]
@@ -70,7 +70,7 @@ macro_rules! blob {
         pub struct $name(Bytes);
 
         impl $name {
-            /// The bytes.
+            /// Returns the bytes.
             pub fn as_bytes(&self) -> &[u8] {
                 self.0.as_slice()
             }
@@ -89,7 +89,7 @@ macro_rules! blob {
             }
         }
 
-        // As `Borrow` demands: as their bytes.
+        // Compares like the bytes, as `Borrow` requires.
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
                 self.as_bytes() == other.as_bytes()

@@ -5,7 +5,7 @@ use solera_time::{Origin, Timestamp, Vector};
 
 use crate::Value;
 
-/// What each part of an effect or operation takes beside the bytes of its value, at most.
+/// Maximum overhead of each part of an effect or operation, beside the bytes of its value.
 pub(crate) const PIECE_BYTES: usize = 16;
 
 /// Identifies an effect: the commit timestamp of its transaction and the history that it belongs
@@ -23,13 +23,13 @@ pub struct Dot {
 }
 
 impl Dot {
-    /// The dot of a transaction of `origin` with this timestamp.
+    /// Returns the dot of a transaction of `origin` with this timestamp.
     pub fn of(origin: impl Into<Origin>, ts: Timestamp) -> Dot {
         Dot { ts, origin: origin.into() }
     }
 
-    /// The dot of the reading transaction's own writes, which come after everything it sees.
-    /// Nothing commits at this time.
+    /// Returns the dot of the reading transaction's own writes, which follow everything it sees. No
+    /// transaction commits at this time.
     pub(crate) fn own() -> Dot {
         Dot::of(Origin::Strong, Timestamp::MAX)
     }
@@ -37,9 +37,9 @@ impl Dot {
 
 /// What a transaction observed of one key: the effects within its snapshot.
 ///
-/// A snapshot holds the transactions whose whole commit vector it covers. A dot alone tells less: a
-/// transaction may be old enough and still depend on something outside. Those few on the key are
-/// listed apart.
+/// A snapshot holds the transactions whose whole commit vector it covers. A dot alone does not
+/// determine this: a transaction may be old enough and still depend on one outside the snapshot.
+/// The few such transactions on the key are listed separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
     observed: &'a Vector,
@@ -52,42 +52,43 @@ impl Seen<'_> {
     }
 }
 
-/// Where an effect comes from: its dot, and the snapshot that its transaction executed on.
+/// Context of an effect: its dot, and the snapshot that its transaction executed on.
 ///
 /// A removal removes exactly what its transaction observed, so it needs no list of dots.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The transaction's dot.
+    /// Dot of the transaction.
     pub dot: Dot,
-    /// The snapshot the transaction executed on; does not cover the transaction itself.
+    /// Snapshot that the transaction executed on; does not cover the transaction itself.
     pub observed: &'a Vector,
 }
 
-/// What one transaction does to one key, in canonical form: what it removes comes first, then what
-/// it writes. A transaction's removals never touch its own earlier writes, because
-/// [`Effect::then`] drops those when the removal is added.
+/// Effect of one transaction on one key, in canonical form: removals first, then writes. A
+/// transaction's removals never touch its own earlier writes, because [`Effect::then`] drops those
+/// when the removal is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
     /// Effects on the key that are as old as the snapshot but not within it; see
     /// [`View::with_pending`](crate::View::with_pending). Nearly always empty, and for increments
     /// always.
     pub unseen: Vec<Dot>,
-    /// Removes everything the transaction observed at this key (DEL, and SET before it writes).
+    /// Whether it removes everything that the transaction observed at this key (DEL, and SET before
+    /// it writes).
     pub clear: bool,
-    /// Changes the key's string: a register, with a counter on top.
+    /// Change of the key's string: a register, with a counter on top.
     pub cell: CellChange,
-    /// Changes the key's set.
+    /// Change of the key's set.
     pub set: Option<Box<SetChange>>,
-    /// Changes the key's hash.
+    /// Change of the key's hash.
     pub hash: Option<Box<HashChange>>,
 }
 
 /// A change of one register with a counter on top (a string key, or a field of a hash).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellChange {
-    /// Assigns the register, after removing all that was observed in the cell.
+    /// Value assigned to the register, after removing everything observed in the cell.
     pub assign: Option<Value>,
-    /// Adds to the counter; `Some(0)` creates it.
+    /// Increment of the counter; `Some(0)` creates it.
     pub add: Option<i64>,
 }
 
@@ -111,8 +112,8 @@ pub struct HashChange {
 }
 
 impl Effect {
-    /// This effect followed by `later`, of the same transaction. A later removal drops what the
-    /// transaction itself wrote before, and keeps what it removed.
+    /// Returns this effect followed by `later`, of the same transaction. A later removal drops the
+    /// transaction's own earlier writes, and keeps its removals.
     pub fn then(mut self, later: Effect) -> Effect {
         for dot in &later.unseen {
             if !self.unseen.contains(dot) {
@@ -134,14 +135,14 @@ impl Effect {
         self
     }
 
-    /// Approximate bytes of what it carries.
+    /// Returns the approximate size of its content in bytes.
     pub fn size(&self) -> usize {
         let set = self.set.as_ref().map_or(0, |set| set.size());
         let hash = self.hash.as_ref().map_or(0, |hash| hash.size());
         PIECE_BYTES * (1 + self.unseen.len()) + self.cell.size() + set + hash
     }
 
-    /// Whether it matters what the transaction observed: not for increments alone.
+    /// Whether the effect depends on what the transaction observed. Increments alone do not.
     pub(crate) fn observes(&self) -> bool {
         let fields = |hash: &HashChange| {
             hash.fields.iter().any(|(_, removes, change)| *removes || change.removes())
@@ -177,7 +178,7 @@ impl CellChange {
             return later;
         }
         let add = match (self.add, later.add) {
-            // Never saturates: `execute` refuses an increment that would overflow the sum.
+            // Never saturates: `execute` rejects an increment that would overflow the sum.
             (Some(earlier), Some(more)) => Some(earlier.saturating_add(more)),
             (earlier, more) => earlier.or(more),
         };
@@ -198,7 +199,7 @@ impl SetChange {
         size_of_values(self.removed.iter().chain(&self.added))
     }
 
-    /// At most how many elements it touches.
+    /// Returns the maximum number of elements that it touches.
     pub(crate) fn len(&self) -> usize {
         self.removed.len() + self.added.len()
     }
@@ -231,7 +232,8 @@ impl HashChange {
         self.fields.iter().map(|field| PIECE_BYTES + of_field(field)).sum()
     }
 
-    /// What is done to a field: whether what was observed is removed, and the change of its cell.
+    /// Returns the change of a field: whether observed values are removed, and the change of its
+    /// cell.
     pub(crate) fn of_field(&self, field: &[u8]) -> Option<(bool, &CellChange)> {
         let at = self.fields.binary_search_by(|(other, ..)| other.as_bytes().cmp(field)).ok()?;
         let (_, removes, change) = &self.fields[at];
@@ -239,7 +241,7 @@ impl HashChange {
     }
 }
 
-/// Approximate bytes of values and what surrounds them.
+/// Returns the approximate size of values with their overhead, in bytes.
 pub(crate) fn size_of_values<'a>(values: impl IntoIterator<Item = &'a Value>) -> usize {
     values.into_iter().map(|value| PIECE_BYTES + value.len()).sum()
 }
@@ -248,7 +250,7 @@ fn names(sorted: &[Value], element: &[u8]) -> bool {
     sorted.binary_search_by(|other| other.as_bytes().cmp(element)).is_ok()
 }
 
-/// Merges two sorted lists without duplicates. Of equals the earlier stays, joined with the later.
+/// Merges two sorted lists without duplicates. Joins equal items, the earlier one first.
 fn merge<T>(
     earlier: &mut Vec<T>,
     mut later: Vec<T>,
@@ -257,7 +259,8 @@ fn merge<T>(
 ) {
     match later.as_mut_slice() {
         [] => {}
-        // Most commands name one element: a long transaction of those should not sort each time.
+        // Most commands name one element: a long transaction of such commands should not sort each
+        // time.
         [one] => match earlier.binary_search_by(|other| order(other, one)) {
             Ok(at) => join(&mut earlier[at], one),
             Err(at) => earlier.insert(at, later.remove(0)),

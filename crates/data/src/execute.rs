@@ -1,19 +1,19 @@
-//! What each operation answers and does, given what its transaction sees.
+//! Executes operations on the version of a key that a transaction sees.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::view::View;
 use crate::{CellChange, Effect, HashChange, Op, OpError, Outcome, SetChange, Type, Value};
 
-/// An answer, and the effect of an update that changes something.
+/// Outcome, with the effect of an update that changes the key.
 type Executed = Result<(Outcome, Option<Effect>), OpError>;
 
 /// Executes `op` on the version `view`.
 ///
 /// # Errors
-/// As Redis: the key holds another type, or a number is none or leaves the 64-bit range. There is
-/// no effect then. The increments that one transaction makes to one counter must also sum up within
-/// 64 bits, whatever they start from.
+/// Fails like Redis if the key holds another type, or if a number is invalid or leaves the 64-bit
+/// range. Then there is no effect. The increments of one transaction to one counter must also sum
+/// up within 64 bits, whatever the counter's value.
 pub fn execute(op: &Op, view: &View<'_>) -> Executed {
     let mut executed = dispatch(op, view);
     if let Ok((_, Some(effect))) = &mut executed
@@ -84,7 +84,7 @@ fn dispatch(op: &Op, view: &View<'_>) -> Executed {
     }
 }
 
-/// Depends on everything that clients can see of the key.
+/// Returns a digest of everything that clients can see of the key.
 fn digest(view: &View<'_>) -> i64 {
     let mut hasher = DefaultHasher::new();
     view.kind().map(Type::name).hash(&mut hasher);
@@ -111,7 +111,7 @@ fn string_only(view: &View<'_>) -> Result<(), OpError> {
     if view.has_collection() { Err(OpError::WrongType) } else { Ok(()) }
 }
 
-/// Collections may be read and changed when the key holds nothing or their own type.
+/// Fails unless the key is absent or holds the wanted type of collection.
 fn only(view: &View<'_>, wanted: Type) -> Result<(), OpError> {
     match view.kind() {
         Some(kind) if kind != wanted => Err(OpError::WrongType),
@@ -127,14 +127,15 @@ fn incr_by(view: &View<'_>, by: i64) -> Executed {
     Ok((Outcome::Int(sum), Some(Effect { cell, ..Effect::default() })))
 }
 
-/// The number after an increment. What the transaction adds itself is kept as one number, too.
+/// Returns the number after an increment. The sum of the transaction's own increments must also be
+/// a 64-bit number.
 fn sum(number: i64, by: i64, own: Option<&CellChange>) -> Result<i64, OpError> {
     let earlier = own.and_then(|change| change.add).unwrap_or(0);
     earlier.checked_add(by).and(number.checked_add(by)).ok_or(OpError::Overflow)
 }
 
-/// Every element is added anew, also one that is there: an add that is as recent as this one wins
-/// over a concurrent removal.
+/// Adds every element, even one that is present, so that the new add wins over a concurrent
+/// removal.
 fn set_add(view: &View<'_>, elements: &[Value]) -> Executed {
     only(view, Type::Set)?;
     let added = distinct(elements);
@@ -161,7 +162,7 @@ fn hash_set(view: &View<'_>, pairs: &[(Value, Value)]) -> Executed {
     let mut fields: Vec<(Value, bool, CellChange)> =
         pairs.iter().map(|(field, value)| (field.clone(), true, change(value))).collect();
     if fields.len() > 1 {
-        // The sort is stable: the last of equal fields is the last that was given, which wins.
+        // The sort is stable: of equal fields, the last given one remains last and wins.
         fields.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         fields.dedup_by(|(later, _, change), (earlier, _, kept)| {
             let same = later == earlier;
@@ -199,7 +200,7 @@ fn of_hash(fields: Vec<(Value, bool, CellChange)>) -> Effect {
     Effect { hash: Some(Box::new(HashChange { fields })), ..Effect::default() }
 }
 
-/// Sorted and without duplicates, as a change names them.
+/// Returns the values sorted and without duplicates, as changes require.
 fn distinct(values: &[Value]) -> Vec<Value> {
     let mut distinct = values.to_vec();
     if distinct.len() > 1 {

@@ -1,9 +1,9 @@
-//! Keys, values and the replicated types, without anything of a protocol.
+//! Keys, values and the replicated types, independent of any protocol.
 //!
-//! A client issues an [`Op`] on one key. Where it executes, [`execute`] reads a [`View`] of the key
-//! and yields an [`Outcome`] and, for an update, an [`Effect`]: what is replicated. Every replica
-//! folds effects into its [`State`] in some order consistent with causality; all arrive at the same
-//! state, whatever that order was. [`State::settle`] merges what is causally stable.
+//! A client issues an [`Op`] on one key. [`execute`] reads a [`View`] of the key and returns an
+//! [`Outcome`] and, for an update, an [`Effect`], which is replicated. Every replica folds effects
+//! into its [`State`] in some order consistent with causality. All replicas reach the same state,
+//! whatever the order. [`State::settle`] merges effects that are causally stable.
 
 mod blob;
 mod effect;

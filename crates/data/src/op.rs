@@ -4,7 +4,7 @@ use std::fmt;
 use crate::Value;
 use crate::effect::{PIECE_BYTES, size_of_values};
 
-/// What a client does to one key. Named after the Redis command of the same meaning.
+/// A client's operation on one key, named after the Redis command with the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
     /// GET → [`Outcome::Bulk`] or [`Outcome::Nil`].
@@ -19,9 +19,9 @@ pub enum Op {
     Type,
     /// INCRBY → [`Outcome::Int`], the new number.
     IncrBy(i64),
-    /// SADD → [`Outcome::Int`], how many elements were new.
+    /// SADD → [`Outcome::Int`], the number of new elements.
     SetAdd(Vec<Value>),
-    /// SREM → [`Outcome::Int`], how many elements were there.
+    /// SREM → [`Outcome::Int`], the number of removed elements.
     SetRemove(Vec<Value>),
     /// SMEMBERS → [`Outcome::Members`], sorted.
     SetMembers,
@@ -29,27 +29,26 @@ pub enum Op {
     SetContains(Value),
     /// SCARD → [`Outcome::Int`].
     SetLen,
-    /// HSET field value … → [`Outcome::Int`], how many fields were new.
+    /// HSET field value … → [`Outcome::Int`], the number of new fields.
     HashSet(Vec<(Value, Value)>),
     /// HGET → [`Outcome::Bulk`] or [`Outcome::Nil`].
     HashGet(Value),
-    /// HMGET → [`Outcome::Values`], one per field asked.
+    /// HMGET → [`Outcome::Values`], one per requested field.
     HashGetMany(Vec<Value>),
     /// HGETALL → [`Outcome::Pairs`], sorted by field.
     HashGetAll,
-    /// HDEL → [`Outcome::Int`], how many fields were there.
+    /// HDEL → [`Outcome::Int`], the number of removed fields.
     HashDelete(Vec<Value>),
     /// HINCRBY → [`Outcome::Int`], the new number.
     HashIncrBy(Value, i64),
     /// SETNX: a string, unless the key exists → [`Outcome::Int`], 1 if it did not.
     SetNew(Value),
-    /// What tells whether the key is as it was → [`Outcome::Int`], a number that depends on its
-    /// content.
+    /// Digest of the key's content, which shows whether the key has changed → [`Outcome::Int`].
     Digest,
 }
 
 impl Op {
-    /// Approximate bytes of what it carries.
+    /// Returns the approximate size of its arguments in bytes.
     pub fn size(&self) -> usize {
         PIECE_BYTES
             + match self {
@@ -78,12 +77,12 @@ impl Op {
     }
 }
 
-/// What an operation answers.
+/// Outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Done.
     Ok,
-    /// Nothing there.
+    /// No value.
     Nil,
     /// A number.
     Int(i64),
@@ -91,7 +90,7 @@ pub enum Outcome {
     Bulk(Value),
     /// The visible type of a key.
     Type(Option<Type>),
-    /// One value or nothing for each that was asked.
+    /// One value or nothing for each requested field.
     Values(Vec<Option<Value>>),
     /// The elements of a set, sorted.
     Members(Vec<Value>),
@@ -121,7 +120,7 @@ impl Type {
     }
 }
 
-/// Why an operation could not be done. It then had no effect.
+/// Error of an operation, which then has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OpError {
     /// The key holds a value of another type.
@@ -132,12 +131,12 @@ pub enum OpError {
     FieldNotAnInteger,
     /// The number would leave the 64-bit range.
     Overflow,
-    /// What it says or answers is longer than what is kept or told in one piece.
+    /// An argument or the reply exceeds the maximum size.
     TooLarge,
 }
 
 impl fmt::Display for OpError {
-    /// Redis' wording, without the error code.
+    /// Formats the error in Redis' wording, without the error code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             OpError::WrongType => "Operation against a key holding the wrong kind of value",

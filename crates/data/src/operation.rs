@@ -1,11 +1,11 @@
-//! What operations do, without their arguments.
+//! Kinds of operations, without their arguments.
 
 use crate::{Op, Type};
 
-/// What is done to one key, however it is spelled: MSET sets each of its keys.
+/// Kind of an operation on one key, whatever the command: MSET sets each of its keys.
 ///
-/// Its number is the kind that certification sees, in journals and messages, so it stays what it is
-/// for good: new ones are appended.
+/// Its number is the kind that certification uses in journals and messages, so it never changes;
+/// new kinds are appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
@@ -19,13 +19,13 @@ pub enum Operation {
     Exists,
     /// TYPE
     TypeOf,
-    /// INCRBY by a number that is not negative.
+    /// INCRBY by a non-negative number.
     Add,
-    /// DECRBY by a number that is not negative. An [`Op`] does not tell it from
+    /// DECRBY by a non-negative number. An [`Op`] does not distinguish it from
     /// [`Operation::Turned`]; the command does.
     Take,
-    /// INCRBY or DECRBY by a negative number. Who names either command means this, too: by its
-    /// name, or by what it comes to.
+    /// INCRBY or DECRBY by a negative number. A configuration that names either command includes
+    /// this kind.
     Turned,
     /// SADD
     SetAdd,
@@ -49,14 +49,14 @@ pub enum Operation {
     HashAdd,
     /// SETNX
     SetNew,
-    /// What WATCH looks at: all of the key.
+    /// WATCH, which reads the whole key.
     Look,
 }
 
 use Operation::*;
 
 impl Operation {
-    /// All of them, by number.
+    /// All kinds, by number.
     pub const ALL: [Operation; 20] = [
         Get,
         Set,
@@ -80,7 +80,7 @@ impl Operation {
         Look,
     ];
 
-    /// The command that people name it by.
+    /// Returns the command that configurations use for it.
     pub fn name(self) -> &'static str {
         match self {
             Get => "GET",
@@ -123,7 +123,7 @@ impl Operation {
         )
     }
 
-    /// The type that a key must have for it; `None` if any will do.
+    /// Returns the type that the key must have; `None` if any type is accepted.
     pub fn needs(self) -> Option<Type> {
         match self {
             Set | SetNew | Delete | Exists | TypeOf | Look => None,
@@ -133,14 +133,14 @@ impl Operation {
         }
     }
 
-    /// Its bit in a set of operations.
+    /// Returns its bit in a set of operations.
     pub const fn bit(self) -> u64 {
         1 << self as u8
     }
 }
 
 impl Op {
-    /// What it does.
+    /// Returns the kind of the operation.
     pub const fn operation(&self) -> Operation {
         match self {
             Op::Get => Get,

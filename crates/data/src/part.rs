@@ -1,15 +1,15 @@
-//! Which parts of a key's value operations read and write.
+//! Parts of a key's value that operations read and write.
 
 use crate::{Op, Value};
 
 /// A part of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// Whether the key is absent, and which type it has otherwise.
+    /// Whether the key exists, and its type.
     Absence,
-    /// How many elements or fields there are.
+    /// Number of elements or fields.
     Size,
     /// Whether a set has an element.
     Element(&'a Value),
@@ -18,12 +18,12 @@ pub enum Part<'a> {
 }
 
 impl Part<'_> {
-    /// Whether a change of one part can be seen in the other.
+    /// Whether a change of one part can affect the other.
     pub fn meets(self, other: Part<'_>) -> bool {
         match (self, other) {
             (Part::Whole, _) | (_, Part::Whole) => true,
             (Part::Element(_), Part::Field(_)) | (Part::Field(_), Part::Element(_)) => {
-                // A key has one type, so whoever gives it elements takes its fields.
+                // A key has one type, so adding elements hides its fields.
                 true
             }
             (one, other) => one == other,
@@ -32,7 +32,7 @@ impl Part<'_> {
 }
 
 impl Op {
-    /// The parts on which its answer and its effect depend.
+    /// Returns the parts on which its outcome and its effect depend.
     pub fn reads(&self) -> Vec<Part<'_>> {
         match self {
             Op::Set(_) => Vec::new(),
@@ -45,21 +45,21 @@ impl Op {
         }
     }
 
-    /// The parts that it can change.
+    /// Returns the parts that it can change.
     pub fn writes(&self) -> Vec<Part<'_>> {
         match self {
             Op::Set(_) | Op::Delete | Op::SetNew(_) | Op::IncrBy(_) => vec![Part::Whole],
             op if !op.is_update() => Vec::new(),
             _ => {
                 let mut parts = self.named();
-                // The first element makes a key, and the last one that goes takes it away.
+                // Adding the first element creates the key, and removing the last one deletes it.
                 parts.extend([Part::Size, Part::Absence]);
                 parts
             }
         }
     }
 
-    /// The elements or fields that it names.
+    /// Returns the elements or fields that it names.
     fn named(&self) -> Vec<Part<'_>> {
         match self {
             Op::SetAdd(elements) | Op::SetRemove(elements) => {

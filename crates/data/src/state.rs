@@ -12,9 +12,9 @@ pub(crate) use set::{AddWinsSet, Dots};
 
 use crate::{Context, Dot, Effect};
 
-/// What a key holds: a string, a set and a hash, of which concurrent writers may leave several;
-/// then the set is visible rather than the hash, and the hash rather than the string, so that no
-/// element is lost to view.
+/// State of a key: a string, a set and a hash. Concurrent writers may create several of them. Then
+/// the set takes precedence over the hash, and the hash over the string, so that no element becomes
+/// invisible.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub(crate) cell: Cell,
@@ -23,13 +23,13 @@ pub struct State {
 }
 
 impl State {
-    /// A key that holds nothing.
+    /// Creates the state of an absent key.
     pub fn new() -> Self {
         State::default()
     }
 
-    /// Applies an effect. Effects must come in an order that is consistent with causality; beyond
-    /// that, any order leads to the same state.
+    /// Applies an effect. Effects must be applied in an order consistent with causality; all such
+    /// orders lead to the same state.
     pub fn apply(&mut self, effect: &Effect, context: Context<'_>) {
         let (dot, seen) = (context.dot, effect.seen(context));
         if effect.clear {
@@ -58,8 +58,8 @@ impl State {
         }
     }
 
-    /// Merges what had to be kept apart only until an applied effect was causally stable. From now
-    /// on every effect that is applied must have observed this one.
+    /// Merges data that had to be kept separately until an applied effect was causally stable.
+    /// Every effect that is applied later must have observed this one.
     pub fn settle(&mut self, effect: &Effect, dot: Dot) {
         if effect.cell.add.is_some() {
             self.cell.settle(dot);
@@ -69,21 +69,21 @@ impl State {
         }
     }
 
-    /// Whether nothing is left: the key may be forgotten.
+    /// Whether the state is empty, so that the key can be dropped.
     pub fn is_empty(&self) -> bool {
         self.cell.is_empty() && self.set.is_none() && self.hash.is_none()
     }
 
-    /// How many parts a copy would have to copy one by one.
+    /// Returns the number of parts that a copy would have to clone individually.
     pub fn weight(&self) -> usize {
         let set = self.set.as_ref().map_or(0, |set| set.len());
         let hash = self.hash.as_ref().map_or(0, |hash| hash.len());
         self.cell.weight() + set + hash
     }
 
-    /// The same in parts of about this many bytes, each of which some other state may
-    /// [absorb](Self::absorb). Elements, fields and concurrent values stay whole. There is at least
-    /// one part.
+    /// Splits the state into parts of about `bytes` bytes, each of which another state can
+    /// [absorb](Self::absorb). Does not split elements, fields or concurrent values. Returns at
+    /// least one part.
     pub fn split(self, bytes: usize) -> Vec<State> {
         let mut parts = Parts { parts: vec![State::new()], bytes: 0, limit: bytes };
         for (size, cell) in self.cell.split() {
@@ -102,7 +102,7 @@ impl State {
         parts.parts
     }
 
-    /// Takes what another part of the same state has.
+    /// Adds another part of the same state.
     pub fn absorb(&mut self, part: State) {
         self.cell.absorb(part.cell);
         match (&mut self.set, part.set) {
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Approximate heap bytes. Cheap, however much there is.
+    /// Returns the approximate size on the heap in bytes, in constant time.
     pub fn size(&self) -> usize {
         let set = self.set.as_ref().map_or(0, |set| set.size());
         let hash = self.hash.as_ref().map_or(0, |hash| hash.size());
@@ -127,19 +127,19 @@ impl State {
     }
 }
 
-/// About what an element or a value takes beside its bytes.
+/// Approximate overhead of an element or a value, in bytes.
 const PART_BYTES: usize = 32;
 
-/// The parts of a state so far.
+/// Parts of a state that is being split.
 struct Parts {
     parts: Vec<State>,
-    /// In the last one.
+    /// Size of the last part.
     bytes: usize,
     limit: usize,
 }
 
 impl Parts {
-    /// The part for something of this size.
+    /// Returns the part with room for an item of this size.
     fn with_room(&mut self, size: usize) -> &mut State {
         if self.bytes > 0 && self.bytes + size > self.limit {
             self.parts.push(State::new());

@@ -1,15 +1,15 @@
-//! A version of a key, read without building it: a folded base, effects on top of it, and what the
-//! reading transaction itself did.
+//! A version of a key that is read without materializing it: a folded base, effects on top of it,
+//! and the reading transaction's own effect.
 
 use std::collections::BTreeSet;
 
 use crate::state::{AddWinsSet, Cell, Dots, Hash, Shown};
 use crate::{CellChange, Context, Dot, Effect, HashChange, SetChange, State, Type, Value};
 
-/// What a transaction sees of a key.
+/// Version of a key that a transaction sees.
 ///
-/// A large set or hash is never copied for a small question: one element or field is taken from the
-/// base, and the effects that touch it are applied to the copy.
+/// Reading one element or field never copies a large set or hash: the view copies the element or
+/// field from the base, and applies the effects that touch it to the copy.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     base: &'a State,
@@ -19,14 +19,15 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A version that is all in the base.
+    /// Creates a version without effects on top of the base.
     pub fn new(base: &'a State) -> Self {
         View { base, pending: &[], unseen: &[], own: None }
     }
 
-    /// A base and the effects after it, in an order consistent with causality. `unseen` names the
-    /// effects on the key that are not within the snapshot although the snapshot's entries reach
-    /// their dots; an effect made from this view must not count as having observed them.
+    /// Creates a version from a base and the effects after it, in an order consistent with
+    /// causality. `unseen` names the effects on the key outside the snapshot whose dots the
+    /// snapshot's entries reach. An effect created from this view must not count as having observed
+    /// them.
     pub fn with_pending(
         base: &'a State,
         pending: &'a [(&'a Effect, Context<'a>)],
@@ -35,7 +36,7 @@ impl<'a> View<'a> {
         View { base, pending, unseen, own: None }
     }
 
-    /// The same with the reading transaction's own effect so far, which observed all of it.
+    /// Adds the reading transaction's own effect so far, which has observed the whole version.
     pub fn own(self, own: Option<&'a Effect>) -> Self {
         View { own, ..self }
     }
@@ -48,7 +49,7 @@ impl<'a> View<'a> {
         self.pending.is_empty() && self.own.is_none()
     }
 
-    /// What lies below the own effect; nothing if that removes everything.
+    /// Returns what lies below the own effect; nothing if the own effect removes everything.
     fn below(&self) -> (Option<&'a State>, &'a [(&'a Effect, Context<'a>)]) {
         match self.own {
             Some(own) if own.clear => (None, &[]),
@@ -64,17 +65,17 @@ impl<'a> View<'a> {
         self.below().0?.hash.as_deref()
     }
 
-    /// What the transaction itself does to the string.
+    /// Returns the transaction's own change of the string.
     pub(crate) fn own_change(&self) -> Option<&'a CellChange> {
         self.own.map(|own| &own.cell)
     }
 
-    /// What the transaction itself does to a field.
+    /// Returns the transaction's own change of a field.
     pub(crate) fn own_field_change(&self, field: &[u8]) -> Option<&'a CellChange> {
         Some(self.own?.hash.as_ref()?.of_field(field)?.1)
     }
 
-    /// The visible type.
+    /// Returns the visible type.
     pub(crate) fn kind(&self) -> Option<Type> {
         if self.has_members() {
             Some(Type::Set)
@@ -85,7 +86,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the key holds a visible set or hash; cheap for the usual key, which never did.
+    /// Whether the key holds a visible set or hash; cheap for keys that never did.
     pub(crate) fn has_collection(&self) -> bool {
         let may = |effect: &Effect| effect.set.is_some() || effect.hash.is_some();
         if self.base.set.is_none()
@@ -98,7 +99,7 @@ impl<'a> View<'a> {
         self.has_members() || self.has_fields()
     }
 
-    /// The string.
+    /// Returns the visible string.
     pub(crate) fn text(&self) -> Shown {
         if self.is_plain() {
             return self.base.cell.show();
@@ -119,7 +120,7 @@ impl<'a> View<'a> {
         cell.show()
     }
 
-    /// A field of the hash.
+    /// Returns the visible value of a hash field.
     pub(crate) fn field(&self, field: &[u8]) -> Shown {
         let base = self.base_hash().and_then(|hash| hash.cell(field));
         if self.is_plain() {
@@ -173,7 +174,8 @@ impl<'a> View<'a> {
         !dots.is_empty()
     }
 
-    /// How many elements the set has: the base's, corrected for those that effects touched.
+    /// Returns the number of elements of the set: that of the base, corrected for elements that
+    /// effects touch.
     pub(crate) fn set_len(&self) -> usize {
         let base = self.base_set();
         let len = base.map_or(0, |set| set.len());
@@ -189,7 +191,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The elements of the set, sorted.
+    /// Returns the elements of the set, sorted.
     pub(crate) fn members(&self) -> Vec<Value> {
         let mut elements: BTreeSet<&Value> =
             self.base_set().into_iter().flat_map(|set| set.elements()).collect();
@@ -203,7 +205,7 @@ impl<'a> View<'a> {
         elements.into_iter().cloned().collect()
     }
 
-    /// The fields of the hash and what they show, sorted.
+    /// Returns the fields of the hash with their visible values, sorted.
     pub(crate) fn pairs(&self) -> Vec<(Value, Value)> {
         let mut fields: BTreeSet<&Value> =
             self.base_hash().into_iter().flat_map(|hash| hash.fields()).collect();
@@ -212,7 +214,7 @@ impl<'a> View<'a> {
         pairs.filter_map(|(field, value)| Some((field.clone(), value?))).collect()
     }
 
-    /// Whether the set has an element. If effects clear the key, it may take a look at many.
+    /// Whether the set has an element. May inspect many elements if effects clear the key.
     fn has_members(&self) -> bool {
         let base = self.base_set();
         let len = base.map_or(0, |set| set.len());
@@ -225,7 +227,7 @@ impl<'a> View<'a> {
             || self.changed_elements().into_iter().any(|element| self.contains(element))
     }
 
-    /// Whether the hash has a field, in the same way.
+    /// Whether the hash has a field. May inspect many fields if effects clear the key.
     fn has_fields(&self) -> bool {
         let base = self.base_hash();
         let len = base.map_or(0, |hash| hash.len());
@@ -239,7 +241,7 @@ impl<'a> View<'a> {
             || self.changed_fields().into_iter().any(|field| self.field(field).exists())
     }
 
-    /// Whether an effect over the base removes what it observed of the whole key.
+    /// Whether an effect on top of the base removes what it observed of the whole key.
     fn may_clear(&self) -> bool {
         self.below().1.iter().any(|(effect, _)| effect.clear)
     }
@@ -254,7 +256,7 @@ impl<'a> View<'a> {
         hashes.flat_map(|hash| hash.fields.iter().map(|(field, ..)| field)).collect()
     }
 
-    /// The changes of collections over the base.
+    /// Iterates over the changes of collections on top of the base.
     fn changes(
         &self,
     ) -> impl Iterator<Item = (Option<&'a SetChange>, Option<&'a HashChange>)> + use<'a> {

@@ -1,4 +1,4 @@
-//! What a journal needs of a disk, and the real one.
+//! The disk interface of a journal, and its implementation on the file system.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -7,46 +7,45 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// One directory, for one journal. Clones mean the same directory.
+/// The directory of one journal. Clones refer to the same directory.
 ///
-/// Names are plain file names. Nothing but [`DiskFile::sync`] and [`Disk::sync_dir`] makes anything
-/// durable.
+/// Names are plain file names. Only [`DiskFile::sync`] and [`Disk::sync_dir`] make changes durable.
 pub trait Disk: Clone + fmt::Debug + Send + 'static {
     /// An open file.
     type File: DiskFile;
-    /// Held as long as it lives.
+    /// Lock on a file, held until it is dropped.
     type Lock: fmt::Debug + Send;
 
-    /// Makes the directory, durably, if it is not there.
+    /// Creates the directory durably, if it does not exist.
     fn make_dir(&self) -> io::Result<()>;
-    /// The names of all files, in any order.
+    /// Returns the names of all files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// A new, empty file; one of the same name is emptied.
+    /// Creates an empty file; truncates an existing one.
     fn create(&self, name: &str) -> io::Result<Self::File>;
-    /// An existing file, for reading and writing.
+    /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Self::File>;
-    /// Gives a file another name; a file that has it is replaced, at one instant.
+    /// Renames a file; atomically replaces a file with the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Makes files' names durable: all creations, renames and removals so far.
+    /// Makes all file creations, renames and removals so far durable.
     fn sync_dir(&self) -> io::Result<()>;
-    /// Locks the file `name` against other processes; nothing if one has it already.
+    /// Locks the file `name` against other processes; returns `None` if it is locked already.
     fn lock(&self, name: &str) -> io::Result<Option<Self::Lock>>;
 }
 
 /// An open file.
-// A length without `is_empty`: nobody asks that of a segment.
+// It has no `is_empty`: segments are never empty.
 #[allow(clippy::len_without_is_empty)]
 pub trait DiskFile: fmt::Debug + Send + 'static {
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Fills `buffer` from `offset` on; `UnexpectedEof` if the file is shorter.
+    /// Fills `buffer` from `offset` on; fails with `UnexpectedEof` if the file is shorter.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
     /// Writes all of `bytes`.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-    /// Writes zeros from `offset` to `end`, so that writing there later takes no space and no
-    /// change of the file system's own records.
+    /// Writes zeros from `offset` to `end`, so that later writes there neither allocate space nor
+    /// change the file system's metadata.
     fn allocate(&self, offset: u64, end: u64) -> io::Result<()>;
     /// Makes the file's content and length durable (`fdatasync`).
     fn sync(&self) -> io::Result<()>;
@@ -56,8 +55,8 @@ pub trait DiskFile: fmt::Debug + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     path: PathBuf,
-    /// The directory, once it was needed. It stays open: a process that has no descriptors left
-    /// must still be able to sync it.
+    /// Open directory, after its first use. It stays open so that a process without free
+    /// descriptors can still sync it.
     directory: Arc<OnceLock<File>>,
 }
 
@@ -66,12 +65,12 @@ pub struct RealDisk {
 pub struct RealFile(File);
 
 impl RealDisk {
-    /// The directory `path`. Nothing is read or made yet.
+    /// Creates a handle of the directory `path`, without accessing it.
     pub fn new(path: impl Into<PathBuf>) -> RealDisk {
         RealDisk { path: path.into(), directory: Arc::default() }
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -158,7 +157,8 @@ impl DiskFile for RealFile {
     }
 
     fn allocate(&self, mut offset: u64, end: u64) -> io::Result<()> {
-        // Written, not just reserved: overwriting zeros syncs a third faster than filling a hole.
+        // Writes zeros instead of only reserving space: syncing overwritten zeros is a third faster
+        // than filling a hole.
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         while offset < end {
             let step = (end - offset).min(ZEROS.len() as u64);

@@ -1,4 +1,4 @@
-//! What can go wrong, in the words of whoever has to mend it.
+//! Errors of journals, for operators.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -7,80 +7,80 @@ use crate::format::{MAX_RECORD_BYTES, VERSION};
 use crate::identity::Identity;
 use crate::lsn::Lsn;
 
-/// Why a journal could not do what it was asked.
+/// Error of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The operating system refused or failed.
+    /// A system call failed.
     Io {
-        /// What was being done: "write", "sync".
+        /// The failed action: "write", "sync".
         doing: &'static str,
-        /// To which file of the journal's directory.
+        /// File of the journal's directory.
         file: String,
         /// The kind of failure.
         kind: ErrorKind,
-        /// The system's own words.
+        /// Error message of the system.
         reason: String,
     },
     /// No space is left for the journal to grow.
     DiskFull {
-        /// What was being done.
+        /// The failed action.
         doing: &'static str,
-        /// To which file.
+        /// The file.
         file: String,
     },
     /// Another process, or this one, has the journal open already.
     Locked,
-    /// A file bears a journal's name, but begins with other bytes.
+    /// A file has the name of a journal file but begins with other bytes.
     WrongMagic {
         /// The file.
         file: String,
         /// Its first bytes.
         found: [u8; 8],
     },
-    /// A file has a format that this program does not know.
+    /// A file has an unknown version of the format.
     UnknownVersion {
         /// The file.
         file: String,
-        /// Its format's version.
+        /// Version of its format.
         found: u32,
     },
     /// A file belongs to another cluster, node or worker.
     OtherIdentity {
         /// The file.
         file: String,
-        /// Who opens the journal.
+        /// Identity of the node that opens the journal.
         expected: Identity,
-        /// Whose file it is.
+        /// Identity in the file.
         found: Identity,
     },
-    /// An identity longer than a header has room for.
+    /// An identity is too long for a header.
     IdentityTooLong {
         /// Its length.
         bytes: usize,
     },
-    /// Bytes on the disk are not those that were written.
+    /// Bytes on the disk differ from those that were written.
     Damaged(Damage),
-    /// A segment in the sequence is not there.
+    /// A segment in the sequence is missing.
     MissingSegment {
         /// The segment's file.
         file: String,
-        /// The first record that is not missing with it.
+        /// First record after the missing ones.
         before: Lsn,
     },
-    /// The journal ends before the record that its snapshot reaches to.
+    /// The journal ends before the last record that its snapshot covers.
     EndsBeforeSnapshot {
         /// The snapshot's last record.
         snapshot: Lsn,
         /// The journal's last record.
         last: Lsn,
     },
-    /// Whoever replays the journal could not read a record.
+    /// The owner of the journal could not read a record during replay.
     Refused {
-        /// The file it stands in.
+        /// File of the record.
         file: String,
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
-        /// The reader's words.
+        /// Reason that the owner gave.
         reason: String,
     },
     /// A record longer than [`MAX_RECORD_BYTES`].
@@ -88,36 +88,35 @@ pub enum Error {
         /// Its length.
         bytes: usize,
     },
-    /// A snapshot of records that the journal does not hold yet, or that it replaced by a newer
-    /// one.
+    /// The records of a snapshot were not appended yet, or are covered by a newer snapshot.
     SnapshotOutOfOrder {
         /// The snapshot's last record.
         snapshot: Lsn,
-        /// The oldest that could be taken.
+        /// Oldest possible last record.
         from: Lsn,
-        /// The newest that could be taken.
+        /// Newest possible last record.
         to: Lsn,
     },
-    /// The journal failed before, and takes nothing since.
+    /// The journal failed before, and accepts no records since.
     Failed(Box<Error>),
-    /// The thread that syncs is gone: it panicked.
+    /// The thread that syncs has panicked.
     Stopped,
-    /// What is left cannot be brought into a state that opens.
+    /// The remaining data cannot be repaired.
     BeyondRepair(Box<Error>),
 }
 
-/// Where bytes are not what was written, and how that shows.
+/// Location and kind of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The damaged file.
     pub file: String,
-    /// Where in it.
+    /// Offset in the file.
     pub offset: u64,
-    /// What was expected, and what was found.
+    /// Kind of the damage.
     pub fault: Fault,
 }
 
-/// What was expected of a place, and what was found.
+/// Kind of damage: the expected and the found data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The file is shorter than a header.
@@ -127,62 +126,62 @@ pub enum Fault {
     },
     /// The header's checksum does not match its bytes.
     HeaderChecksum {
-        /// Computed from the bytes.
+        /// Checksum of the bytes.
         expected: u32,
-        /// Read.
+        /// Value read.
         found: u32,
     },
-    /// The header tells another number or LSN than the file's name or the segment before.
+    /// The header has another number or LSN than the file's name or the previous segment require.
     HeaderField {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What the name or the segment before calls for.
+        /// Value that the name or the previous segment requires.
         expected: u64,
-        /// Read.
+        /// Value read.
         found: u64,
     },
-    /// Zeros, or the end of the file, where a record should be.
+    /// Zeros, or the end of the file, instead of a record.
     Blank {
-        /// The record's number.
+        /// Number of the record.
         expected: u64,
     },
-    /// A record that is longer than what is left of the file.
+    /// A record exceeds the rest of the file.
     Length {
-        /// The room left.
+        /// Remaining bytes.
         room: u64,
-        /// The record's length as read.
+        /// Length of the record.
         found: u64,
     },
     /// A record's checksum does not match its bytes.
     Checksum {
-        /// Computed from the bytes.
+        /// Checksum of the bytes.
         expected: u32,
-        /// Read.
+        /// Value read.
         found: u32,
     },
-    /// An intact record, but another one than belongs here.
+    /// An intact record with the wrong number.
     Order {
-        /// The number that belongs here.
+        /// Expected number.
         expected: u64,
-        /// Read.
+        /// Value read.
         found: u64,
     },
-    /// An intact mark that was written for another place.
+    /// An intact mark that was written for another offset.
     Place {
-        /// Where it was found.
+        /// Offset where it was found.
         expected: u64,
-        /// Where it says that it stands.
+        /// Offset that it contains.
         found: u64,
     },
-    /// A snapshot with bytes after its end.
+    /// A snapshot has bytes after its end.
     Surplus {
-        /// How many.
+        /// Number of these bytes.
         bytes: u64,
     },
 }
 
 impl Error {
-    /// What a failed call of the operating system means.
+    /// Converts an error of a system call.
     pub(crate) fn io(doing: &'static str, file: &str, error: &io::Error) -> Error {
         let file = file.to_owned();
         match error.kind() {
@@ -191,12 +190,12 @@ impl Error {
         }
     }
 
-    /// What the reader of a record says that could not read it.
+    /// Returns the error of an owner that could not read a record.
     pub(crate) fn refused(file: &str, offset: u64, reason: String) -> Error {
         Error::Refused { file: file.to_owned(), offset, reason }
     }
 
-    /// Whether the cause is a lack of space, which someone can mend without losing anything.
+    /// Whether the cause is a full disk, which an operator can fix without losing data.
     pub fn is_disk_full(&self) -> bool {
         match self {
             Error::DiskFull { .. } => true,
@@ -207,7 +206,7 @@ impl Error {
 }
 
 impl Error {
-    /// The file that it is about, if it is about one.
+    /// Returns the affected file, if any.
     pub fn file(&self) -> Option<&str> {
         match self {
             Error::Io { file, .. }

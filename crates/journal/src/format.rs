@@ -1,9 +1,9 @@
-//! What holds of all files of a journal: the version of their format, and limits.
+//! Version and limits of the format of all journal files.
 
-/// The version of the format. Another one is refused.
+/// Version of the format. Other versions are rejected.
 pub(crate) const VERSION: u32 = 1;
-/// The longest record, in bytes.
+/// Maximum length of a record, in bytes.
 pub const MAX_RECORD_BYTES: usize = 1 << 30;
 
-/// The highest number of a record or a segment that is taken for one.
+/// Maximum valid number of a record or a segment.
 pub(crate) const MAX_NUMBER: u64 = 1 << 62;

@@ -1,4 +1,4 @@
-//! The first sector of every file: what it is, whose, and which.
+//! Header of every file: its first sector with kind, owner and number.
 
 use crate::disk::DiskFile;
 use crate::error::{Damage, Error, Fault};
@@ -6,21 +6,23 @@ use crate::format::{MAX_NUMBER, VERSION};
 use crate::identity::Identity;
 use crate::record::{u32_at, u64_at};
 
-/// A header fills a sector, so that no write of a record can tear it.
+/// Size of a header, a full sector, so that no write of a record can tear it.
 pub(crate) const HEADER_BYTES: usize = 512;
 
 const CHECKSUM: std::ops::Range<usize> = 12..16;
 const IDENTITY_AT: usize = 48;
 
 impl Identity {
-    /// An identity of at most [`Identity::MAX_BYTES`]; otherwise [`Error::IdentityTooLong`].
+    /// Creates an identity; fails with [`Error::IdentityTooLong`] beyond [`Identity::MAX_BYTES`].
     pub fn new(bytes: &[u8]) -> Result<Identity, Error> {
-        let fits = bytes.len() <= Self::MAX_BYTES;
-        fits.then(|| Identity(bytes.to_vec())).ok_or(Error::IdentityTooLong { bytes: bytes.len() })
+        let is_valid = bytes.len() <= Self::MAX_BYTES;
+        is_valid
+            .then(|| Identity(bytes.to_vec()))
+            .ok_or(Error::IdentityTooLong { bytes: bytes.len() })
     }
 }
 
-/// What a file is.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Segment,
@@ -36,15 +38,15 @@ impl Kind {
     }
 }
 
-/// A file's header.
+/// Header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// The segment's number; 0 in a snapshot.
+    /// Number of the segment; 0 in a snapshot.
     pub(crate) number: u64,
-    /// A segment's first record; the last record that a snapshot stands for.
+    /// First record of a segment; last record that a snapshot covers.
     pub(crate) lsn: u64,
-    /// A segment's size, so that a file cut short shows; 0 in a snapshot, which has an end mark.
+    /// Size of a segment, which detects truncated files; 0 in a snapshot, which has an end mark.
     pub(crate) size: u64,
     pub(crate) identity: Identity,
 }
@@ -65,10 +67,11 @@ impl Header {
         bytes
     }
 
-    /// The seed of the checksums of the file's frames.
+    /// Returns the seed of the checksums of the file's frames.
     ///
-    /// A segment's is its journal's: a record's number already tells it from all others there.
-    /// Records of a snapshot are counted anew in each, so theirs depends on the snapshot too.
+    /// The seed of a segment is that of its journal, because a record's number is unique there.
+    /// Each snapshot numbers its records from the beginning, so its seed also depends on the
+    /// snapshot.
     pub(crate) fn seed(&self) -> u32 {
         match self.kind {
             Kind::Segment => self.identity.seed(),
@@ -76,7 +79,7 @@ impl Header {
         }
     }
 
-    /// Reads the header of `file`, which bears the name `name` of a file of this kind.
+    /// Reads the header of `file`, which has the name `name` of a file of this kind.
     pub(crate) fn read(kind: Kind, file: &impl DiskFile, name: &str) -> Result<Header, Error> {
         let bytes = file.len().map_err(|error| Error::io("open", name, &error))?;
         if bytes < HEADER_BYTES as u64 {
@@ -93,7 +96,7 @@ impl Header {
             let found = bytes[..8].try_into().expect("eight bytes are eight bytes");
             return Err(Error::WrongMagic { file, found });
         }
-        // Before the version, which may be what is damaged. All versions have this checksum.
+        // Checked before the version, which may be damaged. All versions have this checksum.
         let mut blank = *bytes;
         blank[CHECKSUM].fill(0);
         let (expected, found) = (crc32c::crc32c(&blank), u32_at(bytes, CHECKSUM.start));
@@ -107,7 +110,7 @@ impl Header {
         let length = usize::from(bytes[40]).min(Identity::MAX_BYTES);
         let identity = Identity(bytes[IDENTITY_AT..IDENTITY_AT + length].to_vec());
         let (number, lsn, size) = (u64_at(bytes, 16), u64_at(bytes, 24), u64_at(bytes, 32));
-        // Nobody gets that far; numbers can be added to without a thought.
+        // Numbers never get this large in practice, so arithmetic on them cannot overflow.
         let least = u64::from(kind == Kind::Segment);
         if !(least..=MAX_NUMBER).contains(&lsn) {
             let fault = Fault::HeaderField { field: "LSN", expected: least, found: lsn };
@@ -116,7 +119,7 @@ impl Header {
         Ok(Header { kind, number, lsn, size, identity })
     }
 
-    /// Checks that the file is `expected`'s.
+    /// Checks that the file belongs to `expected`.
     pub(crate) fn check_owner(&self, expected: &Identity, name: &str) -> Result<(), Error> {
         if &self.identity == expected {
             return Ok(());
@@ -126,7 +129,7 @@ impl Header {
     }
 }
 
-/// A fault in the header of the file `name`.
+/// Returns the error for a fault in the header of the file `name`.
 pub(crate) fn damaged(name: &str, fault: Fault) -> Error {
     Error::Damaged(Damage { file: name.to_owned(), offset: 0, fault })
 }

@@ -1,22 +1,23 @@
-//! Whose journal it is.
+//! Identity of a journal's owner.
 
 use std::fmt;
 
-/// Whose journal it is: cluster, node, worker, in any form. A journal opens for its own identity
-/// alone.
+/// Identity of a journal's owner: cluster, node and worker, in any format. A journal only opens for
+/// its own identity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity(pub(crate) Vec<u8>);
 
 impl Identity {
-    /// The longest identity.
+    /// Maximum length of an identity.
     pub const MAX_BYTES: usize = 64;
 
-    /// The bytes that it was made of.
+    /// Returns the bytes of the identity.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Goes into the checksum of each record: one of another journal does not pass for one of this.
+    /// Returns the seed of the checksum of each record, so that records of other journals are
+    /// rejected.
     pub(crate) fn seed(&self) -> u32 {
         crc32c::crc32c(&self.0)
     }

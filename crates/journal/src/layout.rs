@@ -1,46 +1,46 @@
-//! The names of a journal's files.
+//! Names of a journal's files.
 
 use crate::disk::Disk;
 use crate::error::Error;
 use crate::format::MAX_NUMBER;
 use crate::lsn::Lsn;
 
-/// Held by whoever has the journal open.
+/// Lock file, locked while the journal is open.
 pub(crate) const LOCK: &str = "lock";
-/// The segment after the current one, in preparation.
+/// File of the next segment, while it is prepared.
 pub(crate) const SPARE: &str = "spare.tmp";
-/// How an error names the directory itself.
+/// Name of the directory in errors.
 pub(crate) const DIRECTORY: &str = "the journal's directory";
 
 const SEGMENT: &str = ".segment";
 const SNAPSHOT: &str = ".snapshot";
 const TEMPORARY: &str = ".tmp";
 
-/// The file of the segment `number`.
+/// Returns the file name of segment `number`.
 pub(crate) fn segment_name(number: u64) -> String {
     format!("{number:010}{SEGMENT}")
 }
 
-/// The file of the snapshot of all records up to `lsn`.
+/// Returns the file name of the snapshot of all records up to `lsn`.
 pub(crate) fn snapshot_name(lsn: u64) -> String {
     format!("{lsn:020}{SNAPSHOT}")
 }
 
-/// The file in which the `attempt`th snapshot since the journal was opened is written.
+/// Returns the temporary file name of the `attempt`th snapshot since the journal was opened.
 pub(crate) fn temporary_snapshot_name(lsn: u64, attempt: u64) -> String {
     format!("{lsn:020}-{attempt}{SNAPSHOT}{TEMPORARY}")
 }
 
-/// What a journal's directory holds.
+/// Content of a journal's directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
     /// Numbers of segments, ascending.
     pub(crate) segments: Vec<u64>,
     /// LSNs of snapshots, ascending.
     pub(crate) snapshots: Vec<u64>,
-    /// Files that were not finished.
+    /// Unfinished files.
     pub(crate) temporary: Vec<String>,
-    /// Files that are none of a journal's.
+    /// Files that do not belong to a journal.
     pub(crate) foreign: Vec<String>,
 }
 
@@ -66,12 +66,12 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The snapshot in force.
+    /// Returns the current snapshot.
     pub(crate) fn snapshot(&self) -> Option<Lsn> {
         self.snapshots.last().copied().map(Lsn)
     }
 
-    /// The files that nobody needs: unfinished ones, older snapshots, and `segments`.
+    /// Returns the obsolete files: unfinished ones, older snapshots, and `segments`.
     pub(crate) fn unneeded(&self, segments: &[u64]) -> Vec<String> {
         let mut unneeded = self.temporary.clone();
         let older = self.snapshots.iter().rev().skip(1).rev();

@@ -1,15 +1,15 @@
-//! The durable log of one worker: records go in, and come back after any crash.
+//! The durable log of one worker: recovers its records after any crash.
 //!
-//! Records are opaque bytes, numbered by [`Lsn`]. They stand in *segments*, files of a fixed size;
-//! a *snapshot* stands for all records up to its LSN, so that segments below it can go. [`Journal`]
-//! is the log itself and does what it is told when it is told, so that a simulator can drive it on
-//! a [`SimDisk`] in virtual time; [`Syncer`] runs one on a thread of its own, so that a worker
-//! never waits for a disk.
+//! Records are opaque bytes, numbered by [`Lsn`]. They are stored in *segments*, files of a fixed
+//! size. A *snapshot* replaces all records up to its LSN, so that older segments can be removed.
+//! [`Journal`] is the log itself. Its owner calls each step, so that a simulator can run it on a
+//! [`SimDisk`] in virtual time. [`Syncer`] runs a journal on its own thread, so that a worker never
+//! waits for a disk.
 //!
-//! What is promised: every record up to [`Journal::persisted_lsn`] comes back, in order and
-//! unaltered; those after it come back up to some point or not at all. A tail torn by a crash is
-//! cut and told; any other damage refuses to open and names its place. `docs/formats/journal.md`
-//! draws the bytes and lists what is assumed of a disk.
+//! Guarantees: recovery returns every record up to [`Journal::persisted_lsn`], in order and
+//! unaltered, and possibly some records after it, without gaps. Opening truncates and reports a
+//! tail torn by a crash. With any other damage the journal does not open, and the error names the
+//! location. `docs/formats/journal.md` specifies the bytes and lists the assumptions about disks.
 //!
 //! ```
 //! use solera_journal::{Entry, Identity, Journal, Options, SimDisk};

@@ -7,12 +7,12 @@ use std::fmt;
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// The number after this one.
+    /// Returns the next number.
     pub fn next(self) -> Lsn {
         Lsn(self.0 + 1)
     }
 
-    /// The number before this one. Panics for 0.
+    /// Returns the previous number. Panics for 0.
     pub(crate) fn before(self) -> Lsn {
         Lsn(self.0.checked_sub(1).expect("records are numbered from 1"))
     }

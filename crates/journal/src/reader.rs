@@ -1,4 +1,4 @@
-//! Walking through the frames of a file, a piece at a time, whatever its bytes are.
+//! Reads the frames of a file piece by piece, for any content.
 
 use std::ops::Range;
 
@@ -9,70 +9,70 @@ use crate::record::{
     ALIGNMENT, FRAME_HEADER, MARK_BYTES, MARK_LENGTH, checksum, frame_bytes, u32_at, u64_at,
 };
 
-/// How much is read at once.
+/// Number of bytes per read.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Reads the frames of one file in order. Holds one piece of it, or one record if that is longer; a
-/// length that points beyond the end of the file allocates nothing.
+/// Reads the frames of one file in order. Buffers one piece of it, or one record if that is longer.
+/// A length beyond the end of the file does not allocate memory.
 #[derive(Debug)]
 pub(crate) struct Reader<'a, F> {
     file: &'a F,
     name: &'a str,
     seed: u32,
-    /// The file's length.
+    /// Length of the file.
     size: u64,
-    /// The number of the next record.
+    /// Number of the next record.
     next: u64,
-    /// Where the next frame begins.
+    /// Offset of the next frame in the file.
     at: u64,
     buffer: Vec<u8>,
-    /// Where in the buffer the next frame begins.
+    /// Offset of the next frame in the buffer.
     cursor: usize,
 }
 
-/// What stands at a place in a file.
+/// Content at an offset of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
-    /// The record that belongs there.
+    /// The expected record.
     Record { number: u64, at: u64, payload: &'a [u8] },
     /// A mark.
     Mark { at: u64 },
-    /// Anything else. The reader stays where it is.
+    /// Anything else. The reader does not advance.
     Bad(Fault),
 }
 
-/// The same, before the bytes are borrowed.
+/// A frame without the borrowed bytes.
 enum Found {
     Record { payload: Range<usize>, frame: usize },
     Mark,
     Bad(Fault),
 }
 
-/// What follows the last good frame of a segment.
+/// Content after the last valid frame of a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Remainder {
-    /// The last intact mark.
+    /// Offset of the last intact mark.
     pub(crate) mark: Option<u64>,
-    /// The end of what is not zero.
+    /// End of the non-zero bytes.
     pub(crate) used_to: u64,
 }
 
 impl<'a, F: DiskFile> Reader<'a, F> {
-    /// Reads `file` from its header on; its first record has the number `next`.
+    /// Creates a reader of `file` after its header; the first record has the number `next`.
     pub(crate) fn new(file: &'a F, name: &'a str, seed: u32, next: u64) -> Result<Self, Error> {
         let size = file.len().map_err(|error| Error::io("open", name, &error))?;
         let at = HEADER_BYTES as u64;
         Ok(Reader { file, name, seed, size, next, at, buffer: Vec::new(), cursor: 0 })
     }
 
-    /// Looks no further than `size`. Returns whether the file ends before that.
+    /// Limits reading to `size` bytes. Returns whether the file is shorter.
     pub(crate) fn bound(&mut self, size: u64) -> bool {
         let cut_short = self.size < size;
         self.size = self.size.min(size);
         cut_short
     }
 
-    /// The next frame.
+    /// Reads the next frame.
     pub(crate) fn next(&mut self) -> Result<Frame<'_>, Error> {
         match self.find()? {
             Found::Bad(fault) => Ok(Frame::Bad(fault)),
@@ -90,28 +90,28 @@ impl<'a, F: DiskFile> Reader<'a, F> {
         }
     }
 
-    /// The number that the next record must have.
+    /// Returns the number that the next record must have.
     pub(crate) fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// Where the next frame begins.
+    /// Returns the offset of the next frame.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
 
-    /// How many bytes follow the frames read so far.
+    /// Returns the number of bytes after the frames read so far.
     pub(crate) fn left(&self) -> u64 {
         self.size.saturating_sub(self.at)
     }
 
-    /// A fault at the place where the reader stands.
+    /// Returns the error for a fault at the current offset.
     pub(crate) fn damage(&self, fault: Fault) -> Error {
         Error::Damaged(Damage { file: self.name.to_owned(), offset: self.at, fault })
     }
 
-    /// Looks through all that follows: at every place where a frame could begin, for marks do not
-    /// depend on anything before them.
+    /// Scans the rest of the file for marks, at every offset where a frame could begin: marks do
+    /// not depend on anything before them.
     pub(crate) fn remainder(&mut self) -> Result<Remainder, Error> {
         let mut remainder = Remainder { mark: None, used_to: self.at };
         let mut at = self.at;
@@ -123,14 +123,14 @@ impl<'a, F: DiskFile> Reader<'a, F> {
             if let Some(last) = piece.iter().rposition(|byte| *byte != 0) {
                 remainder.used_to = at + last as u64 + 1;
             }
-            // Frames begin at multiples of the alignment, counted from the beginning of the file.
+            // Frames begin at multiples of the alignment from the beginning of the file.
             for start in (0..length).step_by(ALIGNMENT) {
                 let Some(frame) = piece.get(start..start + MARK_BYTES) else { break };
                 if is_mark(frame, self.seed, at + start as u64) {
                     remainder.mark = Some(at + start as u64);
                 }
             }
-            // The next piece begins early enough that no mark is cut in two.
+            // Pieces overlap, so that no mark is split.
             let step = if length == PIECE_BYTES { length - MARK_BYTES } else { length };
             at += step as u64;
         }
@@ -183,7 +183,7 @@ impl<'a, F: DiskFile> Reader<'a, F> {
         self.at += bytes as u64;
     }
 
-    /// Makes the buffer hold `bytes` from the cursor on. There must be so many in the file.
+    /// Fills the buffer with `bytes` bytes from the cursor on. The file must have that many.
     fn fill(&mut self, bytes: usize) -> Result<(), Error> {
         let held = self.buffer.len() - self.cursor;
         if held >= bytes {
@@ -221,7 +221,7 @@ mod tests {
     const START: u64 = HEADER_BYTES as u64;
     const PIECE: usize = PIECE_BYTES;
 
-    /// A file with the given bytes behind a header.
+    /// Creates a file with the given bytes after a header.
     fn file(frames: &[u8]) -> SimDisk {
         let disk = SimDisk::new(1);
         disk.put("f", &[&[0; HEADER_BYTES], frames].concat());
@@ -238,7 +238,7 @@ mod tests {
         bytes
     }
 
-    /// The first thing that is not a record.
+    /// Returns the first frame that is not a record.
     fn stop(disk: &SimDisk) -> (u64, String, Remainder) {
         let file = disk.open("f").unwrap();
         let mut reader = Reader::new(&file, "f", SEED, 1).unwrap();

@@ -1,26 +1,26 @@
-//! Frames: how records are cut out of bytes again, and shown to be whole.
+//! Frames: delimit records in files, and detect damage.
 //!
-//! Segments and snapshots hold the same frames: records, numbered without gaps, and marks. A mark
-//! in a segment says that all before it was synced before it was written; one ends each snapshot.
+//! Segments and snapshots contain the same frames: records, numbered without gaps, and marks. A
+//! mark in a segment is written after everything before it was synced. A mark ends each snapshot.
 
 use crate::error::Error;
 use crate::format::MAX_RECORD_BYTES;
 
-/// Checksum, length, number.
+/// Size of a frame header: checksum, length, number.
 pub(crate) const FRAME_HEADER: usize = 4 + 4 + 8;
-/// A frame header and the mark's own offset.
+/// Size of a mark: a frame header and the mark's own offset.
 pub(crate) const MARK_BYTES: usize = FRAME_HEADER + 8;
-/// Frames begin at multiples of this.
+/// Alignment of frames.
 pub(crate) const ALIGNMENT: usize = 8;
-/// Stands in a mark where a record has its length.
+/// Value of a mark's length field.
 pub(crate) const MARK_LENGTH: u32 = u32::MAX;
 
-/// The bytes that a record takes in a file.
+/// Returns the size of a record's frame in a file.
 pub(crate) fn frame_bytes(record: usize) -> usize {
     (FRAME_HEADER + record).next_multiple_of(ALIGNMENT)
 }
 
-/// A mark at byte `offset` of its file, before record `next`.
+/// Encodes a mark at byte `offset` of its file, before record `next`.
 pub(crate) fn mark(seed: u32, next: u64, offset: u64) -> [u8; MARK_BYTES] {
     let mut bytes = [0; MARK_BYTES];
     bytes[4..8].copy_from_slice(&MARK_LENGTH.to_le_bytes());
@@ -31,14 +31,14 @@ pub(crate) fn mark(seed: u32, next: u64, offset: u64) -> [u8; MARK_BYTES] {
     bytes
 }
 
-/// A frame's checksum: of all its bytes but the checksum itself, padding included, so that no
-/// flipped bit passes. The seed tells whose frame it is, so that one of another journal does not
-/// pass.
+/// Returns a frame's checksum over all its bytes except the checksum itself, padding included, so
+/// that every flipped bit is detected. The seed identifies the journal, so that frames of another
+/// journal are rejected.
 pub(crate) fn checksum(seed: u32, frame: &[u8]) -> u32 {
     crc32c::crc32c_append(seed, &frame[4..])
 }
 
-/// Little-endian numbers out of a frame. Panics if it is shorter than that.
+/// Decodes a little-endian number from a frame. Panics if the frame is too short.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes are four bytes"))
 }
@@ -48,29 +48,29 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes are eight bytes"))
 }
 
-/// Records on their way to a file: whole frames, one after the other, without their checksums.
+/// Records to be written: complete frames without their checksums.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// The first record's number.
+    /// Number of the first record.
     pub(crate) first: u64,
-    /// The number after the last record's.
+    /// Number after the last record.
     pub(crate) next: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Numbers records and makes frames of them, but for their checksums: see [`seal`]. Does no I/O.
+/// Numbers records and encodes them as frames without checksums; see [`seal`]. Does no I/O.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     batch: Batch,
 }
 
 impl Encoder {
-    /// An encoder whose first record gets the number `next`.
+    /// Creates an encoder whose first record gets the number `next`.
     pub(crate) fn new(next: u64) -> Encoder {
         Encoder { batch: Batch { first: next, next, bytes: Vec::new() } }
     }
 
-    /// Takes a record and returns its number. Errors: [`Error::RecordTooLarge`].
+    /// Appends a record and returns its number. Fails with [`Error::RecordTooLarge`].
     pub(crate) fn append(&mut self, record: &[u8]) -> Result<u64, Error> {
         if record.len() > MAX_RECORD_BYTES {
             return Err(Error::RecordTooLarge { bytes: record.len() });
@@ -87,29 +87,31 @@ impl Encoder {
         Ok(number)
     }
 
-    /// All frames since the last call.
+    /// Returns all frames since the last call.
     pub(crate) fn take(&mut self) -> Batch {
         self.take_for(Vec::new())
     }
 
-    /// The same. The next frames go to `bytes`, which are empty but may have room.
+    /// Returns all frames since the last call. Encodes the next frames into `bytes`, which must be
+    /// empty but may have capacity.
     pub(crate) fn take_for(&mut self, bytes: Vec<u8>) -> Batch {
         let next = self.batch.next;
         std::mem::replace(&mut self.batch, Batch { first: next, next, bytes })
     }
 
-    /// The number that the next record gets.
+    /// Returns the number of the next record.
     pub(crate) fn next(&self) -> u64 {
         self.batch.next
     }
 
-    /// How many bytes wait to be taken.
+    /// Returns the number of bytes that were not taken yet.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.batch.bytes.len()
     }
 }
 
-/// Puts the checksums into frames of an [`Encoder`]: whoever writes them has the time for it.
+/// Sets the checksums of frames of an [`Encoder`]. The writing thread does this, to save time on
+/// the worker's thread.
 pub(crate) fn seal(seed: u32, mut frames: &mut [u8]) {
     while !frames.is_empty() {
         let (frame, rest) = frames.split_at_mut(first_frame(frames));
@@ -119,8 +121,7 @@ pub(crate) fn seal(seed: u32, mut frames: &mut [u8]) {
     }
 }
 
-/// How many of the frames in `bytes`, from the first on, fit into `room` bytes: their bytes and
-/// number.
+/// Returns the size and number of the first frames in `bytes` that fit into `room` bytes.
 pub(crate) fn fitting(bytes: &[u8], room: u64) -> (usize, u64) {
     let (mut end, mut count) = (0, 0);
     while end < bytes.len() {
@@ -134,7 +135,7 @@ pub(crate) fn fitting(bytes: &[u8], room: u64) -> (usize, u64) {
     (end, count)
 }
 
-/// The size of the first of several frames that an [`Encoder`] made.
+/// Returns the size of the first frame in the output of an [`Encoder`].
 pub(crate) fn first_frame(bytes: &[u8]) -> usize {
     frame_bytes(u32_at(bytes, 4) as usize)
 }

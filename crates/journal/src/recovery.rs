@@ -1,11 +1,11 @@
-//! Opening a journal after whatever happened to it.
+//! Opens a journal after a crash or damage.
 //!
-//! A torn tail and damage are told apart by marks. A mark says that all before it was synced before
-//! it was written. So bad bytes before an intact mark, in a segment that is not the last, or in a
-//! snapshot were good once and durable: that is damage, and it is refused. Bad bytes in the last
-//! segment with no intact mark behind them were never promised to anyone: that is a torn tail, and
-//! it is cut, together with intact records behind the bad bytes, which a disk may well have written
-//! first.
+//! Marks distinguish a torn tail from damage. A mark is written after everything before it was
+//! synced. So invalid bytes before an intact mark, in a segment other than the last, or in a
+//! snapshot were once valid and durable: this is damage, and the journal does not open. Invalid
+//! bytes in the last segment without an intact mark after them were never acknowledged: this is a
+//! torn tail. Recovery truncates it, together with intact records after the invalid bytes, which a
+//! disk may have written first.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,54 +23,55 @@ use crate::segment::{Spare, segment_header, segment_size};
 use crate::snapshot::read_snapshot;
 use crate::writer::{Current, SegmentRef, Start, Writer};
 
-/// How much of a tail is rewritten at once.
+/// Number of bytes of a tail that are rewritten at once.
 const REWRITE_BYTES: u64 = 1 << 20;
 
-/// Something that a journal gives back: first a snapshot's records, then those after it.
+/// An entry that recovery returns: first the snapshot's records, then the journal's records after
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A record of the snapshot.
     Snapshot {
-        /// The last of the journal's records that the snapshot stands for.
+        /// Last record of the journal that the snapshot covers.
         lsn: Lsn,
-        /// What was given to [`SnapshotWriter::add`](crate::SnapshotWriter::add).
+        /// Bytes passed to [`SnapshotWriter::add`](crate::SnapshotWriter::add).
         payload: &'a [u8],
     },
     /// A record of the journal.
     Record {
-        /// Its number.
+        /// Number of the record.
         lsn: Lsn,
-        /// What was given to [`Journal::append`](crate::Journal::append).
+        /// Bytes passed to [`Journal::append`](crate::Journal::append).
         payload: &'a [u8],
     },
 }
 
-/// What was found when a journal was opened.
+/// Result of opening a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// The snapshot in force, by the last record that it stands for.
+    /// Current snapshot, by the last record that it covers.
     pub snapshot: Option<Lsn>,
-    /// How many records the snapshot holds itself.
+    /// Number of records in the snapshot file.
     pub snapshot_records: u64,
-    /// How many records after it were replayed.
+    /// Number of replayed records after the snapshot.
     pub records: u64,
-    /// The journal's last record; 0 if there is none.
+    /// Last record of the journal; 0 if there is none.
     pub last: Lsn,
-    /// A tail that was cut off. Nobody was told that it is durable; still it is worth a line in the
-    /// log.
+    /// Torn tail that was removed. Its records were never reported as durable; the event should
+    /// still be logged.
     pub torn: Option<TornTail>,
-    /// Files that were removed: unfinished ones, and those below the snapshot.
+    /// Removed files: unfinished ones, and those that the snapshot replaces.
     pub removed: Vec<String>,
 }
 
-/// What a crash left of the last write: bytes that make no whole records.
+/// A torn tail: an incomplete last write before a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
-    /// The last segment's file.
+    /// File of the last segment.
     pub file: String,
-    /// Where it was cut.
+    /// Offset at which it was truncated.
     pub offset: u64,
-    /// How many bytes were cut off.
+    /// Number of removed bytes.
     pub bytes: u64,
 }
 
@@ -81,10 +82,10 @@ impl fmt::Display for TornTail {
     }
 }
 
-/// Takes a record's number and its payload.
+/// Callback that receives a record's number and its payload.
 pub(crate) type Show<'a> = &'a mut dyn FnMut(Lsn, &[u8]) -> Result<(), String>;
 
-/// Opens the journal, or begins one.
+/// Opens the journal, or creates one.
 pub(crate) fn open<D: Disk>(
     disk: D,
     options: &Options,
@@ -105,8 +106,7 @@ pub(crate) fn open<D: Disk>(
     let mut segments = segments?;
     if segments.is_empty() {
         segments.push(make_segment(&disk, identity, 1, 1, options.segment_bytes)?);
-        // An unfinished segment of an earlier opening was written anew, and has the segment's name
-        // now.
+        // The unfinished segment of an earlier attempt was rewritten and renamed to its final name.
         listing.temporary.retain(|name| name != SPARE);
     }
     let after = recovered.snapshot.unwrap_or_default();
@@ -123,7 +123,7 @@ pub(crate) fn open<D: Disk>(
         return Err(Error::EndsBeforeSnapshot { snapshot: after, last: recovered.last });
     }
 
-    // Nothing was changed up to here: what is refused stays as it is.
+    // Nothing was changed so far: a journal that does not open stays unmodified.
     let refs = segments.iter().map(|s| SegmentRef { number: s.header.number, first: s.header.lsn });
     let refs: VecDeque<SegmentRef> = refs.collect();
     let last = segments.pop().expect("there is a last segment if its tail was found");
@@ -139,12 +139,13 @@ pub(crate) fn open<D: Disk>(
     Ok((Writer::new(disk, options.clone(), start), recovered))
 }
 
-/// Removes the files that an earlier process did not finish. They hold no record, but on a full
-/// disk perhaps the room that is needed before the journal can be opened, which removes them too.
-/// Returns their names.
+/// Removes the files that an earlier process did not finish, and returns their names. Opening the
+/// journal removes them too, but on a full disk it may first need their space. They contain no
+/// records.
 ///
 /// # Errors
-/// [`Error::Locked`] if somebody has the journal open; the directory cannot be read or changed.
+/// Fails with [`Error::Locked`] if the journal is open, or if the directory cannot be read or
+/// changed.
 pub fn remove_unfinished(disk: &impl Disk) -> Result<Vec<String>, Error> {
     let _lock = lock(disk)?;
     let unfinished = Listing::read(disk)?.temporary;
@@ -169,7 +170,7 @@ pub(crate) struct Segment<F> {
 }
 
 impl<F: DiskFile> Segment<F> {
-    /// Opens segment `number`; of `identity`, where one is given.
+    /// Opens segment `number`; checks that it belongs to `identity`, if given.
     pub(crate) fn open(
         disk: &impl Disk<File = F>,
         number: u64,
@@ -189,9 +190,9 @@ impl<F: DiskFile> Segment<F> {
         Ok(Segment { file, name, header })
     }
 
-    /// Reads the records: all before number `until`, which must be there, or, in the last segment,
-    /// as many as there are. Errors are those of `show` and of the system; damage is part of the
-    /// answer.
+    /// Reads the records: all before number `until`, which must exist, or, in the last segment, as
+    /// many as there are. Fails with errors of `show` and of the system; damage is part of the
+    /// result.
     pub(crate) fn walk(&self, until: Option<u64>, show: Show<'_>) -> Result<Walk, Error> {
         let (seed, first) = (self.header.seed(), self.header.lsn);
         let mut reader = Reader::new(&self.file, &self.name, seed, first)?;
@@ -223,35 +224,35 @@ impl<F: DiskFile> Segment<F> {
     }
 }
 
-/// What a segment's records amount to.
+/// Result of reading a segment's records.
 #[derive(Debug)]
 pub(crate) struct Walk {
-    /// The number after the last record.
+    /// Number after the last record.
     pub(crate) next: u64,
-    /// The end of the last good frame.
+    /// End of the last valid frame.
     pub(crate) at: u64,
-    /// Where the last mark begins. All before it was synced; the mark itself and what follows may
-    /// never have reached the disk.
+    /// Offset of the last mark. Everything before it was synced; the mark itself and what follows
+    /// may not have reached the disk.
     pub(crate) unsure_from: u64,
     /// Whether no record follows the last mark.
     pub(crate) is_marked: bool,
-    /// The end of all that is not zero.
+    /// End of all non-zero bytes.
     pub(crate) used_to: u64,
-    /// What is wrong at `at`, unless that is where the records end, or where a tail is torn.
+    /// Damage at `at`; `None` if the records end there, or if a torn tail begins there.
     pub(crate) damage: Option<Error>,
 }
 
-/// A journal's segments, sorted out.
+/// Segments of a journal, by their use.
 #[derive(Debug)]
 pub(crate) struct Gathered<F> {
-    /// Those that hold records after the snapshot, ascending, and what is wrong in their sequence.
+    /// Segments with records after the snapshot, ascending, and errors in their sequence.
     pub(crate) segments: Vec<Result<Segment<F>, Error>>,
-    /// The numbers of earlier ones, which were about to be removed. They are not looked at.
+    /// Numbers of earlier segments, which were about to be removed. They are not read.
     pub(crate) unneeded: Vec<u64>,
 }
 
-/// Sorts out the segments; of `identity`, where one is given. No segments and no problems: a new
-/// journal.
+/// Opens the segments; checks that they belong to `identity`, if given. No segments and no errors
+/// mean a new journal.
 pub(crate) fn gather<D: Disk>(
     disk: &D,
     listing: &Listing,
@@ -260,7 +261,7 @@ pub(crate) fn gather<D: Disk>(
     let needed = listing.snapshot().unwrap_or_default().next().0;
     let mut segments = VecDeque::new();
     let mut unneeded = listing.segments.clone();
-    // The segment above, and its first record if its header could be read.
+    // The following segment, and its first record if its header could be read.
     let mut above: Option<(u64, Option<u64>)> = None;
     while above.is_none_or(|(_, first)| first.is_none_or(|first| first > needed)) {
         let number = unneeded.pop();
@@ -268,7 +269,8 @@ pub(crate) fn gather<D: Disk>(
             && number.is_none_or(|number| number.saturating_add(1) < above)
         {
             let file = segment_name(above.saturating_sub(1));
-            // Damage above a gap says enough where nobody knows what is missing.
+            // With damage after a gap, the missing records are unknown; the damage is reported
+            // alone.
             let before = first.map(Lsn);
             if let Some(before) = before {
                 segments.push_front(Err(Error::MissingSegment { file, before }));
@@ -286,7 +288,7 @@ pub(crate) fn gather<D: Disk>(
     Gathered { segments: segments.into(), unneeded }
 }
 
-/// Replays all segments, and returns what the last one amounts to.
+/// Replays all segments, and returns the result of the last one.
 fn replay_segments<F: DiskFile>(segments: &[Segment<F>], show: Show<'_>) -> Result<Walk, Error> {
     let mut walked = None;
     for (index, segment) in segments.iter().enumerate() {
@@ -300,7 +302,7 @@ fn replay_segments<F: DiskFile>(segments: &[Segment<F>], show: Show<'_>) -> Resu
     Ok(walked.expect("a journal has a segment"))
 }
 
-/// Where the records of `segment` must end: where those of the next one begin.
+/// Returns where the records of `segment` must end: where those of the next one begin.
 pub(crate) fn until<F>(
     segment: &Segment<F>,
     next: Option<&Segment<F>>,
@@ -314,7 +316,7 @@ pub(crate) fn until<F>(
     Ok(Some(found))
 }
 
-/// An empty segment.
+/// Creates an empty segment.
 pub(crate) fn make_segment<D: Disk>(
     disk: &D,
     identity: &Identity,
@@ -328,7 +330,7 @@ pub(crate) fn make_segment<D: Disk>(
     Segment::open(disk, number, None)
 }
 
-/// Cuts a torn tail, and makes durable all that was replayed.
+/// Truncates a torn tail, and makes all replayed records durable.
 pub(crate) fn heal<F: DiskFile>(
     segment: Segment<F>,
     tail: &Walk,
@@ -339,11 +341,12 @@ pub(crate) fn heal<F: DiskFile>(
         let name = name.clone();
         move |error: std::io::Error| Error::io(doing, &name, &error)
     };
-    // Zeros, lest intact records behind the cut fit behind a record that is yet to come.
+    // Overwrites the tail with zeros: otherwise intact records there could become valid after a
+    // future record.
     file.allocate(tail.at, tail.used_to).map_err(failed("write"))?;
-    // What no mark vouches for, the last mark included, may be in the kernel's memory alone, and if
-    // a sync has failed, in pages that it takes for clean: only writing them again makes sure that
-    // a sync means them.
+    // Bytes after the last mark, and the mark itself, may be in the kernel's memory only, and after
+    // a failed sync, in pages that the kernel considers clean. Only rewriting them ensures that a
+    // sync covers them.
     let mut at = tail.unsure_from;
     while at < tail.at {
         let mut bytes = vec![0; REWRITE_BYTES.min(tail.at - at) as usize];
@@ -359,9 +362,9 @@ pub(crate) fn heal<F: DiskFile>(
     Ok(current)
 }
 
-/// Removes what is not needed, but only once that is durable.
+/// Removes obsolete files, after making durable that they are obsolete.
 fn clear(disk: &impl Disk, unneeded: &[String]) -> Result<(), Error> {
-    // The name of the newest snapshot may not be durable yet, nor that of the last segment.
+    // The names of the newest snapshot and of the last segment may not be durable yet.
     disk.sync_dir().map_err(|error| Error::io("sync", DIRECTORY, &error))?;
     unneeded.iter().try_for_each(|name| remove(disk, name))
 }

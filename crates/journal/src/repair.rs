@@ -1,4 +1,4 @@
-//! Cutting a damaged journal at its first damage, so that it opens again.
+//! Truncates a damaged journal at its first damage, so that it opens again.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
@@ -9,49 +9,49 @@ use crate::recovery::{Gathered, Segment, Walk, gather, lock, make_segment, until
 use crate::snapshot::read_snapshot;
 use crate::tools::{Report, inspect};
 
-/// The size of a segment that takes the place of what was removed. It is soon full, and the next
-/// has the size that whoever opens the journal wants.
+/// Size of a segment that replaces removed ones. It fills quickly, and the next one has the
+/// configured size.
 const SEGMENT_BYTES: u64 = 4096;
-/// How much is copied at once.
+/// Number of bytes that are copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repair {
-    /// What was wrong. If nothing was, nothing was done.
+    /// Errors found. If empty, the repair changed nothing.
     pub problems: Vec<Error>,
-    /// The journal's last record now.
+    /// Last record of the journal after the repair.
     pub last: Lsn,
-    /// The last record of which anything was seen. Those from `last` to it are lost, and if the end
-    /// could not be read, perhaps more after it.
+    /// Last record with any trace. Records from `last` to it are lost, and possibly more after it,
+    /// if the end could not be read.
     pub seen: Lsn,
-    /// The file that was cut, and at which byte. It was copied to the backup whole.
+    /// Truncated file, and the offset. The whole file was copied to the backup before.
     pub cut: Option<(String, u64)>,
-    /// The files that were moved to the backup.
+    /// Files that were moved to the backup.
     pub moved: Vec<String>,
 }
 
-/// What is to be done.
+/// Steps of a repair.
 struct Plan<F> {
     identity: Option<Identity>,
     snapshot: u64,
-    /// The number after the last record that stays.
+    /// Number after the last record that is kept.
     next: u64,
     cut: Option<(Segment<F>, Walk)>,
     moved: Vec<String>,
-    /// The number of a new segment for what comes after the snapshot.
+    /// Number of a new segment for records after the snapshot.
     fresh: Option<u64>,
 }
 
-/// Makes a damaged journal one that opens: cuts it at the first damage, and removes all that
-/// follows. Before that, each file that changes is copied to the directory `backup`, which should
+/// Repairs a damaged journal so that it opens: truncates it at the first damage, and removes
+/// everything after it. First copies each file that changes to the directory `backup`, which should
 /// be new.
 ///
-/// A torn tail is no damage: opening the journal cuts it. If the power fails meanwhile, repair
-/// again, with another backup.
+/// A torn tail is not damage: opening the journal removes it. After a power failure during the
+/// repair, repair again with another backup directory.
 ///
-/// Errors: [`Error::BeyondRepair`] if nothing would be left, neither a snapshot nor a record;
-/// [`Error::UnknownVersion`], since a newer program may read more. Then nothing was changed.
+/// Fails with [`Error::BeyondRepair`] if neither a snapshot nor a record would remain, and with
+/// [`Error::UnknownVersion`], because a newer program may read more. Then nothing was changed.
 pub fn repair<D: Disk>(disk: &D, backup: &D) -> Result<Repair, Error> {
     let _lock = lock(disk)?;
     let report = inspect(disk, &mut |_| Ok(()))?;
@@ -65,16 +65,16 @@ pub fn repair<D: Disk>(disk: &D, backup: &D) -> Result<Repair, Error> {
     Ok(repair)
 }
 
-/// Whether [`repair`] would change anything. Changes nothing itself.
+/// Returns whether [`repair`] would change anything, without changing anything.
 ///
-/// Errors: as for [`repair`].
+/// Fails like [`repair`].
 pub fn must_be_repaired<D: Disk>(disk: &D) -> Result<bool, Error> {
     let _lock = lock(disk)?;
     let report = inspect(disk, &mut |_| Ok(()))?;
     Ok(plan_for(disk, &report)?.is_some())
 }
 
-/// What is to be done about what was found, if anything.
+/// Plans the repair of a report, if there is damage.
 fn plan_for<D: Disk>(disk: &D, report: &Report) -> Result<Option<Plan<D::File>>, Error> {
     let Some(first) = report.problems.first() else { return Ok(None) };
     let newer = |error: &&Error| matches!(error, Error::UnknownVersion { .. });
@@ -89,7 +89,7 @@ fn plan<D: Disk>(disk: &D, problem: &Error) -> Result<Plan<D::File>, Error> {
     let number = listing.segments.last().map_or(1, |last| last + 1);
     let mut plan =
         Plan { identity: None, snapshot: 0, next: 1, cut: None, moved: Vec::new(), fresh: None };
-    // An older snapshot is there if a crash prevented its removal; then its segments may be too.
+    // A crash may have prevented the removal of an older snapshot and its segments.
     while let Some(lsn) = listing.snapshot() {
         match read_snapshot(disk, lsn.0, None, &mut |_| Ok(())) {
             Ok((_, identity)) => {
@@ -116,23 +116,23 @@ fn plan<D: Disk>(disk: &D, problem: &Error) -> Result<Plan<D::File>, Error> {
 }
 
 impl<F: DiskFile> Plan<F> {
-    /// Keeps segments up to the first damage. If not even the snapshot's last record is among
-    /// theirs, keeps none.
+    /// Keeps segments up to the first damage; keeps none if they end before the snapshot's last
+    /// record.
     fn keep_segments(&mut self, gathered: Gathered<F>) -> Result<(), Error> {
         let mut segments = gathered.segments.into_iter().peekable();
         let (mut kept, mut next) = (Vec::new(), None);
         let mut whole = true;
         while whole && let Some(Ok(segment)) = segments.next_if(|found| self.takes(found, next)) {
             let following = segments.peek().and_then(|found| found.as_ref().ok());
-            // An impossible order of segments is the next one's fault.
+            // An impossible order is attributed to the following segment.
             let until = until(&segment, following).unwrap_or_default();
             let walk = segment.walk(until, &mut |_, _| Ok(()))?;
             whole = walk.damage.is_none();
             next = Some(walk.next);
             kept.push((segment, walk));
         }
-        // What follows the last one that stays goes, and with it goes what said where that one
-        // ends: as the last of all it may be damaged where it was not before.
+        // Removing the segments after the last kept one also removes the information where that one
+        // ends: as the last segment, it may now count as damaged.
         if let (Some((segment, walk)), Some(_)) = (kept.last_mut(), segments.peek()) {
             let as_last = segment.walk(None, &mut |_, _| Ok(()))?;
             next = Some(as_last.next);
@@ -155,7 +155,7 @@ impl<F: DiskFile> Plan<F> {
         Ok(())
     }
 
-    /// Whether a segment can stay behind those before it, which end before record `next`.
+    /// Whether a segment can be kept after the previous ones, which end before record `next`.
     fn takes(&mut self, found: &Result<Segment<F>, Error>, next: Option<u64>) -> bool {
         let Ok(segment) = found else { return false };
         let identity = self.identity.get_or_insert_with(|| segment.header.identity.clone());
@@ -171,7 +171,8 @@ fn carry_out<D: Disk>(disk: &D, backup: &D, plan: Plan<D::File>) -> Result<(), E
     }
     let sync = |disk: &D| disk.sync_dir().map_err(|error| Error::io("sync", DIRECTORY, &error));
     sync(backup)?;
-    // In any order: what a crash leaves of it is damage or a gap, and is found by the next repair.
+    // The order does not matter: a crash in between leaves damage or a gap, which the next repair
+    // finds.
     for name in &plan.moved {
         disk.remove(name).map_err(|error| Error::io("remove", name, &error))?;
     }
@@ -185,20 +186,20 @@ fn carry_out<D: Disk>(disk: &D, backup: &D, plan: Plan<D::File>) -> Result<(), E
     Ok(())
 }
 
-/// Makes zeros of all that follows byte `at`.
+/// Overwrites everything from byte `at` with zeros.
 fn cut_off<F: DiskFile>(mut segment: Segment<F>, at: u64) -> Result<(), Error> {
     let failed = |error| Error::io("cut", &segment.name, &error);
     let bytes = segment.file.len().map_err(failed)?;
     segment.file.allocate(at, bytes).map_err(failed)?;
     if bytes < segment.header.size {
-        // It was cut short, and stays short: then that is its size.
+        // A truncated file keeps its actual size.
         segment.header.size = bytes;
         segment.file.write_at(0, &segment.header.encode()).map_err(failed)?;
     }
     segment.file.sync().map_err(failed)
 }
 
-/// Copies a file, durably.
+/// Copies a file durably.
 fn copy<D: Disk>(from: &D, to: &D, name: &str) -> Result<(), Error> {
     let failed = |error| Error::io("copy", name, &error);
     let source = from.open(name).map_err(failed)?;

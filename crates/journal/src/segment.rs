@@ -1,4 +1,4 @@
-//! Making segments: files of zeros, ready before they are needed.
+//! Prepares segments, files of zeros, in advance.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
@@ -7,18 +7,18 @@ use crate::identity::Identity;
 use crate::layout::{DIRECTORY, SPARE, segment_name};
 use crate::record::{ALIGNMENT, MARK_BYTES};
 
-/// How many zeros are synced at once: few enough that nobody waits long for them.
+/// Number of zeros that are synced at once, small enough to keep other syncs fast.
 const SYNC_STEP_BYTES: u64 = 4 << 20;
 
-/// A segment in preparation. It has no name of a segment's yet, so a crash leaves nothing to heal.
+/// A segment in preparation. It has a temporary name, so a crash leaves nothing to repair.
 #[derive(Debug)]
 pub(crate) struct Spare<F> {
     file: F,
-    /// Its size when it is ready.
+    /// Final size.
     size: u64,
-    /// Up to where it is zeros.
+    /// End of the written zeros.
     filled: u64,
-    /// Up to where these are synced.
+    /// End of the synced zeros.
     synced: u64,
 }
 
@@ -50,8 +50,8 @@ impl<F: DiskFile> Spare<F> {
         self.filled == self.size
     }
 
-    /// Makes it the segment that `header` describes, of at least `size` bytes, and returns its file
-    /// and size. When this returns, the segment's name, header and space are durable.
+    /// Turns it into the segment that `header` describes, of at least `size` bytes, and returns its
+    /// file and size. When this returns, the segment's name, header and space are durable.
     pub(crate) fn finish(
         mut self,
         disk: &impl Disk<File = F>,
@@ -77,12 +77,13 @@ impl<F: DiskFile> Spare<F> {
     }
 }
 
-/// A segment's size: `usual`, or what a frame of `frame` bytes and the mark after it need.
+/// Returns a segment's size: `usual`, or what a frame of `frame` bytes and the mark after it need,
+/// if that is more.
 pub(crate) fn segment_size(usual: u64, frame: u64) -> u64 {
     usual.max(HEADER_BYTES as u64 + frame + MARK_BYTES as u64).next_multiple_of(ALIGNMENT as u64)
 }
 
-/// The header of segment `number`, whose first record is `first`; its size is not known yet.
+/// Returns the header of segment `number` with the first record `first`; its size is set later.
 pub(crate) fn segment_header(identity: &Identity, number: u64, first: u64) -> Header {
     Header { kind: Kind::Segment, number, lsn: first, size: 0, identity: identity.clone() }
 }

@@ -1,8 +1,8 @@
-//! A disk that loses and spoils what it may, as a seed decides.
+//! A simulated disk that loses and damages data within its contract, controlled by a seed.
 //!
-//! It holds one directory in memory. A crash keeps what was synced, and of the rest whatever subset
-//! of sectors and names chance picks. Everything happens in the calling thread and in the same
-//! order for the same seed and calls.
+//! It holds one directory in memory. A crash keeps synced data, and a random subset of the other
+//! sectors and names. All work happens in the calling thread, and in the same order for the same
+//! seed and calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, DiskFile};
 
-/// A write is torn between sectors, never within one.
+/// Size of a sector. Writes are torn between sectors, never within one.
 const SECTOR: usize = 512;
 
-/// A simulated disk. Clones are the same disk.
+/// A simulated disk. Clones refer to the same disk.
 #[derive(Clone, Debug)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
@@ -61,11 +61,11 @@ struct State {
     pending_names: Vec<NameChange>,
     locks: BTreeSet<String>,
     boot: u64,
-    /// Changing calls until the power fails.
+    /// Number of changing calls until the power fails.
     power: Option<u64>,
     capacity: u64,
     fault: Option<(FaultyCall, u64, ErrorKind)>,
-    /// Where the next write goes instead: a file and an offset.
+    /// File and offset to which the next write is misdirected.
     misdirect: Option<(String, u64)>,
     sync_latency_us: (u64, u64),
     latency_us: u64,
@@ -74,15 +74,15 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Content {
-    /// What a reader sees.
+    /// Content that readers see.
     now: Vec<u8>,
-    /// What survives for certain.
+    /// Content that certainly survives.
     durable: Vec<u8>,
     /// Versions of sectors since the last sync; any may survive a crash.
     pending: BTreeMap<usize, Vec<[u8; SECTOR]>>,
 }
 
-/// Whether the power lasts through a call.
+/// State of the power during a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Power {
     On,
@@ -106,7 +106,7 @@ enum NameChange {
 }
 
 impl SimDisk {
-    /// An empty disk, whose accidents `seed` decides.
+    /// Creates an empty disk; `seed` determines its faults.
     pub fn new(seed: u64) -> SimDisk {
         let state = State {
             random: Random(seed),
@@ -128,20 +128,21 @@ impl SimDisk {
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The power fails and comes back: of what was not synced, a random part is left. Files opened
-    /// and locks taken before are void; drop what used the disk first. Failures that were asked for
-    /// and did not happen are forgotten.
+    /// Simulates a power failure and restart: a random part of the unsynced data survives. Open
+    /// files and locks become invalid; drop their users first. Cancels injected failures that have
+    /// not happened yet.
     pub fn crash(&self) {
         self.restart(State::lose);
     }
 
-    /// The process dies and the machine goes on: nothing written is lost, nothing more is durable.
+    /// Simulates a crash of the process only: nothing written is lost, and nothing more becomes
+    /// durable.
     pub fn kill(&self) {
         self.restart(|_| {});
     }
 
-    /// Lets the power fail at the `calls`th changing call from now, which may take effect in part.
-    /// From then on every call fails until [`crash`](Self::crash).
+    /// Makes the power fail at the `calls`th changing call from now, which may take effect in part.
+    /// After that every call fails until [`crash`](Self::crash).
     pub fn fail_power_after(&self, calls: u64) {
         self.state().power = Some(calls);
     }
@@ -151,7 +152,7 @@ impl SimDisk {
         self.state().power == Some(0)
     }
 
-    /// How many changing calls there were: writes, syncs, changes of names.
+    /// Returns the number of changing calls so far: writes, syncs, changes of names.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
@@ -161,18 +162,18 @@ impl SimDisk {
         self.state().capacity = bytes;
     }
 
-    /// The lengths of all files together.
+    /// Returns the total length of all files.
     pub fn used(&self) -> u64 {
         self.state().used()
     }
 
-    /// Lets the `skip + 1`th call of this kind fail once. A failed sync leaves what it should have
-    /// synced readable, but beyond the reach of later syncs, as Linux does.
+    /// Makes the `skip + 1`th call of this kind fail once. After a failed sync, the data remains
+    /// readable, but later syncs do not cover it, as on Linux.
     pub fn fail_call(&self, call: FaultyCall, skip: u64, error: ErrorKind) {
         self.state().fault = Some((call, skip, error));
     }
 
-    /// Lets the next write go to `offset` of the file `name` instead.
+    /// Misdirects the next write to `offset` of the file `name`.
     pub fn misdirect_next_write(&self, name: &str, offset: u64) {
         self.state().misdirect = Some((name.to_owned(), offset));
     }
@@ -193,7 +194,7 @@ impl SimDisk {
         }
     }
 
-    /// Cuts a file to `bytes`, durably. Panics if there is no such file.
+    /// Truncates a file to `bytes`, durably. Panics if there is no such file.
     pub fn truncate(&self, name: &str, bytes: u64) {
         let mut state = self.state();
         let file = state.names[name];
@@ -203,13 +204,13 @@ impl SimDisk {
         content.pending.retain(|sector, _| ((sector * SECTOR) as u64) < bytes);
     }
 
-    /// A file's content as a reader sees it.
+    /// Returns a file's content as readers see it.
     pub fn content(&self, name: &str) -> Option<Vec<u8>> {
         let state = self.state();
         Some(state.files[state.names.get(name)?].now.clone())
     }
 
-    /// Puts a file there, durably.
+    /// Creates a file with this content, durably.
     pub fn put(&self, name: &str, content: &[u8]) {
         let mut state = self.state();
         let file = state.new_file();
@@ -220,20 +221,20 @@ impl SimDisk {
         state.durable_names.insert(name.to_owned(), file);
     }
 
-    /// Forgets all failures that were asked for and did not happen yet, and gives back the space.
-    /// What is spoilt stays so.
+    /// Cancels injected failures that have not happened yet, and removes the space limit. Damaged
+    /// data remains damaged.
     pub fn heal(&self) {
         let mut state = self.state();
         (state.power, state.fault, state.misdirect) = (None, None, None);
         state.capacity = u64::MAX;
     }
 
-    /// Lets each sync take between `least` and `most` microseconds of virtual time.
+    /// Sets the latency of syncs to between `least` and `most` microseconds of virtual time.
     pub fn set_sync_latency_us(&self, least: u64, most: u64) {
         self.state().sync_latency_us = (least, most);
     }
 
-    /// The virtual time that syncs took since this was last asked.
+    /// Returns the virtual time that syncs took since the last call.
     pub fn take_latency_us(&self) -> u64 {
         std::mem::take(&mut self.state().latency_us)
     }
@@ -252,7 +253,7 @@ impl SimDisk {
         lock(&self.state)
     }
 
-    /// The state, for a call that changes names.
+    /// Returns the state for a call that changes names.
     fn names(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state();
         state.change()?.or_fail()?;
@@ -262,12 +263,12 @@ impl SimDisk {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A test that panicked elsewhere has said so itself.
+    // A panic of another test thread is reported there.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
-    /// Before any call: whether the machine runs.
+    /// Checks before any call that the machine runs.
     fn alive(&self) -> io::Result<()> {
         if self.power == Some(0) {
             return Err(io::Error::other("the machine has crashed"));
@@ -275,13 +276,13 @@ impl State {
         Ok(())
     }
 
-    /// Before any call on a file opened in the given boot.
+    /// Checks before any call on a file opened in the given boot.
     fn alive_in(&self, boot: u64) -> io::Result<()> {
         let same = boot == self.boot;
         self.alive().and(if same { Ok(()) } else { Err(io::Error::other("from before a crash")) })
     }
 
-    /// Before a call that changes something.
+    /// Counts a changing call, and returns the state of the power.
     fn change(&mut self) -> io::Result<Power> {
         self.alive()?;
         self.changes += 1;
@@ -322,13 +323,13 @@ impl State {
         let (file, offset) = self.target(file, offset);
         let length = self.files[&file].now.len() as u64;
         let growth = (offset + bytes.len() as u64).saturating_sub(length);
-        // Most writes go to space that is allocated already.
+        // Most writes go to allocated space.
         let room = if growth > 0 { self.capacity.saturating_sub(self.used()) } else { 0 };
         let content = self.files.get_mut(&file).expect("an open file has a content");
         if growth > room {
-            // As much as there is room for, as file systems do.
-            let fits = (length + room).saturating_sub(offset).min(bytes.len() as u64);
-            content.write(offset as usize, &bytes[..fits as usize]);
+            // Writes as much as the space permits, like file systems.
+            let writable = (length + room).saturating_sub(offset).min(bytes.len() as u64);
+            content.write(offset as usize, &bytes[..writable as usize]);
             return Err(ErrorKind::StorageFull.into());
         }
         content.write(offset as usize, bytes);
@@ -342,7 +343,7 @@ impl State {
         }
     }
 
-    /// Loses power.
+    /// Simulates a power failure.
     fn lose(&mut self) {
         for change in std::mem::take(&mut self.pending_names) {
             if self.random.one_in(2) {
@@ -391,7 +392,7 @@ impl Content {
         }
     }
 
-    /// Makes durable what was written since the last sync, and nothing else.
+    /// Makes the writes since the last sync durable.
     fn keep(&mut self) {
         self.durable.resize(self.now.len(), 0);
         for (sector, _) in std::mem::take(&mut self.pending) {
@@ -401,10 +402,10 @@ impl Content {
         }
     }
 
-    /// What a crash leaves.
+    /// Reduces the content to what survives a crash.
     fn lose(&mut self, random: &mut Random) {
         for (sector, versions) in std::mem::take(&mut self.pending) {
-            // None of them, or any.
+            // Any of the versions survives, or none.
             let choice = random.below(versions.len() as u64 + 1) as usize;
             let Some(version) = versions.get(choice) else { continue };
             let start = sector * SECTOR;
@@ -510,7 +511,7 @@ impl DiskFile for SimFile {
         state.alive_in(self.boot)?;
         let power = state.change()?;
         state.stumble(FaultyCall::Write)?;
-        // If the power fails during a write, part of it may reach the disk.
+        // If the power fails during a write, a part of it may reach the disk.
         state.write(self.file, offset, bytes)?;
         power.or_fail()
     }
@@ -530,7 +531,8 @@ impl DiskFile for SimFile {
         let State { files, random, .. } = &mut *state;
         let content = files.get_mut(&self.file).expect("an open file has a content");
         if let Err(error) = stumbled {
-            // What a reader sees stays; what is durable is left to chance, and never tried again.
+            // Readers still see the content; which part is durable is random, and later syncs do
+            // not retry.
             let seen = content.now.clone();
             content.lose(random);
             content.now = seen;

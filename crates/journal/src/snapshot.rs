@@ -1,7 +1,7 @@
-//! Snapshots: what all records up to some LSN amount to, so that these can go.
+//! Snapshots, which replace all records up to an LSN.
 //!
-//! A snapshot is written under a temporary name, in steps, while the journal goes on; it counts
-//! only when it has been synced, renamed and its name synced too.
+//! A snapshot is written under a temporary name, in steps, while the journal continues. It takes
+//! effect when it was synced and renamed, and the rename was synced too.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::{Error, Fault};
@@ -12,19 +12,19 @@ use crate::lsn::Lsn;
 use crate::reader::{Frame, Reader};
 use crate::record::{Encoder, mark, seal};
 
-/// How much is collected before it is written.
+/// Number of bytes that are buffered before a write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Writes a snapshot: what the caller makes of all records up to an LSN, as records of its own.
+/// Writes a snapshot: records with which the caller represents all journal records up to an LSN.
 ///
-/// It works on a file of its own and needs nothing of the journal, so another thread may use it.
+/// It has its own file and does not access the journal, so another thread may use it.
 #[derive(Debug)]
 pub struct SnapshotWriter<D: Disk> {
     encoder: Encoder,
     file: SnapshotFile<D>,
 }
 
-/// A snapshot's file in progress.
+/// File of an unfinished snapshot.
 #[derive(Debug)]
 pub(crate) struct SnapshotFile<D: Disk> {
     disk: D,
@@ -35,7 +35,7 @@ pub(crate) struct SnapshotFile<D: Disk> {
     finished: bool,
 }
 
-/// A complete snapshot that is on the disk, but not in force: it still has to be published.
+/// A complete, durable snapshot that was not published yet.
 #[derive(Debug)]
 pub struct WrittenSnapshot {
     pub(crate) temporary: String,
@@ -45,23 +45,23 @@ pub struct WrittenSnapshot {
 }
 
 impl WrittenSnapshot {
-    /// The last record that it stands for.
+    /// Returns the last record that it covers.
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
 
-    /// How many records it holds itself.
+    /// Returns the number of its own records.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The size of its file.
+    /// Returns the size of its file.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-/// The header of the snapshot of `identity`'s records up to `lsn`.
+/// Returns the header of the snapshot of `identity`'s records up to `lsn`.
 pub(crate) fn snapshot_header(identity: &Identity, lsn: Lsn) -> Header {
     Header { kind: Kind::Snapshot, number: 0, lsn: lsn.0, size: 0, identity: identity.clone() }
 }
@@ -78,9 +78,9 @@ impl<D: Disk> SnapshotWriter<D> {
         Ok(SnapshotWriter { encoder, file: SnapshotFile::create(disk, header, attempt)? })
     }
 
-    /// Takes the next record. Writes only when enough has come together, and syncs nothing.
+    /// Appends a record. Writes only when the buffer is full, and does not sync.
     ///
-    /// After an error the snapshot is of no use; the journal is none the worse.
+    /// After an error the snapshot is unusable; the journal is not affected.
     pub fn add(&mut self, record: &[u8]) -> Result<(), Error> {
         self.encoder.append(record)?;
         if self.encoder.waiting_bytes() >= WRITE_BYTES {
@@ -89,8 +89,8 @@ impl<D: Disk> SnapshotWriter<D> {
         Ok(())
     }
 
-    /// Writes what is left, and syncs. [`Journal::publish`](crate::Journal::publish) puts it in
-    /// force.
+    /// Writes the rest, and syncs. [`Journal::publish`](crate::Journal::publish) then makes the
+    /// snapshot current.
     pub fn finish(mut self) -> Result<WrittenSnapshot, Error> {
         let batch = self.encoder.take();
         self.file.write_frames(batch.bytes)?;
@@ -109,7 +109,7 @@ impl<D: Disk> SnapshotFile<D> {
         Ok(snapshot)
     }
 
-    /// Writes what an [`Encoder`] made.
+    /// Writes frames of an [`Encoder`].
     pub(crate) fn write_frames(&mut self, mut frames: Vec<u8>) -> Result<(), Error> {
         seal(self.header.seed(), &mut frames);
         self.write(&frames)
@@ -139,21 +139,22 @@ impl<D: Disk> SnapshotFile<D> {
 impl<D: Disk> Drop for SnapshotFile<D> {
     fn drop(&mut self) {
         if !self.finished {
-            // If this fails, the next one to open the journal removes it.
+            // If this fails, the next opening of the journal removes it.
             let _ = self.disk.remove(&self.temporary);
         }
     }
 }
 
-/// What a snapshot's file held.
+/// Content of a snapshot's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SnapshotContent {
     pub(crate) records: u64,
-    /// The file's size.
+    /// Size of the file.
     pub(crate) bytes: u64,
 }
 
-/// Reads the snapshot at `lsn` and shows its records; of `identity`, where one is given.
+/// Reads the snapshot at `lsn` and passes its records to `show`; checks that it belongs to
+/// `identity`, if given.
 pub(crate) fn read_snapshot<D: Disk>(
     disk: &D,
     lsn: u64,

@@ -1,29 +1,29 @@
-//! What a journal has done since it was opened.
+//! Statistics of a journal since it was opened.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const SYNC_BUCKETS: usize = 24;
 
-/// What a journal has done since it was opened.
+/// Statistics of a journal since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Records that were appended.
+    /// Number of appended records.
     pub records: u64,
-    /// Their bytes.
+    /// Total size of appended records in bytes.
     pub bytes: u64,
-    /// Those that are not written yet, in bytes: they are in memory.
+    /// Size of records in memory that were not written yet, in bytes.
     pub waiting_bytes: u64,
-    /// Syncs by the logarithm of their duration: the *i*th of these took less than 2^*i*
-    /// microseconds, and not less than half of that; the last are all that took longer.
+    /// Histogram of sync durations: bucket *i* counts syncs of less than 2^*i* and at least half as
+    /// many microseconds; the last bucket counts all longer ones.
     pub syncs: Vec<u64>,
-    /// What they took together, in microseconds.
+    /// Total duration of syncs, in microseconds.
     pub sync_sum_us: u64,
-    /// Segments on the disk.
+    /// Number of segments on the disk.
     pub segments: u64,
 }
 
-/// What the journal's thread counts for others.
+/// Counters of the journal's thread that other threads read.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     written: AtomicU64,
@@ -33,7 +33,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// So many bytes of records were written.
+    /// Counts `bytes` bytes of written records.
     pub(crate) fn wrote(&self, bytes: u64) {
         self.written.fetch_add(bytes, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A journal on a thread of its own, so that whoever appends never waits for a disk.
+//! Runs a journal on its own thread, so that appending never waits for a disk.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,67 +17,68 @@ use crate::snapshot::{SnapshotFile, WrittenSnapshot, snapshot_header};
 use crate::stats::{Counters, Stats};
 use crate::writer::Writer;
 
-/// After so much was written it is synced, even if more has come in.
+/// Number of written bytes after which the thread syncs, even if more batches are waiting.
 const BURST_BYTES: usize = 8 << 20;
-/// How many buffers are kept for the batches to come, and how large they may be: memory that is new
-/// to the process costs more than what is written to it.
+/// Number of buffers kept for later batches, and their maximum size: using memory that is new to
+/// the process costs more than writing to it.
 const SPARE_BUFFERS: usize = 4;
 const SPARE_BYTES: usize = 1 << 20;
-/// How much of a snapshot is handed over at once.
+/// Number of bytes of a snapshot that are passed to its thread at once.
 const HAND_OVER_BYTES: usize = 256 << 10;
 
 /// When written records are synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// At once. What comes in during a sync is synced together by the next one.
+    /// Immediately. The next sync covers all records that arrive during a sync.
     Always,
-    /// At most so many milliseconds after they were written. A loss of power may cost as much; the
-    /// death of the process costs nothing that was written.
+    /// At most this many milliseconds after they were written. A power failure may lose the records
+    /// of such an interval; a crash of the process loses no written records.
     Interval {
-        /// The longest that a record waits.
+        /// Maximum time that a record waits, in milliseconds.
         interval_ms: u64,
     },
 }
 
-/// What a journal's thread has to say.
+/// Event of a journal's thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// All records up to this one are durable.
     Persisted(Lsn),
-    /// The disk is full, but for what is left of the current segment: time to stop taking writes,
-    /// and to make room by a snapshot.
+    /// The disk is full except for the rest of the current segment. The owner should stop accepting
+    /// writes and free space with a snapshot.
     SpaceLow(Error),
-    /// After that, the disk has room for another segment.
+    /// The disk has space for another segment again, after `SpaceLow`.
     SpaceRegained,
-    /// A snapshot of all records up to this one is in force.
+    /// A snapshot of all records up to this one is current.
     SnapshotPublished(Lsn),
-    /// A snapshot came to nothing. The journal goes on; the old snapshot is still in force.
+    /// A snapshot failed. The journal continues, with the previous snapshot.
     SnapshotFailed(Error),
-    /// The journal has failed for good. What was not told to be persisted must be taken for lost.
+    /// The journal has failed permanently. Records that were not reported as persisted must be
+    /// considered lost.
     Failed(Error),
 }
 
-/// The worker's end of a journal whose writing and syncing is done by a thread.
+/// The worker's handle of a journal that a thread writes and syncs.
 ///
-/// Dropping it waits for what was submitted to be synced, as [`close`](Self::close) does, but tells
-/// errors to the callback alone.
+/// Dropping it waits until all submitted records are synced, like [`close`](Self::close), but
+/// reports errors to the callback only.
 #[derive(Debug)]
 pub struct Syncer<D: Disk> {
     encoder: Encoder,
     disk: D,
     identity: Identity,
     snapshots: u64,
-    /// Records appended since the start, and their bytes.
+    /// Number and bytes of records appended since the start.
     appended: (u64, u64),
     counters: Arc<Counters>,
     commands: Sender<Command>,
-    /// Empty buffers that come back from the thread.
+    /// Empty buffers that the thread returns.
     spares: Receiver<Vec<u8>>,
     failure: Arc<OnceLock<Error>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A snapshot that a thread of its own writes; see [`Syncer::begin_snapshot`].
+/// A snapshot that a separate thread writes; see [`Syncer::begin_snapshot`].
 #[derive(Debug)]
 pub struct BackgroundSnapshot {
     encoder: Encoder,
@@ -98,15 +99,15 @@ enum Command {
 #[derive(Debug)]
 enum Piece {
     Frames(Vec<u8>),
-    /// The number after the last record's.
+    /// End of the snapshot, with the number after the last record.
     End(u64),
 }
 
 impl<D: Disk> Syncer<D> {
-    /// Gives `journal` a thread. `on_event` is called there, and should only pass on what it is
-    /// told.
+    /// Starts a thread for `journal`. The thread calls `on_event`, which should only forward the
+    /// event.
     ///
-    /// What was appended to the journal before is written with the first batch.
+    /// Records that were appended to the journal before are written with the first batch.
     pub fn start(
         journal: Journal<D>,
         policy: SyncPolicy,
@@ -117,16 +118,16 @@ impl<D: Disk> Syncer<D> {
         let (commands, inbox) = channel();
         let (spare, spares) = sync_channel(SPARE_BUFFERS);
         let failure = Arc::new(OnceLock::new());
-        let told = writer.persisted();
+        let reported = writer.persisted();
         let failed = failure.clone();
         let counters = Arc::new(Counters::default());
         counters.set_segments(writer.segments());
         let counting = counters.clone();
-        // Of these nothing is known but their frames.
+        // Only the frames of these records are known.
         let before = encoder.waiting_bytes() as u64;
         let sync_at = None;
         let thread =
-            Thread { writer, policy, inbox, spare, on_event, counting, failed, told, sync_at };
+            Thread { writer, policy, inbox, spare, on_event, counting, failed, reported, sync_at };
         let thread = Builder::new().name("solera-journal".to_owned()).spawn(|| thread.run())?;
         let thread = Some(thread);
         let (snapshots, appended) = (0, (0, before));
@@ -144,14 +145,14 @@ impl<D: Disk> Syncer<D> {
         })
     }
 
-    /// If the disk had no room for the next segment, it is asked once more: something may have gone
-    /// from it.
+    /// Retries preparing the next segment if the disk was full: space may have been freed.
     pub fn look_for_room(&self) {
-        // A journal that has ended needs none.
+        // A journal that has ended needs no space.
         let _ = self.commands.send(Command::LookForRoom);
     }
 
-    /// Takes a record and returns its number. It goes nowhere before [`submit`](Self::submit).
+    /// Appends a record and returns its number. The record stays in memory until
+    /// [`submit`](Self::submit).
     pub fn append(&mut self, record: &[u8]) -> Result<Lsn, Error> {
         self.usable()?;
         let before = self.encoder.waiting_bytes();
@@ -161,56 +162,55 @@ impl<D: Disk> Syncer<D> {
         Ok(lsn)
     }
 
-    /// Hands over what was appended, to be written and synced. Never waits, so that a slow disk
-    /// makes the queue grow: [`waiting_bytes`](Self::waiting_bytes) shows it.
+    /// Passes the appended records to the thread, to be written and synced. Never waits, so a slow
+    /// disk makes the queue grow; see [`waiting_bytes`](Self::waiting_bytes).
     pub fn submit(&mut self) -> Result<(), Error> {
         self.usable()?;
         if self.encoder.waiting_bytes() == 0 {
             return Ok(());
         }
         let batch = self.encoder.take_for(self.spares.try_recv().unwrap_or_default());
-        // The thread may have failed just now; it says so before it goes.
+        // The thread may have failed just now; it reports its error before it ends.
         let sent = self.commands.send(Command::Write(batch));
         sent.or_else(|_| self.usable().and(Err(Error::Stopped)))
     }
 
-    /// Syncs by this policy from now on.
+    /// Sets the sync policy.
     pub fn set_policy(&self, policy: SyncPolicy) {
-        // A thread that has failed syncs no more.
+        // A thread that has failed does not sync any more.
         let _ = self.commands.send(Command::Policy(policy));
     }
 
-    /// How many bytes of records are in memory because the disk has not taken them yet. Who appends
-    /// faster than the disk writes should wait when this grows.
+    /// Returns the number of bytes of records in memory that were not written yet. A caller that
+    /// appends faster than the disk writes should wait when this grows.
     pub fn waiting_bytes(&self) -> u64 {
         self.counters.waiting(self.appended.1)
     }
 
-    /// What the journal has done since it was opened.
+    /// Returns statistics of the journal since it was opened.
     pub fn stats(&self) -> Stats {
         let (records, bytes) = self.appended;
         self.counters.stats(records, bytes)
     }
 
-    /// The last record that was appended; 0 if there is none.
+    /// Returns the last appended record; 0 if there is none.
     pub fn last_lsn(&self) -> Lsn {
         Lsn(self.encoder.next()).before()
     }
 
-    /// The error that ended the journal.
+    /// Returns the error that ended the journal.
     pub fn failure(&self) -> Option<&Error> {
         self.failure.get()
     }
 
-    /// Begins a snapshot of all records up to `lsn`, which must have been appended. It has a thread
-    /// of its own; [`Event::SnapshotPublished`] or [`Event::SnapshotFailed`] tells how it ended.
+    /// Begins a snapshot of all records up to `lsn`, which must have been appended. A separate
+    /// thread writes it; [`Event::SnapshotPublished`] or [`Event::SnapshotFailed`] reports its end.
     pub fn begin_snapshot(&mut self, lsn: Lsn) -> Result<BackgroundSnapshot, Error> {
         if lsn > self.last_lsn() {
             let (from, to) = (Lsn(0), self.last_lsn());
             return Err(Error::SnapshotOutOfOrder { snapshot: lsn, from, to });
         }
-        // A snapshot is published when its records are on the disk, so they have to be on their
-        // way.
+        // A snapshot is published after its records are on the disk, so they must be submitted.
         self.submit()?;
         self.snapshots += 1;
         let (pieces, inbox) = channel();
@@ -222,14 +222,14 @@ impl<D: Disk> Syncer<D> {
         let work = move || {
             let result = SnapshotFile::create(disk, header, attempt)
                 .and_then(|file| write_snapshot(file, inbox, &written));
-            // Nobody takes pieces any more, and nobody should wait for that.
+            // The thread takes no more pieces, so the backlog must not make callers wait.
             written.store(0, Ordering::Relaxed);
             let command = match result {
                 Ok(Some(snapshot)) => Command::Publish(snapshot),
                 Ok(None) => return,
                 Err(error) => Command::SnapshotFailed(error),
             };
-            // If the journal is closed, the unfinished file is removed when it is opened again.
+            // If the journal is closed, the next opening removes the unfinished file.
             let _ = commands.send(command);
         };
         let thread = Builder::new().name("solera-snapshot".to_owned()).spawn(work);
@@ -249,7 +249,7 @@ impl<D: Disk> Syncer<D> {
 
     fn stop(&mut self) -> Result<(), Error> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        // If nobody receives it, the thread has ended already.
+        // If this fails, the thread has ended already.
         let _ = self.commands.send(Command::Close);
         thread.join().map_err(|_| Error::Stopped)
     }
@@ -264,14 +264,14 @@ impl<D: Disk> Syncer<D> {
 
 impl<D: Disk> Drop for Syncer<D> {
     fn drop(&mut self) {
-        // Errors were told to the callback.
+        // The callback has received the errors.
         let _ = self.submit();
         let _ = self.stop();
     }
 }
 
 impl BackgroundSnapshot {
-    /// Takes the next record. Never waits; see [`backlog_bytes`](Self::backlog_bytes).
+    /// Appends a record. Never waits; see [`backlog_bytes`](Self::backlog_bytes).
     pub fn add(&mut self, record: &[u8]) -> Result<(), Error> {
         self.encoder.append(record)?;
         if self.encoder.waiting_bytes() >= HAND_OVER_BYTES {
@@ -280,14 +280,13 @@ impl BackgroundSnapshot {
         Ok(())
     }
 
-    /// How many bytes were handed over and are not written yet. Who adds faster than the disk
-    /// writes should wait a little when this grows.
+    /// Returns the number of bytes that were passed to the thread and not written yet. A caller
+    /// that adds faster than the disk writes should wait when this grows.
     pub fn backlog_bytes(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
 
-    /// Ends the snapshot. It is synced and published when its thread gets to it. Dropping it
-    /// instead gives it up.
+    /// Finishes the snapshot; its thread syncs and publishes it. Dropping it instead discards it.
     pub fn finish(mut self) {
         self.hand_over();
         self.send(Piece::End(self.encoder.next()));
@@ -301,13 +300,13 @@ impl BackgroundSnapshot {
 
     fn send(&self, piece: Piece) {
         if self.pieces.send(piece).is_err() {
-            // The snapshot has failed, and the callback was told.
+            // The snapshot has failed, and the callback has received the error.
             self.backlog.store(0, Ordering::Relaxed);
         }
     }
 }
 
-/// Writes what comes in. Nothing if the snapshot was given up.
+/// Writes the pieces that arrive; returns `None` if the snapshot was discarded.
 fn write_snapshot<D: Disk>(
     mut file: SnapshotFile<D>,
     pieces: Receiver<Piece>,
@@ -326,7 +325,7 @@ fn write_snapshot<D: Disk>(
     Ok(None)
 }
 
-/// What the journal's thread works with.
+/// State of the journal's thread.
 struct Thread<D: Disk, E> {
     writer: Writer<D>,
     policy: SyncPolicy,
@@ -335,9 +334,9 @@ struct Thread<D: Disk, E> {
     on_event: E,
     counting: Arc<Counters>,
     failed: Arc<OnceLock<Error>>,
-    /// The last record that was told to be persisted.
-    told: Lsn,
-    /// When what was written must be synced.
+    /// Last record that was reported as persisted.
+    reported: Lsn,
+    /// Time by which the written records must be synced.
     sync_at: Option<Instant>,
 }
 
@@ -346,7 +345,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
         let ended = self.serve();
         self.tell_persisted();
         if let Err(error) = ended {
-            // First the flag: whoever is told can rely on it.
+            // The flag is set before the event, so that the callback can rely on it.
             let _ = self.failed.set(error.clone());
             (self.on_event)(Event::Failed(error));
         }
@@ -359,7 +358,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
                 Err(RecvTimeoutError::Timeout) => true,
                 Err(RecvTimeoutError::Disconnected) => false,
             };
-            // All that has come in during the last sync shares the next one.
+            // All batches that arrived during the last sync share the next one.
             let mut room = BURST_BYTES;
             while open && room > 0 {
                 let Ok(command) = self.inbox.try_recv() else { break };
@@ -375,7 +374,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
                 self.sync_at = None;
             }
             self.tell_persisted();
-            // When nobody waits for it any more.
+            // Prepares the next segment when no record waits for a sync.
             if self.writer.is_preparation_due() {
                 self.prepare()?;
             }
@@ -390,7 +389,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
         }
     }
 
-    /// Returns whether more may come.
+    /// Processes a command; returns whether more may follow.
     fn take(&mut self, command: Command) -> Result<bool, Error> {
         match command {
             Command::Write(mut batch) => {
@@ -410,7 +409,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     fn give_back(&self, mut bytes: Vec<u8>) {
         if bytes.capacity() <= SPARE_BYTES {
             bytes.clear();
-            // If there are enough, or nobody is left to use it, it goes.
+            // Drops the buffer if there are enough, or if the owner is gone.
             let _ = self.spare.try_send(bytes);
         }
     }
@@ -418,14 +417,14 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
     fn change_policy(&mut self, policy: SyncPolicy) {
         self.policy = policy;
         if let SyncPolicy::Interval { interval_ms } = policy {
-            // What waits already waits for no longer than before, nor than it would from now on.
+            // Waiting records keep their deadline, unless the new policy gives an earlier one.
             let at = Instant::now() + Duration::from_millis(interval_ms);
             self.sync_at = self.sync_at.map(|before| before.min(at));
         }
     }
 
     fn publish(&mut self, snapshot: WrittenSnapshot) -> Result<(), Error> {
-        // The batches with its records came before it.
+        // The batches with its records were written before.
         self.sync()?;
         self.tell_persisted();
         let lsn = snapshot.lsn();
@@ -450,7 +449,7 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
 
     fn sync_is_due(&mut self) -> bool {
         if !self.writer.unsynced() {
-            // A snapshot or a full segment called for a sync meanwhile.
+            // A snapshot or a full segment may have caused a sync meanwhile.
             self.sync_at = None;
             return false;
         }
@@ -476,8 +475,8 @@ impl<D: Disk, E: FnMut(Event)> Thread<D, E> {
 
     fn tell_persisted(&mut self) {
         let persisted = self.writer.persisted();
-        if persisted > self.told {
-            self.told = persisted;
+        if persisted > self.reported {
+            self.reported = persisted;
             (self.on_event)(Event::Persisted(persisted));
         }
     }

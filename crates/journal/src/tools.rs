@@ -1,4 +1,4 @@
-//! Looking into a journal that nobody has open.
+//! Inspection of a journal that is not open.
 
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
@@ -8,54 +8,55 @@ use crate::lsn::Lsn;
 use crate::recovery::{Entry, Segment, Show, TornTail, gather, lock, until};
 use crate::snapshot::read_snapshot;
 
-/// What a journal's directory holds, and what is wrong with it.
+/// Content of a journal's directory, with its errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Whose journal it is, as its files say.
+    /// Identity of the owner in the files.
     pub identity: Option<Identity>,
-    /// The snapshot in force, as far as it can be read.
+    /// Current snapshot, as far as it can be read.
     pub snapshot: Option<SnapshotReport>,
-    /// The segments after it whose headers are intact.
+    /// Segments after the snapshot with intact headers.
     pub segments: Vec<SegmentReport>,
-    /// A tail that opening the journal would cut.
+    /// Torn tail that opening the journal would remove.
     pub torn: Option<TornTail>,
-    /// All damage and all gaps, in the order of the records. If there are any, the journal does not
+    /// All damage and gaps, in the order of the records. If there are any, the journal does not
     /// open.
     pub problems: Vec<Error>,
-    /// Files that opening the journal would remove: unfinished ones, and those below the snapshot.
+    /// Files that opening the journal would remove: unfinished ones, and those that the snapshot
+    /// replaces.
     pub unneeded: Vec<String>,
-    /// Files that are none of a journal's.
+    /// Files that do not belong to a journal.
     pub foreign: Vec<String>,
 }
 
-/// A snapshot.
+/// Report about a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotReport {
-    /// Its file.
+    /// Name of its file.
     pub file: String,
-    /// The last record that it stands for.
+    /// Last record that it covers.
     pub lsn: Lsn,
-    /// How many intact records it holds itself.
+    /// Number of its own intact records.
     pub records: u64,
 }
 
-/// A segment.
+/// Report about a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentReport {
-    /// Its file.
+    /// Name of its file.
     pub file: String,
-    /// The number of its first record.
+    /// Number of its first record.
     pub first: Lsn,
-    /// How many intact records it holds, from the first on.
+    /// Number of intact records, from the first on.
     pub records: u64,
-    /// How many bytes these take, with the header.
+    /// Size of these records with the header, in bytes.
     pub used_bytes: u64,
-    /// The file's size.
+    /// Size of the file.
     pub bytes: u64,
 }
 
 impl Report {
-    /// The journal's last record, or that of its snapshot; 0 if there is neither.
+    /// Returns the journal's last record, or that of its snapshot; 0 if there is neither.
     pub fn last(&self) -> Lsn {
         let record = self.segments.last().map(SegmentReport::last);
         let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.lsn);
@@ -64,32 +65,32 @@ impl Report {
 }
 
 impl SegmentReport {
-    /// The number of its last intact record, or the one before its first.
+    /// Returns the number of its last intact record, or the one before its first.
     pub fn last(&self) -> Lsn {
         Lsn(self.first.0 + self.records).before()
     }
 }
 
-/// Whether the directory holds a journal, whole or damaged. Changes nothing.
+/// Returns whether the directory holds a journal, intact or damaged. Changes nothing.
 ///
-/// Errors: the directory is not there, or cannot be read.
+/// Fails if the directory does not exist or cannot be read.
 pub fn is_begun(disk: &impl Disk) -> Result<bool, Error> {
     let listing = Listing::read(disk)?;
     Ok(!listing.segments.is_empty() || !listing.snapshots.is_empty())
 }
 
-/// Reads all that opening the journal would read, and goes on after damage.
+/// Reads everything that opening the journal would read, and continues after damage.
 ///
-/// Errors are only those that prevent looking: the system's, and [`Error::Locked`].
+/// Fails only if the journal cannot be read: with errors of the system, and with [`Error::Locked`].
 pub fn check<D: Disk>(disk: &D) -> Result<Report, Error> {
     let _lock = lock(disk)?;
     inspect(disk, &mut |_| Ok(()))
 }
 
-/// Shows the snapshot's records and all after them, as far as they can be read. The report tells
-/// what could not.
+/// Passes the snapshot's records and all records after it to `show`, as far as they can be read.
+/// The report lists what could not be read.
 ///
-/// Errors: as for [`check`], and [`Error::Refused`] with the words that `show` returned.
+/// Fails like [`check`], and with [`Error::Refused`] if `show` fails, with its message.
 pub fn dump<D: Disk>(
     disk: &D,
     mut show: impl FnMut(Entry<'_>) -> Result<(), String>,
@@ -98,7 +99,7 @@ pub fn dump<D: Disk>(
     inspect(disk, &mut show)
 }
 
-/// The same, for whoever holds the lock.
+/// Reads the journal like [`dump`]; the caller holds the lock.
 pub(crate) fn inspect<D: Disk>(
     disk: &D,
     show: &mut dyn FnMut(Entry<'_>) -> Result<(), String>,
@@ -159,7 +160,7 @@ impl Report {
         if let Err(other) = segment.header.check_owner(identity, &segment.name) {
             return self.note(other);
         }
-        // Before a gap it is not known where the records must end.
+        // Before a gap, it is unknown where the records must end.
         let until = match until(segment, next.and_then(|next| next.as_ref().ok())) {
             Ok(until) => until,
             Err(error) => {
@@ -180,7 +181,7 @@ impl Report {
         Ok(())
     }
 
-    /// Takes note of what is wrong with the files; passes on what is wrong with looking at them.
+    /// Adds damage of the files to the report; returns errors of reading them.
     fn note(&mut self, error: Error) -> Result<(), Error> {
         if matches!(error, Error::Io { .. } | Error::DiskFull { .. } | Error::Refused { .. }) {
             return Err(error);

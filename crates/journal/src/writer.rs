@@ -1,4 +1,4 @@
-//! The writing half of a journal: batches into segments, syncs, snapshots into force.
+//! The writing half of a journal: writes batches to segments, syncs, and publishes snapshots.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ use crate::record::{Batch, MARK_BYTES, first_frame, fitting, mark, seal};
 use crate::segment::{Spare, segment_header, segment_size};
 use crate::snapshot::WrittenSnapshot;
 
-/// The least that [`Writer::prepare`] prepares at a call.
+/// Minimum number of bytes that a call of [`Writer::prepare`] prepares.
 const PREPARE_BYTES: u64 = 64 << 10;
 
-/// Writes and syncs. Batches must come in order and without gaps.
+/// Writes and syncs batches, which must be passed in order and without gaps.
 #[derive(Debug)]
 pub(crate) struct Writer<D: Disk> {
     disk: D,
@@ -24,51 +24,51 @@ pub(crate) struct Writer<D: Disk> {
     current: Current<D::File>,
     /// All segments, the current one last.
     segments: VecDeque<SegmentRef>,
-    /// The number of the next record to be written.
+    /// Number of the next record to be written.
     next: u64,
-    /// All before this number are durable. At most `next`.
+    /// Number before which all records are durable. At most `next`.
     durable: u64,
     snapshot: Option<Lsn>,
-    /// How many snapshots were begun.
+    /// Number of snapshots begun.
     attempts: u64,
     spare: Option<Spare<D::File>>,
-    /// Written since the spare segment last grew.
+    /// Bytes written since the spare segment last grew.
     unprepared: u64,
     room: Room,
     failure: Option<Error>,
-    /// Held until the journal is dropped.
+    /// Lock of the journal, held until it is dropped.
     _lock: D::Lock,
 }
 
-/// Whether the disk has room for a spare segment.
+/// State of the disk's space for a spare segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// As far as is known.
+    /// There is space, as far as is known.
     Enough,
-    /// It had none, and that was told.
+    /// The disk is full, and this was reported.
     None,
-    /// The same, and something has gone since, or come where it needed room. It is asked once more.
+    /// The disk was full, but space may have been freed since. Preparing is retried once.
     Perhaps,
 }
 
-/// The segment that is written to.
+/// Segment that is being written.
 #[derive(Debug)]
 pub(crate) struct Current<F> {
     pub(crate) file: F,
     pub(crate) name: String,
     pub(crate) size: u64,
-    /// Where the next frame goes. All after it are zeros.
+    /// Offset of the next frame. Everything after it is zeros.
     pub(crate) at: u64,
 }
 
-/// A segment, and the number of its first record.
+/// A segment with the number of its first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentRef {
     pub(crate) number: u64,
     pub(crate) first: u64,
 }
 
-/// What recovery found, for a writer to go on from.
+/// State after recovery, from which a writer continues.
 #[derive(Debug)]
 pub(crate) struct Start<D: Disk> {
     pub(crate) current: Current<D::File>,
@@ -103,13 +103,13 @@ impl<D: Disk> Writer<D> {
         seal(self.options.identity.seed(), &mut batch.bytes);
         let written = self.write_frames(&batch.bytes);
         self.or_fail(written)?;
-        assert_eq!(batch.next, self.next, "a batch holds the records that it says");
+        assert_eq!(batch.next, self.next, "a batch holds the records that it declares");
         Ok(())
     }
 
-    /// Makes all that was written durable.
+    /// Makes everything written durable.
     ///
-    /// If this fails, it may be that some of it is durable all the same; ask [`Self::persisted`].
+    /// If this fails, a part may still be durable; see [`Self::persisted`].
     pub(crate) fn sync(&mut self) -> Result<Lsn, Error> {
         self.usable()?;
         let synced = self.sync_current();
@@ -117,7 +117,7 @@ impl<D: Disk> Writer<D> {
         Ok(self.persisted())
     }
 
-    /// Makes the last mark durable too.
+    /// Makes the last mark durable as well.
     pub(crate) fn seal(&mut self) -> Result<(), Error> {
         self.usable()?;
         let name = &self.current.name;
@@ -125,14 +125,15 @@ impl<D: Disk> Writer<D> {
         self.or_fail(sealed)
     }
 
-    /// Whether there is no spare segment, or enough was written since it last grew: a journal that
-    /// is idle writes a little all the time.
+    /// Whether there is no spare segment, or enough was written since it last grew. Even an idle
+    /// journal writes a little all the time.
     pub(crate) fn is_preparation_due(&self) -> bool {
         self.spare.is_none() || self.unprepared.saturating_mul(2) >= PREPARE_BYTES
     }
 
     pub(crate) fn prepare(&mut self) -> Result<bool, Error> {
-        // Twice as fast as the current segment fills, so that the next one is ready by half of it.
+        // Prepares twice as fast as the current segment fills, so that the next one is ready when
+        // it is half full.
         let bytes = PREPARE_BYTES.max(self.unprepared.saturating_mul(2));
         self.prepare_by(bytes)
     }
@@ -147,16 +148,16 @@ impl<D: Disk> Writer<D> {
             return Ok(false);
         }
         self.unprepared = 0;
-        // Nobody is told of room before all of it is there.
+        // Space is reported only when the whole segment is prepared.
         let bytes = if self.room == Room::Perhaps { u64::MAX } else { bytes };
         match self.fill_spare(bytes) {
             Err(full) if full.is_disk_full() => {
-                let told = std::mem::replace(&mut self.room, Room::None) == Room::Perhaps;
-                // The space is needed more for a snapshot, which makes room.
+                let was_reported = std::mem::replace(&mut self.room, Room::None) == Room::Perhaps;
+                // A snapshot, which frees space, needs this space more.
                 self.spare = None;
                 let removed = self.remove(SPARE);
                 self.or_fail(removed)?;
-                if told { Ok(false) } else { Err(full) }
+                if was_reported { Ok(false) } else { Err(full) }
             }
             filled => {
                 self.or_fail(filled)?;
@@ -165,18 +166,22 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// If the disk had no room, [`Self::prepare`] asks it once more.
+    /// Makes [`Self::prepare`] retry once if the disk was full.
     pub(crate) fn look_for_room(&mut self) {
         if self.room == Room::None {
             self.room = Room::Perhaps;
         }
     }
 
-    /// Whether a snapshot at `lsn` may be begun when `last` is the last record.
+    /// Checks that a snapshot at `lsn` may begin when `last` is the last record.
     pub(crate) fn check_snapshot(&self, lsn: Lsn, last: Lsn) -> Result<(), Error> {
         let from = self.snapshot.unwrap_or_default();
-        let fits = (from..=last).contains(&lsn);
-        if fits { Ok(()) } else { Err(Error::SnapshotOutOfOrder { snapshot: lsn, from, to: last }) }
+        let is_valid = (from..=last).contains(&lsn);
+        if is_valid {
+            Ok(())
+        } else {
+            Err(Error::SnapshotOutOfOrder { snapshot: lsn, from, to: last })
+        }
     }
 
     pub(crate) fn publish(&mut self, snapshot: WrittenSnapshot) -> Result<(), Error> {
@@ -195,12 +200,12 @@ impl<D: Disk> Writer<D> {
         Lsn(self.durable).before()
     }
 
-    /// Whether something is written and not durable.
+    /// Whether there is written data that is not durable.
     pub(crate) fn unsynced(&self) -> bool {
         self.durable < self.next
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub(crate) fn segments(&self) -> usize {
         self.segments.len()
     }
@@ -233,16 +238,17 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// After an error nothing is tried again. In particular no sync: a failed one leaves pages that
-    /// the kernel takes for clean, so that the next sync succeeds without having written them. What
-    /// was not durable before is lost, and must not be told to be durable later.
+    /// Records an error, after which the writer does not retry. In particular, it does not sync
+    /// again: after a failed sync, the kernel considers the pages clean, so that the next sync
+    /// succeeds without having written them. Records that were not durable before are lost and must
+    /// not be reported as durable later.
     fn or_fail<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         result.inspect_err(|error| self.failure = Some(error.clone()))
     }
 
     fn write_frames(&mut self, mut frames: &[u8]) -> Result<(), Error> {
         while !frames.is_empty() {
-            // A mark must always fit behind what is written.
+            // The segment must always have space for a mark.
             let room = self.current.room().saturating_sub(MARK_BYTES as u64);
             let (bytes, count) = fitting(frames, room);
             if count == 0 {
@@ -264,13 +270,13 @@ impl<D: Disk> Writer<D> {
         let name = &self.current.name;
         self.current.file.sync().map_err(|error| Error::io("sync", name, &error))?;
         self.durable = self.next;
-        // Not before the sync: a mark vouches for all before it. It is not synced itself, since
-        // nothing is lost with it; the next sync takes it along, or the kernel when it has time.
+        // Written after the sync, because a mark proves that everything before it was synced. The
+        // mark itself is not synced, since losing it loses no record; the next sync covers it.
         let mark = mark(self.options.identity.seed(), self.next, self.current.at);
         self.current.write(&mark)
     }
 
-    /// Begins the next segment, for a frame of `frame` bytes at least.
+    /// Begins the next segment, for a frame of at least `frame` bytes.
     fn turn_over(&mut self, frame: u64) -> Result<(), Error> {
         // Only the last segment may have a torn tail.
         self.sync_current()?;
@@ -284,8 +290,8 @@ impl<D: Disk> Writer<D> {
         let finished = spare.finish(&self.disk, header, size);
         let (file, size) = finished.inspect_err(|error| {
             if error.is_disk_full() {
-                // The journal has failed anyway. What was written of the segment would hold the
-                // room that others on the same disk need, and the next start.
+                // The journal has failed anyway. The unfinished segment would occupy space that
+                // other journals on the disk, and the next start, need.
                 let _ = self.remove(SPARE);
             }
         })?;
@@ -308,20 +314,20 @@ impl<D: Disk> Writer<D> {
         let (temporary, name) = (&snapshot.temporary, snapshot_name(snapshot.lsn.0));
         let renamed = self.disk.rename(temporary, &name);
         renamed.map_err(|error| Error::io("rename", temporary, &error))?;
-        // Before anything goes: until its name is durable, a crash brings the old snapshot back,
-        // and that one needs its segments.
+        // Before anything is removed: until the new name is durable, a crash restores the old
+        // snapshot, which needs its segments.
         self.sync_dir()?;
         let older = self.snapshot.replace(snapshot.lsn).filter(|older| *older != snapshot.lsn);
         if let Some(older) = older {
             self.remove(&snapshot_name(older.0))?;
         }
-        // A segment's records end where the next one's begin. The current one stays.
+        // A segment's records end where the next one's begin. The current segment is kept.
         while self.segments.get(1).is_some_and(|second| second.first <= snapshot.lsn.next().0) {
             let first = self.segments.pop_front().expect("there are two");
             self.remove(&segment_name(first.number))?;
         }
         self.look_for_room();
-        // If the power brings back what was removed, opening the journal removes it again.
+        // If a power failure restores removed files, opening the journal removes them again.
         Ok(())
     }
 
@@ -335,13 +341,13 @@ impl<D: Disk> Writer<D> {
 }
 
 impl<F: DiskFile> Current<F> {
-    /// A segment without records.
+    /// Creates a segment without records.
     pub(crate) fn new(file: F, number: u64, size: u64) -> Current<F> {
         let at = HEADER_BYTES as u64;
         Current { file, name: segment_name(number), size, at }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     pub(crate) fn room(&self) -> u64 {
         self.size.saturating_sub(self.at)
     }

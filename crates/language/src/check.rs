@@ -1,4 +1,5 @@
-//! From a tree to the flattened language: names, types, and the order of evaluation.
+//! Checks names and types, and lowers the syntax tree to the flattened language with an explicit
+//! order of evaluation.
 
 mod calls;
 mod declarations;
@@ -17,7 +18,7 @@ use solera_program::types::Type;
 
 use crate::flat::Body;
 
-/// A module whose names and types are in order, as far as its diagnostics do not say otherwise.
+/// A module with resolved names and types. It is valid only if no errors were reported.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// Levels, stores, structs and signatures.
@@ -28,19 +29,19 @@ pub struct Checked {
     pub transactions: Vec<Checkable>,
 }
 
-/// A function or transaction.
+/// A checked function or transaction.
 #[derive(Clone, Debug)]
 pub struct Checkable {
     /// Its name.
     pub name: String,
     /// The names and types of its parameters.
     pub params: Vec<(String, Type)>,
-    /// What it returns.
+    /// Type of its result.
     pub result: Type,
-    /// The level that the type of its result states.
+    /// Level that the type of its result states, if any.
     pub stated: Option<(solera_levels::Label, Span)>,
-    /// From its keyword to the type of its result.
+    /// Span from its keyword to the type of its result.
     pub head: Span,
-    /// What it does.
+    /// Flattened body.
     pub body: Body,
 }

@@ -1,22 +1,22 @@
-//! What the codes of diagnostics mean. There is one text for it, the page of the reference, which
-//! people read in their browsers and `solera explain CODE` shows.
+//! Explanations of the codes of diagnostics. Their only source is the reference page, which `solera
+//! explain CODE` also prints.
 
 use std::fmt;
 
 const PAGE: &str = include_str!("../../../docs/reference/diagnostics.md");
 
-/// What a code means.
+/// Explanation of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meaning {
     /// The code, such as `E0101`.
     pub code: &'static str,
-    /// What is wrong, in some words.
+    /// Short description of the mistake.
     pub title: &'static str,
-    /// What it means, with examples, in Markdown.
+    /// Explanation with examples, in Markdown.
     pub text: &'static str,
 }
 
-/// The meanings of all codes, in the order of the page.
+/// Returns the explanations of all codes, in the order of the page.
 pub fn all() -> impl Iterator<Item = Meaning> {
     PAGE.split("\n### ").skip(1).filter_map(|section| {
         let (head, text) = section.split_once('\n')?;
@@ -27,12 +27,12 @@ pub fn all() -> impl Iterator<Item = Meaning> {
     })
 }
 
-/// The meaning of a code, in capital letters or not.
+/// Returns the explanation of a code; ignores case.
 pub fn lookup(code: &str) -> Option<Meaning> {
     all().find(|meaning| meaning.code.eq_ignore_ascii_case(code))
 }
 
-/// For terminals: code is indented instead of fenced.
+/// Formats for terminals: indents code instead of fencing it.
 impl fmt::Display for Meaning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}\n", self.code, self.title)?;

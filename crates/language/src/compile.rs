@@ -1,4 +1,4 @@
-//! From a source text to a program.
+//! Compiles a source text to a program.
 
 use solera_program::ir;
 
@@ -9,20 +9,20 @@ use crate::flow::{self, Flows};
 use crate::split::{self, Split};
 use crate::syntax;
 
-/// What became of a source text.
+/// Result of compiling a source text.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// What is to be said about it, in the order of the text.
+    /// Diagnostics, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
     /// The program, unless there are errors.
     pub program: Option<ir::Program>,
-    /// How the program came about, for `explain`. Empty if there are errors.
+    /// Intermediate results for `explain`. Empty if there are errors.
     pub transactions: Vec<Explained>,
-    /// What the source declares.
+    /// Declarations of the source.
     pub declarations: Declarations,
 }
 
-/// A transaction with all that is known of it.
+/// A transaction with the results of each stage.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// The flattened transaction.
@@ -38,7 +38,8 @@ pub fn compile(source: &str) -> Compiled {
     compile_as(source, Form::Split)
 }
 
-/// Compiles a source text whose transactions run in one phase each, to compare with.
+/// Compiles a source text without splitting: each transaction runs in one phase. Tests and
+/// benchmarks compare with it.
 pub fn compile_whole(source: &str) -> Compiled {
     compile_as(source, Form::Whole)
 }
@@ -56,7 +57,7 @@ fn compile_as(source: &str, form: Form) -> Compiled {
     let refused = |found: &[Diagnostic]| found.iter().any(|d| d.severity == Severity::Error);
     let mut transactions = Vec::new();
     let unchecked = refused(&diagnostics) && !checked.transactions.is_empty();
-    // Labels of what is ill-typed would only repeat its errors.
+    // Flow errors of ill-typed code would only repeat the type errors.
     if !refused(&diagnostics) {
         for checkable in checked.functions.iter_mut().chain(&mut checked.transactions) {
             coalesce(&mut checkable.body);
@@ -86,7 +87,7 @@ fn compile_as(source: &str, form: Form) -> Compiled {
     Compiled { diagnostics, program, transactions, declarations: checked.declarations }
 }
 
-/// In the order of the text, each once, and not too many.
+/// Sorts diagnostics in the order of the text, removes duplicates, and limits their number.
 fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.sort_by_key(|one| (one.primary.span.start, one.code));
     diagnostics.dedup();

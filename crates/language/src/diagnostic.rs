@@ -1,46 +1,46 @@
-//! What the compiler has to say about a program.
+//! Diagnostics of the compiler.
 
 use solera_program::span::Span;
 
-/// How much it matters.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The program can be run, but may not do what is meant.
+    /// The program can run, but may not do what its author intends.
     Warning,
-    /// The program is refused.
+    /// The program is rejected.
     Error,
 }
 
-/// A stretch of the source, and what is to be said of it.
+/// A span of the source, with a text about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The stretch.
+    /// The span.
     pub span: Span,
-    /// What is said. May be empty.
+    /// The text. May be empty.
     pub text: String,
 }
 
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How much it matters.
+    /// Severity of a diagnostic.
     pub severity: Severity,
-    /// Its number, such as `E0101`. `docs/reference/diagnostics.md` explains each.
+    /// Its code, such as `E0101`. `docs/reference/diagnostics.md` explains each.
     pub code: &'static str,
-    /// What is wrong, in one line.
+    /// Message, in one line.
     pub message: String,
-    /// The place, and what is wrong there.
+    /// Location of the mistake.
     pub primary: Mark,
-    /// Other places that explain it, in the order in which they are to be read.
+    /// Other locations that explain it, in reading order.
     pub others: Vec<Mark>,
     /// Facts that help to understand.
     pub notes: Vec<String>,
-    /// What would make it legal.
+    /// Suggested fixes.
     pub helps: Vec<String>,
 }
 
 impl Diagnostic {
-    /// An error at a place.
+    /// Creates an error at a span.
     pub fn error(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
@@ -53,33 +53,33 @@ impl Diagnostic {
         }
     }
 
-    /// A warning at a place.
+    /// Creates a warning at a span.
     pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
     }
 
-    /// Says what is wrong at the place itself.
+    /// Sets the text at the location of the mistake.
     #[must_use]
     pub fn here(mut self, text: impl Into<String>) -> Diagnostic {
         self.primary.text = text.into();
         self
     }
 
-    /// Points at another place.
+    /// Adds another location.
     #[must_use]
     pub fn mark(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.others.push(Mark { span, text: text.into() });
         self
     }
 
-    /// Adds a fact.
+    /// Adds a note.
     #[must_use]
     pub fn note(mut self, text: impl Into<String>) -> Diagnostic {
         self.notes.push(text.into());
         self
     }
 
-    /// Adds what would make it legal.
+    /// Adds a suggested fix.
     #[must_use]
     pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
         self.helps.push(text.into());

@@ -1,6 +1,6 @@
-//! Tells how a program is understood: the level of every value, the phases as code, what is handed
-//! on between them, and where witnesses are written and why. As text, as a picture, and as data for
-//! other programs.
+//! Explains a compiled program: the level of every value, the phases as code, the values passed
+//! between them, and where witnesses are written and why. The output is text, an SVG drawing, or
+//! data for other programs.
 
 mod code;
 mod names;
@@ -22,35 +22,35 @@ use names::Names;
 pub use svg::svg;
 pub use text::text;
 
-/// How a transaction is understood.
+/// Explanation of a transaction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Transaction {
     /// Its name.
     pub name: String,
-    /// Its name, parameters and result, as they are written.
+    /// Its name, parameters and result, as in the source.
     pub signature: String,
-    /// The levels of its variables and of what it reads, in the order of the text.
+    /// Levels of its variables and reads, in the order of the text.
     pub levels: Vec<Labelled>,
-    /// What is done, in the order in which it is done.
+    /// Its phases, in the order of execution.
     pub phases: Vec<Phase>,
     /// Which stores get witnesses.
     pub witnesses: Witnesses,
-    /// How often the program endorses.
+    /// Number of endorsements.
     pub endorsements: usize,
 }
 
 /// A variable or an expression with its level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Labelled {
-    /// The line where it stands, from 1.
+    /// Its line, from 1.
     pub line: usize,
-    /// The column where it stands, from 1, in characters.
+    /// Its column, from 1, in characters.
     pub column: usize,
-    /// What it is.
+    /// Its source text.
     pub text: String,
     /// Its level.
     pub level: String,
-    /// Whether it is of that level because the program says so.
+    /// Whether it has this level because of an endorsement.
     pub endorsed: bool,
 }
 
@@ -59,28 +59,28 @@ pub struct Labelled {
 pub struct Phase {
     /// Its number, from 1.
     pub number: usize,
-    /// Its store; none if it only computes.
+    /// Its store; `None` if it only computes.
     pub store: Option<String>,
-    /// The level of its store.
+    /// Level of its store.
     pub level: Option<String>,
     /// The weakest level built into Solera that its store may be bound to.
     #[serde(skip)]
     pub built_in: Option<Level>,
-    /// Whether it reads what is endorsed, before anything is written.
+    /// Whether it reads values for endorsement, before anything is written.
     pub endorsing: bool,
     /// Whether it may change its store.
     pub writes: bool,
-    /// Whether what it changes is marked by witnesses.
+    /// Whether it writes witnesses for its changes.
     pub witnesses: bool,
-    /// What it does, in a sentence or two.
+    /// Summary, in one or two sentences.
     pub summary: String,
-    /// What it does, as code.
+    /// Code of the phase.
     pub code: Vec<String>,
-    /// What it hands to later phases.
+    /// Values that it passes to later phases.
     pub hands: Vec<Handed>,
 }
 
-/// What one phase hands to a later one.
+/// Values that one phase passes to a later one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Handed {
     /// The number of the later phase.
@@ -89,7 +89,7 @@ pub struct Handed {
     pub values: Vec<HandedValue>,
 }
 
-/// A variable whose values are handed on.
+/// A variable whose values are passed on.
 #[derive(Clone, Debug, Serialize)]
 pub struct HandedValue {
     /// Its name.
@@ -97,26 +97,26 @@ pub struct HandedValue {
     /// Its type.
     #[serde(rename = "type")]
     pub ty: String,
-    /// Whether there is a value for every turn of a loop.
+    /// Whether there is one value per loop iteration.
     pub each_turn: bool,
 }
 
 /// Where witnesses are written.
 #[derive(Clone, Debug, Serialize)]
 pub struct Witnesses {
-    /// The stores; none if no witnesses are due.
+    /// The stores; empty if no witnesses are needed.
     pub stores: Vec<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Explains the transactions of a program. None if it has errors.
+/// Explains the transactions of a program. The result is empty if the program has errors.
 pub fn transactions(compiled: &Compiled, source: &str) -> Vec<Transaction> {
     let explain = |transaction| About { compiled, transaction, source }.explain();
     compiled.transactions.iter().map(explain).collect()
 }
 
-/// One transaction, and what is needed to tell about it.
+/// A transaction with the data needed to explain it.
 struct About<'a> {
     compiled: &'a Compiled,
     transaction: &'a Explained,
@@ -149,7 +149,8 @@ impl About<'_> {
         }
     }
 
-    /// The level of every variable that has a name, and of what is read from stores or endorsed.
+    /// Returns the level of every named variable, and of every value that is read from stores or
+    /// endorsed.
     fn levels(&self) -> Vec<Labelled> {
         let known = &self.compiled.declarations;
         let one = self.transaction;
@@ -176,13 +177,13 @@ impl About<'_> {
                 endorsed: endorsed[index],
             });
         }
-        // What is endorsed comes first of what stands at one place.
+        // Of several rows at one position, endorsements come first.
         rows.sort_by_key(|row| (row.line, row.column, row.text.clone(), !row.endorsed));
         rows.dedup_by(|next, row| Labelled { endorsed: row.endorsed, ..next.clone() } == *row);
         rows
     }
 
-    /// A stretch of the source in one line, cut where it is long.
+    /// Returns a range of the source as one line, shortened if it is long.
     fn snippet(&self, range: std::ops::Range<usize>) -> String {
         let text = self.source.get(range).unwrap_or_default();
         let line: Vec<_> = text.split_whitespace().collect();
@@ -198,7 +199,7 @@ impl About<'_> {
         let plan = &self.transaction.split.phases[index];
         let store = plan.store.map(|store| known.store_info(store));
         let weakest = |level| known.lattice.accepts(level).last().copied();
-        // The code comes first, as variables get their names in the order in which they are read.
+        // The code is generated first, so that variables are named in reading order.
         let code = code::lines(self, index, names);
         Phase {
             number: index + 1,
@@ -239,7 +240,7 @@ impl About<'_> {
         let split = &self.transaction.split;
         let plan = &split.phases[index];
         let store = plan.store.map(|store| &*self.compiled.declarations.store_info(store).name);
-        let mut told = match (store, plan.endorsing, reads(plan), plan.mutates) {
+        let mut summary = match (store, plan.endorsing, reads(plan), plan.mutates) {
             (None, ..) if split.phases.len() == 1 => return "Uses no store.".to_owned(),
             (None, ..) => {
                 "Computes what may fail and is too weak to undo what was written".to_owned()
@@ -257,16 +258,16 @@ impl About<'_> {
             .collect();
         if !earlier.is_empty() {
             let phases = if earlier.len() == 1 { "phase" } else { "phases" };
-            told.push_str(&format!(", led by what {phases} {} found", earlier.join(" and ")));
+            summary.push_str(&format!(", led by what {phases} {} found", earlier.join(" and ")));
         }
         if split.result_phase == index && self.transaction.checkable.result != Type::Unit {
-            told.push_str(", and gives the result");
+            summary.push_str(", and gives the result");
         }
-        told.push('.');
+        summary.push('.');
         if plan.mutates && index + 1 < split.phases.len() {
-            told.push_str(&format!(" This is committed before phase {} begins.", index + 2));
+            summary.push_str(&format!(" This is committed before phase {} begins.", index + 2));
         }
-        told
+        summary
     }
 
     fn witnesses(&self) -> Witnesses {
@@ -303,7 +304,7 @@ impl About<'_> {
     }
 }
 
-/// Does something with every step, those of branches and loops among them.
+/// Calls `visit` for every step, including those in branches and loops.
 fn each_step<'a>(steps: &'a [Step], visit: &mut impl FnMut(&'a Step)) {
     for step in steps {
         visit(step);
@@ -321,7 +322,7 @@ fn each_step<'a>(steps: &'a [Step], visit: &mut impl FnMut(&'a Step)) {
     }
 }
 
-/// Does something with every planned step, those of branches and loops among them.
+/// Calls `visit` for every planned step, including those in branches and loops.
 fn each_planned<'a>(steps: &'a [Planned], visit: &mut impl FnMut(&'a Planned)) {
     for step in steps {
         visit(step);
@@ -339,7 +340,7 @@ fn each_planned<'a>(steps: &'a [Planned], visit: &mut impl FnMut(&'a Planned)) {
     }
 }
 
-/// The variables whose values are kept for later phases within a loop.
+/// Collects the variables whose values are kept for later phases within a loop.
 fn tapes_in_loops(steps: &[Planned], in_loop: bool, found: &mut Vec<Var>) {
     for step in steps {
         match step {
@@ -357,14 +358,14 @@ fn tapes_in_loops(steps: &[Planned], in_loop: bool, found: &mut Vec<Var>) {
     }
 }
 
-/// Whether a phase asks its store for something.
+/// Whether a phase reads from its store.
 fn reads(plan: &PhasePlan) -> bool {
     let mut reads = false;
     each_planned(&plan.steps, &mut |planned| {
         if let Planned::Do(step, _) = planned {
             reads |= match &step.kind {
                 StepKind::Remote(remote) => !remote.op.mutates(),
-                // What changes something and answers is a read, too.
+                // A custom operation may return a value, so it counts as a read.
                 StepKind::Custom(_) => true,
                 _ => false,
             };

@@ -1,8 +1,8 @@
-//! The flattened language (MixT §5.1, Fig. 7): every step computes one thing from variables. Types
-//! are checked; loops and branches are still there, as a transaction is split along them.
+//! The flattened language (MixT §5.1, Fig. 7): every step computes one value from variables. Types
+//! are checked. Loops and branches remain, because transactions are split along them.
 //!
-//! Where the paper binds remote variables (`remote x = e`), here each use of remote data is a step
-//! of its own, with the handle in a variable.
+//! The paper binds remote variables (`remote x = e`). Here, each use of remote data is a separate
+//! step, with the handle in a variable.
 
 mod coalesce;
 mod failing;
@@ -19,23 +19,23 @@ use solera_levels::Label;
 
 use crate::syntax::ast::{BinaryOp, UnaryOp};
 
-/// The number of a variable in its body.
+/// Index of a variable in its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Var(pub u32);
 
-/// What is known of a variable.
+/// Properties of a variable.
 #[derive(Clone, Debug)]
 pub struct VarInfo {
-    /// Its name in the source; none if the compiler made it.
+    /// Its name in the source; `None` for a variable of the compiler.
     pub name: Option<String>,
     /// Its type.
     pub ty: Type,
-    /// Where it is declared, or the expression whose value it holds.
+    /// Span of its declaration, or of the expression whose value it holds.
     pub span: Span,
-    /// What a variable without a name is for, as told to people. Empty for the value of an
+    /// Purpose of a variable without a name, for explanations. Empty for the value of an
     /// expression.
     pub purpose: &'static str,
-    /// The level that its type states.
+    /// Level that its type states, with the span of the statement.
     pub stated: Option<(Label, Span)>,
 }
 
@@ -44,24 +44,24 @@ pub struct VarInfo {
 pub struct Body {
     /// Its variables. Parameters come first.
     pub vars: Vec<VarInfo>,
-    /// How many of them are parameters.
+    /// Number of parameters.
     pub params: usize,
-    /// What it does.
+    /// Steps of the body.
     pub steps: Vec<Step>,
-    /// Of a transaction: the variable that holds the result at the end.
+    /// Variable that holds a transaction's result at the end.
     pub result: Option<Var>,
 }
 
 /// A step.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What is done.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// Where it comes from.
+    /// Span of the source.
     pub span: Span,
 }
 
-/// What a step does.
+/// Kinds of steps.
 #[derive(Clone, Debug)]
 pub enum StepKind {
     /// `dst = compute`
@@ -78,11 +78,11 @@ pub enum StepKind {
     If(Var, Vec<Step>, Vec<Step>),
     /// `loop { before; if !condition { leave } body }`
     Loop {
-        /// What computes the condition.
+        /// Steps that compute the condition.
         before: Vec<Step>,
-        /// Whether there is another turn.
+        /// Variable that decides about another iteration.
         condition: Var,
-        /// What is done in a turn.
+        /// Steps of an iteration.
         body: Vec<Step>,
     },
     /// Ends a function. Not in transactions, where it becomes branches.
@@ -94,13 +94,13 @@ pub enum StepKind {
 /// An operation on an object.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// Where the answer goes.
+    /// Variable for the result.
     pub dst: Var,
     /// The object's store.
     pub store: StoreId,
-    /// What the handle leads to.
+    /// Type of the object.
     pub object: Object,
-    /// What is done.
+    /// The operation.
     pub op: ObjectOp,
     /// The handle.
     pub handle: Var,
@@ -111,7 +111,7 @@ pub struct Remote {
 /// A custom operation of a store.
 #[derive(Clone, Debug)]
 pub struct Custom {
-    /// Where the answer goes.
+    /// Variable for the result.
     pub dst: Var,
     /// The store.
     pub store: StoreId,
@@ -126,9 +126,9 @@ pub struct Custom {
 /// A computation without effects.
 #[derive(Clone, Debug)]
 pub enum Compute {
-    /// A value that is written out.
+    /// A literal.
     Const(Value),
-    /// The same value.
+    /// A copy of a variable.
     Copy(Var),
     /// `op a`
     Unary(UnaryOp, Var),
@@ -140,7 +140,7 @@ pub enum Compute {
     List(Vec<Var>),
     /// `set[args]`
     Set(Vec<Var>),
-    /// `map[key: value, …]`: keys and values by turns.
+    /// `map[key: value, …]`, with keys and values alternating.
     Map(Vec<Var>),
     /// `struct { args }`
     Struct(StructId, Vec<Var>),
@@ -153,7 +153,7 @@ pub enum Compute {
 }
 
 impl Compute {
-    /// The variables it is computed from.
+    /// Returns the variables that it is computed from.
     pub fn inputs(&self) -> Vec<Var> {
         match self {
             Compute::Const(_) => Vec::new(),
@@ -168,7 +168,7 @@ impl Compute {
         }
     }
 
-    /// Whether it costs no more than taking its value from somewhere, and cannot fail.
+    /// Whether it costs no more than reading its value from a tape, and cannot fail.
     pub fn is_cheap(&self) -> bool {
         match self {
             Compute::Const(_) | Compute::Copy(_) | Compute::Field(..) => true,
@@ -178,7 +178,7 @@ impl Compute {
     }
 }
 
-/// Visits steps and all that is in them, as [`Body::each_step`].
+/// Visits steps and their nested steps, like [`Body::each_step`].
 fn each<'a>(steps: &'a [Step], visit: &mut impl FnMut(&'a Step)) {
     for step in steps {
         visit(step);
@@ -197,26 +197,26 @@ fn each<'a>(steps: &'a [Step], visit: &mut impl FnMut(&'a Step)) {
 }
 
 impl Body {
-    /// Visits all steps in the order of the text, branches and loops before what is in them.
+    /// Visits all steps in the order of the text, branches and loops before their nested steps.
     pub fn each_step<'a>(&'a self, visit: &mut impl FnMut(&'a Step)) {
         each(&self.steps, visit);
     }
 
-    /// By variable, whether its only write comes before all its uses, in the block that it belongs
-    /// to. So what decides whether it is written decides about each of its uses, too.
+    /// Returns, for each variable, whether its only write precedes all its uses in the block that
+    /// it belongs to. Then the conditions of the write also apply to each use.
     pub fn written_once(&self) -> Vec<bool> {
         let mut writes = vec![0u32; self.vars.len()];
         self.each_step(&mut |step| {
             step.dst().iter().for_each(|var| writes[var.0 as usize] += 1);
         });
-        // The result is used at the end, wherever it was written.
+        // The result is used at the end, wherever it was assigned.
         self.result.iter().for_each(|result| writes[result.0 as usize] += 1);
         writes.into_iter().map(|writes| writes == 1).collect()
     }
 }
 
 impl Step {
-    /// The store it uses, if it uses one.
+    /// Returns the store that it uses, if any.
     pub fn store(&self) -> Option<StoreId> {
         match &self.kind {
             StepKind::Remote(remote) => Some(remote.store),
@@ -234,7 +234,7 @@ impl Step {
         }
     }
 
-    /// The variable it writes, if it writes one itself.
+    /// Returns the variable that it assigns, if any; ignores nested steps.
     pub fn dst(&self) -> Option<Var> {
         match &self.kind {
             StepKind::Set(dst, _) | StepKind::Fresh(dst, _) | StepKind::Endorse(dst, ..) => {
@@ -248,7 +248,7 @@ impl Step {
         }
     }
 
-    /// The variables it reads itself; not those of steps within it.
+    /// Returns the variables that it reads; ignores nested steps.
     pub fn inputs(&self) -> Vec<Var> {
         match &self.kind {
             StepKind::Set(_, compute) => compute.inputs(),

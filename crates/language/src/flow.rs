@@ -1,5 +1,5 @@
-//! Which level every value has, which flows are not allowed, and in which order stores are used
-//! (MixT §4.3, §5.2, §6.2).
+//! Infers the level of every value, rejects illegal flows, and orders the uses of stores (MixT
+//! §4.3, §5.2, §6.2).
 
 mod blame;
 mod endorsed;
@@ -20,33 +20,33 @@ use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Diagnostic;
 use crate::flat::Var;
 
-/// What is known of a transaction once its flows are.
+/// Results of the flow analysis of a transaction.
 #[derive(Clone, Debug)]
 pub struct Flows {
-    /// By variable.
+    /// Labels, by variable.
     pub labels: Vec<VarLabel>,
-    /// The stores' uses, in the order in which they run.
+    /// Slots, in the order in which they run.
     pub order: Vec<Slot>,
-    /// Of the operations, in the order of the text, the slot that each runs in.
+    /// Slot of each operation, in the order of the text.
     pub slots: Vec<Slot>,
-    /// How often the program endorses.
+    /// Number of endorsements.
     pub endorsements: usize,
 }
 
-/// What influences a variable.
+/// Label of a variable: its level, and the slots that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VarLabel {
-    /// Its level: that of the weakest of what influences it, unless that was endorsed.
+    /// Its level: that of the weakest value that influences it, unless endorsed.
     pub level: Label,
-    /// The uses of stores that influence it, by [`Slot::bit`]; so it is known once these have run.
+    /// Set of slots that influence it, by [`Slot::bit`]. Its value is known once these have run.
     pub slots: u64,
-    /// The uses of stores that must be over before it is computed: that could fail, and it is too
-    /// weak to decide whether they take effect.
+    /// Set of slots that must complete before it is computed: the computation could fail, and it is
+    /// too weak to decide whether these slots take effect.
     pub after: u64,
 }
 
 impl VarLabel {
-    /// The phase after which it is known, counted from 1; 0 if it depends on no store.
+    /// Returns the phase after which it is known, counted from 1; 0 if it depends on no store.
     pub(crate) fn phase(self, order: &[Slot]) -> usize {
         let last = |set: u64| order.iter().rposition(|slot| set & slot.bit() != 0);
         let known = last(self.slots).map_or(0, |index| index + 1);
@@ -55,7 +55,7 @@ impl VarLabel {
 }
 
 impl Flows {
-    /// Infers and checks. None if some flow is not allowed.
+    /// Infers labels and checks flows. Returns `None` if some flow is illegal.
     pub fn of(
         checkable: &Checkable,
         known: &Declarations,
@@ -82,8 +82,8 @@ impl Flows {
         Some(Flows { labels, order, slots, endorsements })
     }
 
-    /// The phase after which a variable is known, counted from 1; 0 if it depends on no store, so
-    /// that each phase computes it for itself.
+    /// Returns the phase after which a variable is known, counted from 1; 0 if it depends on no
+    /// store, so that each phase computes it for itself.
     pub fn phase_of(&self, var: Var) -> usize {
         self.labels[var.0 as usize].phase(&self.order)
     }

@@ -1,8 +1,9 @@
 //! The MixT language: transactions over data of several consistency levels, checked and split.
 //!
-//! A source text becomes a tree (`syntax`), the tree a flattened body (`check`, `flat`), whose
-//! flows are checked (`flow`) and which is split into phases (`split`): a program as
-//! `solera-program` runs it. `compile` does all of it, and `explain` tells how it came about.
+//! The parser turns a source text into a tree (`syntax`). The checker lowers the tree to flattened
+//! bodies (`check`, `flat`), whose flows are checked (`flow`). Splitting them into phases (`split`)
+//! yields a program that `solera-program` runs. `compile` runs all stages, and `explain` explains
+//! the result.
 
 pub mod check;
 pub mod codes;

@@ -1,4 +1,4 @@
-//! Diagnostics as people read them.
+//! Formats diagnostics for users.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use solera_program::span::{Position, Span};
 
 use crate::diagnostic::{Diagnostic, Severity};
 
-/// Writes diagnostics with the lines of the source that they are about, an empty line between them.
+/// Formats diagnostics with the source lines that they refer to, separated by empty lines.
 pub fn render(diagnostics: &[Diagnostic], file_name: &str, source: &str, color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let rendered: Vec<_> = diagnostics
@@ -21,8 +21,8 @@ pub fn render(diagnostics: &[Diagnostic], file_name: &str, source: &str, color: 
     text
 }
 
-/// Writes a diagnostic in one line, without a line break:
-/// `file:line:column: error[E0001]: message`.
+/// Formats a diagnostic as one line, without a line break: `file:line:column: error[E0001]:
+/// message`.
 pub fn short(diagnostic: &Diagnostic, file_name: &str, source: &str) -> String {
     let Diagnostic { severity, code, message, primary, .. } = diagnostic;
     let position = Position::of(source, primary.span.start);
@@ -59,7 +59,8 @@ fn one(renderer: &Renderer, diagnostic: &Diagnostic, file_name: &str, source: &s
     renderer.render(&[group])
 }
 
-/// A span as bytes of the source: within it, and not within characters.
+/// Converts a span to a byte range of the source, clamped to the source and to character
+/// boundaries.
 fn within(span: Span, source: &str) -> Range<usize> {
     let boundary = |byte: u32| {
         let byte = (byte as usize).min(source.len());

@@ -1,47 +1,47 @@
-//! What may fail on bad data, and why.
+//! Steps that may fail on bad data, and the reasons.
 
 use solera_program::span::Span;
 
-/// Something that may fail.
+/// A step that may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Risk {
-    /// Where it is.
+    /// Span of the step.
     pub span: Span,
-    /// Why it may fail.
+    /// Reason of the failure.
     pub why: Why,
-    /// The function that it is in, by its index; none if it is in the body itself.
+    /// Index of the function that contains it; `None` if the body itself does.
     pub function: Option<u32>,
 }
 
-/// Why something may fail.
+/// Reason why a step may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// A number that does not fit.
+    /// A number may overflow.
     Overflow,
-    /// A division by zero.
+    /// A divisor may be zero.
     Division,
     /// An option may be none.
     Nothing,
-    /// A list may have no such place.
+    /// An index may be outside a list.
     Place,
-    /// A map may have no such key.
+    /// A map may lack a key.
     Key,
     /// A float may be too large for an integer.
     Float,
     /// A separator may be empty.
     Separator,
-    /// A register may hold nothing.
+    /// A register may be empty.
     Register,
-    /// An object may not be there.
+    /// An object may not exist.
     Object,
-    /// A loop may have too many turns.
+    /// A loop may have too many iterations.
     Turns,
-    /// A function that calls itself may do so too often.
+    /// A recursive function may exceed the maximum depth.
     Depth,
 }
 
 impl Why {
-    /// What the language does, if that is not plain.
+    /// Returns a note on the language's behaviour, if it is not obvious.
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
             Why::Overflow => {
@@ -55,7 +55,7 @@ impl Why {
         }
     }
 
-    /// What to write instead.
+    /// Returns a suggested fix.
     pub(crate) fn help(self) -> &'static str {
         match self {
             Why::Overflow => "bound the operands: `min(n, 1000000)`",
@@ -78,7 +78,7 @@ impl Why {
         }
     }
 
-    /// Whether only large numbers make it fail.
+    /// Whether it fails for large numbers only.
     pub(crate) fn of_large_ones(self) -> bool {
         matches!(self, Why::Overflow | Why::Turns | Why::Depth)
     }

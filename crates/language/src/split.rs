@@ -1,8 +1,8 @@
 //! Splits a transaction into one phase per use of a store (MixT §4.4, §5.3, Fig. 9).
 //!
-//! A phase does what belongs to its store, and computes what it can know. What it needs of earlier
-//! phases is handed to it on tapes, one per variable: wherever the variable was written, the next
-//! value is taken.
+//! A phase runs the operations of its store, and the computations whose inputs it has. It receives
+//! values of earlier phases on tapes, one per variable: wherever an earlier phase assigned the
+//! variable, it takes the next value.
 
 mod emit;
 mod plan;
@@ -17,34 +17,35 @@ use crate::check::{Checkable, Declarations};
 use crate::flat::Var;
 use crate::flow::Flows;
 
-/// A transaction that is split.
+/// A transaction split into phases.
 #[derive(Clone, Debug)]
 pub struct Split {
     /// Its phases, in the order in which they run.
     pub phases: Vec<PhasePlan>,
-    /// The variables that are handed from phase to phase. Their place is the number of their tape.
+    /// Variables that are passed from phase to phase. Their index is the number of their tape.
     pub tapes: Vec<Var>,
-    /// The phase that yields the result, from 0.
+    /// Index of the phase that yields the result.
     pub result_phase: usize,
 }
 
 impl Split {
-    /// Splits a transaction whose flows are allowed.
+    /// Splits a transaction whose flows are legal.
     pub fn of(checkable: &Checkable, flows: &Flows, known: &Declarations) -> Split {
         plan::split(checkable, flows, known)
     }
 
-    /// The same transaction in one phase that uses all stores, to compare with.
+    /// Puts the transaction into one phase that uses all stores. Tests and benchmarks compare with
+    /// it.
     pub fn not_at_all(checkable: &Checkable) -> Split {
         plan::whole(checkable)
     }
 
-    /// Its intermediate representation. `objects` is the program's list, which grows.
+    /// Generates the intermediate representation. Adds objects to the program's list `objects`.
     pub fn emit(&self, checkable: &Checkable, objects: &mut Vec<Object>) -> ir::Transaction {
         emit::transaction(self, checkable, objects)
     }
 
-    /// The variables that go from one phase to a later one.
+    /// Returns the variables that one phase passes to a later one.
     pub fn handed(&self, from: usize, to: usize) -> Vec<Var> {
         let given: BTreeSet<u32> = self.phases[from].gives.iter().copied().collect();
         let taken = self.phases[to].takes.iter().filter(|tape| given.contains(tape));

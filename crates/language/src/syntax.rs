@@ -1,4 +1,4 @@
-//! From a source text to a tree.
+//! Parses a source text to a syntax tree.
 
 pub mod ast;
 mod codes;
@@ -16,36 +16,35 @@ use crate::diagnostic::Diagnostic;
 use ast::Module;
 pub use print::print;
 
-/// The longest source that is read, in bytes.
+/// Maximum length of a source, in bytes.
 pub const MAX_SOURCE: usize = 1 << 20;
 
-/// How deep blocks, expressions and types may stand within one another.
+/// Maximum nesting depth of blocks, expressions and types.
 pub const MAX_NESTING: usize = 128;
 
-/// How many operators may follow one another in an expression, and how many `else if` and arms of a
-/// `match` a statement may come after. Each link of such a chain becomes a branch within the one
-/// before it, and all that comes after the parser walks through branches recursively: what is
-/// allowed here must fit on a stack of 2 MiB.
+/// Maximum number of consecutive operators in an expression, and of `else if` and `match` arms
+/// before a statement. Each link of such a chain becomes a branch nested in the previous one, and
+/// later stages visit branches recursively: the maximum must not overflow a stack of 2 MiB.
 pub const MAX_CHAIN: usize = 256;
 
-/// How many errors of one source are told.
+/// Maximum number of errors reported for one source.
 pub const MAX_ERRORS: usize = 100;
 
-/// What became of a source.
+/// Result of parsing a source.
 #[derive(Clone, Debug)]
 pub struct Parsed {
-    /// The tree: of everything that could be read.
+    /// Tree of everything that could be parsed.
     pub module: Module,
-    /// What is wrong, in the order of the text. Empty if all could be read.
+    /// Errors, in the order of the text. Empty if parsing succeeded.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Bytes that are not a text in UTF-8.
+/// Error: the source is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotUtf8 {
-    /// The first byte that belongs to no character.
+    /// Offset of the first byte that belongs to no character.
     pub byte: usize,
-    /// Where it stands.
+    /// Line and column of that byte.
     pub position: Position,
 }
 
@@ -58,9 +57,9 @@ impl fmt::Display for NotUtf8 {
 
 impl std::error::Error for NotUtf8 {}
 
-/// Reads a source. Whatever it is, the answer comes in time linear in its length, without a panic;
-/// its trees, and the branches that they are made into, are no deeper than [`MAX_NESTING`] and
-/// [`MAX_CHAIN`] allow, so that they may be walked recursively.
+/// Parses a source. For any input it takes time linear in its length and does not panic. The depth
+/// of the tree, and of the branches that it is lowered to, is bounded by [`MAX_NESTING`] and
+/// [`MAX_CHAIN`], so that they can be visited recursively.
 pub fn parse(source: &str) -> Parsed {
     if source.len() > MAX_SOURCE {
         return too_large(source.len());
@@ -80,7 +79,7 @@ pub fn parse(source: &str) -> Parsed {
     Parsed { module, diagnostics }
 }
 
-/// Reads a source of which it is not known whether it is a text.
+/// Parses a source that may not be UTF-8.
 pub fn parse_bytes(source: &[u8]) -> Result<Parsed, NotUtf8> {
     if source.len() > MAX_SOURCE {
         return Ok(too_large(source.len()));
@@ -88,7 +87,7 @@ pub fn parse_bytes(source: &[u8]) -> Result<Parsed, NotUtf8> {
     text(source).map(parse)
 }
 
-/// Bytes as a text, if they are one.
+/// Converts a source to text.
 pub fn text(source: &[u8]) -> Result<&str, NotUtf8> {
     std::str::from_utf8(source).map_err(|error| {
         let byte = error.valid_up_to();

@@ -1,4 +1,4 @@
-//! A lattice of levels that programs may add to (MixT §4.1).
+//! A lattice of levels that programs can extend (MixT §4.1).
 
 use std::fmt;
 
@@ -8,19 +8,20 @@ use crate::Level;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(u8);
 
-/// Levels, and which is at least as strong as which. Any two have a join and a meet.
+/// Levels with their order by strength. Any two levels have a join and a meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lattice {
     names: Vec<String>,
-    /// By level, those that it is at least as strong as, itself among them: one bit each.
+    /// For each level, the set of levels that it is at least as strong as, including itself; one
+    /// bit per level.
     weaker: Vec<u64>,
 }
 
-/// How many levels there may be.
+/// Maximum number of levels.
 pub const MAX_LEVELS: usize = 64;
 
 impl Lattice {
-    /// The levels built into Solera.
+    /// Returns the lattice of the built-in levels.
     pub fn builtin() -> Lattice {
         let all = Level::ALL;
         let weaker = all.map(|level| {
@@ -33,50 +34,50 @@ impl Lattice {
         }
     }
 
-    /// The strongest: that of parameters and of values that are written out.
+    /// Returns the strongest level, which is that of parameters and literals.
     pub fn bottom(&self) -> Label {
         self.of(Level::Linearizable)
     }
 
-    /// The weakest.
+    /// Returns the weakest level.
     pub fn top(&self) -> Label {
         self.of(Level::Eventual)
     }
 
-    /// A built-in level.
+    /// Returns the label of a built-in level.
     pub fn of(&self, level: Level) -> Label {
         let index = Level::ALL.iter().position(|other| *other == level);
         Label(index.expect("all levels are in the list") as u8)
     }
 
-    /// All levels, built-in ones first.
+    /// Iterates over all levels, built-in ones first.
     pub fn labels(&self) -> impl Iterator<Item = Label> + use<> {
         (0..self.names.len() as u8).map(Label)
     }
 
-    /// A level by its name.
+    /// Returns the level of a name.
     pub fn lookup(&self, name: &str) -> Option<Label> {
         self.labels().find(|label| self.name(*label) == name)
     }
 
-    /// A level's name.
+    /// Returns the name of a level.
     pub fn name(&self, label: Label) -> &str {
         &self.names[label.0 as usize]
     }
 
-    /// `one ⊑ other`: whether a value of level `one` may stand where `other` is asked.
+    /// Whether `one ⊑ other`: a value of level `one` may be used where `other` is required.
     pub fn at_least(&self, one: Label, other: Label) -> bool {
         self.weaker[one.0 as usize] >> other.0 & 1 == 1
     }
 
-    /// The strongest level that both are at least as strong as: the label of a value made from
-    /// both.
+    /// Returns the strongest level that both are at least as strong as: the label of a value
+    /// computed from both.
     pub fn join(&self, one: Label, other: Label) -> Label {
         let both = self.weaker[one.0 as usize] & self.weaker[other.0 as usize];
         self.least(both).expect("any two levels of a lattice have a join")
     }
 
-    /// The weakest level that is at least as strong as both.
+    /// Returns the weakest level that is at least as strong as both.
     pub fn meet(&self, one: Label, other: Label) -> Label {
         let both = |label: &Label| self.at_least(*label, one) && self.at_least(*label, other);
         let lower: Vec<_> = self.labels().filter(both).collect();
@@ -84,18 +85,18 @@ impl Lattice {
         lower.iter().copied().find(greatest).expect("any two levels of a lattice have a meet")
     }
 
-    /// The built-in levels that are at least as strong as a level: what a store that is declared so
-    /// may be bound to.
+    /// Returns the built-in levels that are at least as strong as a level. A store with this level
+    /// may be bound to spaces of these levels.
     pub fn accepts(&self, label: Label) -> Vec<Level> {
         let strong = |level: &Level| self.at_least(self.of(*level), label);
         Level::ALL.into_iter().filter(strong).collect()
     }
 
-    /// Adds a level that is weaker than some (`below`) and stronger than others (`above`). Unless
-    /// something is said, it lies between the strongest and the weakest.
+    /// Adds a level that is weaker than some (`below`) and stronger than others (`above`). Without
+    /// either, it lies between the strongest and the weakest.
     ///
     /// # Errors
-    /// The name is new, and the levels remain a lattice.
+    /// Fails if the name exists, or if the levels would no longer be a lattice.
     pub fn add(
         &mut self,
         name: &str,
@@ -138,8 +139,8 @@ impl Lattice {
         Ok(label)
     }
 
-    /// Any two levels have a join. With a weakest and a strongest level and finitely many in
-    /// between, they have a meet, too.
+    /// Checks that any two levels have a join. With a weakest and a strongest level and finitely
+    /// many levels, every pair then also has a meet.
     fn check(&self) -> Result<(), LatticeError> {
         for one in self.labels() {
             for other in self.labels().filter(|other| *other > one) {
@@ -161,7 +162,7 @@ impl Lattice {
         Ok(())
     }
 
-    /// The strongest of some, if it is stronger than all the others.
+    /// Returns the strongest of some levels, if it is stronger than all the others.
     fn least(&self, some: u64) -> Option<Label> {
         self.labels()
             .filter(|label| some >> label.0 & 1 == 1)
@@ -169,27 +170,27 @@ impl Lattice {
     }
 }
 
-/// Why a level cannot be added.
+/// Error of adding a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LatticeError {
-    /// There is one of that name.
+    /// A level with this name exists.
     Twice(String),
-    /// There are [`MAX_LEVELS`].
+    /// There are already [`MAX_LEVELS`] levels.
     TooMany,
-    /// It was to be weaker than the weakest.
+    /// It would be weaker than the weakest level.
     BelowWeakest(String),
-    /// It was to be stronger than the strongest.
+    /// It would be stronger than the strongest level.
     AboveStrongest(String),
-    /// It was to lie between two of which the first is not stronger than the second.
+    /// It would lie between two levels of which the first is not stronger than the second.
     Contradiction {
-        /// What it was to be weaker than.
+        /// Level that it would be weaker than.
         stronger: String,
-        /// What it was to be stronger than.
+        /// Level that it would be stronger than.
         weaker: String,
     },
     /// Two levels would have no single strongest level that is weaker than both.
     NoJoin {
-        /// The two.
+        /// The two levels.
         of: [String; 2],
         /// Levels that are weaker than both, and of which none is stronger than the other.
         choices: [String; 2],

@@ -1,7 +1,7 @@
-//! The lattice of consistency levels, which the server, the language and the types share.
+//! The lattice of consistency levels, shared by the server, the language and the types.
 //!
 //! `a ⊑ b` reads "a is at least as strong as b": a value of level `a` may be used where `b` is
-//! asked.
+//! required.
 
 mod lattice;
 
@@ -16,7 +16,7 @@ use std::str::FromStr;
 pub enum Level {
     /// Strict serializability.
     Linearizable,
-    /// Causal, and declared conflicting operations observe one another (UniStore §3).
+    /// Causal, and operations declared as conflicting observe one another (UniStore §3).
     Por,
     /// Causal reads at any site, no lost updates (Occult §6).
     PcPsi,
@@ -24,7 +24,7 @@ pub enum Level {
     Causal,
     /// Immediate results that may be revised, stable results that are not (Creek §2).
     Speculative,
-    /// Convergence, and no more.
+    /// Convergence only.
     Eventual,
 }
 
@@ -39,13 +39,13 @@ impl Level {
         Level::Eventual,
     ];
 
-    /// `self ⊑ other`: whether a value of this level may stand where `other` is asked.
+    /// Whether `self ⊑ other`: a value of this level may be used where `other` is required.
     pub fn at_least(self, other: Level) -> bool {
         self == other || self.directly_below().iter().any(|next| next.at_least(other))
     }
 
-    /// The strongest level that both are at least as strong as: the label of a value made from
-    /// both.
+    /// Returns the strongest level that both are at least as strong as: the label of a value
+    /// computed from both.
     pub fn join(self, other: Level) -> Level {
         Self::ALL
             .into_iter()
@@ -53,7 +53,7 @@ impl Level {
             .expect("every level is at least eventual")
     }
 
-    /// The weakest level that is at least as strong as both.
+    /// Returns the weakest level that is at least as strong as both.
     pub fn meet(self, other: Level) -> Level {
         Self::ALL
             .into_iter()
@@ -62,7 +62,7 @@ impl Level {
             .expect("linearizable is at least as strong as every level")
     }
 
-    /// The name used in configuration and replies.
+    /// Returns the name used in configuration and replies.
     pub fn name(self) -> &'static str {
         match self {
             Level::Linearizable => "linearizable",
@@ -90,7 +90,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// A name that is no level.
+/// Error: a name that is not a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownLevel(pub String);
 

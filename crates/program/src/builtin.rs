@@ -1,11 +1,11 @@
-//! Functions and methods of values that are part of the language. None has effects.
+//! Built-in functions and methods of values. None has effects.
 
 use serde::{Deserialize, Serialize};
 
 use crate::types::Type;
 
-/// A function of the language. Arguments are in the order of the call; a method's first is its
-/// receiver.
+/// A built-in function. Arguments are in the order of the call; the first argument of a method is
+/// its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Builtin {
     /// `some(x)`
@@ -14,33 +14,32 @@ pub enum Builtin {
     IsSome,
     /// `x.is_none()`
     IsNone,
-    /// `x.or(y)`: what is there, or `y`.
+    /// `x.or(y)`: the value of the option, or `y`.
     OrElse,
-    /// `x.or_fail()`: what is there; fails if nothing is.
+    /// `x.or_fail()`: the value of the option; fails if there is none.
     OrFail,
     /// `x.len()`: elements, entries, characters or bytes.
     Len,
-    /// `xs[i]`, `m[k]`; fails if there is none.
+    /// `xs[i]`, `m[k]`; fails if there is no such element.
     Index,
     /// `xs.get(i)`, `m.get(k)`: the value, if there is one.
     Get,
     /// `xs.contains(x)`, `m.contains(k)`, `text.contains(part)`
     Contains,
-    /// The elements of a list, of a set, or the keys of a map, as a list: what `for` walks through.
+    /// The elements of a list or set, or the keys of a map, as a list, for `for`.
     Elements,
-    /// `xs.push(x)`: the list with one more.
+    /// `xs.push(x)`: the list with one more element.
     Push,
-    /// `xs.set(i, x)` and `xs[i] = x`: the list with another value at a place; fails if there is
-    /// none.
+    /// `xs.set(i, x)` and `xs[i] = x`: the list with another value at an index; fails if the index
+    /// is out of range.
     SetAt,
-    /// `xs.remove(i)`: the list without the value at a place; fails if there is none.
+    /// `xs.remove(i)`: the list without the value at an index; fails if the index is out of range.
     RemoveAt,
     /// `xs.reversed()`
     Reversed,
     /// `xs.sorted()`
     Sorted,
-    /// `xs.slice(from, to)`, of lists, texts (in characters) and bytes; what is outside is left
-    /// out.
+    /// `xs.slice(from, to)`, of lists, texts (in characters) and bytes; the range is clamped.
     Slice,
     /// `xs.join(separator)`, of a list of texts
     Join,
@@ -66,23 +65,23 @@ pub enum Builtin {
     EndsWith,
     /// `text.split(separator)`; an empty separator fails.
     Split,
-    /// `text.upper()`: of ASCII letters.
+    /// `text.upper()`, for ASCII letters.
     Upper,
-    /// `text.lower()`: of ASCII letters.
+    /// `text.lower()`, for ASCII letters.
     Lower,
     /// `text.trim()`
     Trim,
-    /// `string(x)`: of a number, truth value, text, or handle (its key).
+    /// `string(x)` of a number, `bool`, text, or handle (its key).
     ToString,
-    /// `text.parse_int()`: if it is one.
+    /// `text.parse_int()`: an option.
     ParseInt,
-    /// `text.parse_float()`: if it is one.
+    /// `text.parse_float()`: an option.
     ParseFloat,
     /// `text.bytes()`
     ToBytes,
-    /// `bytes.text()`: if they are UTF-8.
+    /// `bytes.text()`: `none` unless they are UTF-8.
     ToText,
-    /// `int(x)`, of a float: towards zero; fails if it does not fit.
+    /// `int(x)` of a float: rounds towards zero; fails on overflow.
     ToInt,
     /// `float(n)`
     ToFloat,
@@ -106,21 +105,20 @@ impl Builtin {
     }
 }
 
-/// What a builtin takes, besides its receiver, and gives.
+/// Types of the arguments of a builtin, without its receiver, and of its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The function.
     pub builtin: Builtin,
     /// The types of its arguments, without the receiver.
     pub params: Vec<Type>,
-    /// Its result. That of one that changes its receiver is the receiver's type.
+    /// Type of its result; the receiver's type if it changes its receiver.
     pub result: Type,
-    /// Whether it is called to change the variable it is called on: `xs.push(x)` is
-    /// `xs = push(xs, x)`.
+    /// Whether a call changes its receiver: `xs.push(x)` is `xs = push(xs, x)`.
     pub changes: bool,
 }
 
-/// The method of a value by its name.
+/// Returns the method of a name for a type of receiver.
 #[expect(clippy::too_many_lines, reason = "a table, by type and name")]
 pub fn method(receiver: &Type, name: &str) -> Option<Signature> {
     use Builtin as B;
@@ -197,7 +195,7 @@ pub fn method(receiver: &Type, name: &str) -> Option<Signature> {
     found.map(|(builtin, params, result, changes)| Signature { builtin, params, result, changes })
 }
 
-/// The names of a value's methods, for people.
+/// Returns the names of the methods of a type, for error messages.
 pub fn method_names(receiver: &Type) -> &'static [&'static str] {
     match receiver {
         Type::Option(_) => &["is_some", "is_none", "or", "or_fail"],
@@ -228,11 +226,12 @@ pub fn method_names(receiver: &Type) -> &'static [&'static str] {
     }
 }
 
-/// The names of the functions.
+/// Names of the functions.
 pub const FUNCTIONS: [&str; 9] =
     ["some", "string", "int", "float", "min", "max", "abs", "floor", "sqrt"];
 
-/// What a function of the language gives for arguments of these types, if it takes them.
+/// Returns the built-in function of a name and the type of its result; `None` if it does not accept
+/// arguments of these types.
 pub fn function(name: &str, args: &[Type]) -> Option<(Builtin, Type)> {
     let number = |ty: &Type| matches!(ty, Type::Int | Type::Float);
     match (name, args) {

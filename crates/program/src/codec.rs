@@ -1,6 +1,6 @@
-//! Values as bytes, as stores keep them and other programs read them.
+//! Encoding of values as bytes, in which stores keep them and other programs read them.
 //!
-//! What a value is, its type says:
+//! The type determines the encoding:
 //!
 //! | type | bytes |
 //! |---|---|
@@ -29,30 +29,30 @@ use self::writer::Writer;
 use crate::ir::Program;
 use crate::nesting::MAX_NESTING;
 use crate::run::arithmetic::float;
-use crate::run::{Misfit, fits, spell};
+use crate::run::{TypeMismatch, check_type, spell};
 use crate::types::{StoreId, Type};
 use crate::value::{Handle, Value};
 
-/// Why bytes are not a value of a type, or a value not of the type it should be kept as.
+/// Error of decoding bytes as a type, or of encoding a value that does not have the type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodecError {
-    /// Something else was found.
+    /// The input does not match the type.
     Unexpected {
         /// What was expected.
         expected: String,
         /// What was found.
         found: String,
-        /// After how many bytes.
+        /// Offset in the input, in bytes.
         offset: usize,
     },
     /// A handle names another store of the program than its type.
     OtherStore {
-        /// The handle as it was written.
+        /// The handle in the input.
         found: String,
         /// The store of the type.
         expected: String,
     },
-    /// It is nested deeper than [`MAX_NESTING`].
+    /// The value is nested deeper than [`MAX_NESTING`].
     TooDeep,
 }
 
@@ -75,63 +75,64 @@ impl fmt::Display for CodecError {
 
 impl std::error::Error for CodecError {}
 
-/// Reads and writes values of a verified program's types.
+/// Encodes and decodes values of a verified program's types.
 #[derive(Clone, Copy, Debug)]
 pub struct Codec<'a> {
     program: &'a Program,
 }
 
-/// How handles are written and read.
+/// Encoding of handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Handles {
     /// As keys.
     Keys,
-    /// With their store, which may be left out when they are read.
+    /// With their store, which is optional on decoding.
     WithStores,
 }
 
 impl<'a> Codec<'a> {
-    /// For values of a program.
+    /// Creates a codec for values of a program.
     pub fn new(program: &'a Program) -> Codec<'a> {
         Codec { program }
     }
 
-    /// A value as it is kept in a store.
+    /// Encodes a value for a store.
     ///
     /// # Errors
-    /// If the value does not have the type.
+    /// Fails if the value does not have the type.
     pub fn encode(&self, value: &Value, ty: &Type) -> Result<Vec<u8>, CodecError> {
         self.write(value, ty, Handles::Keys)
     }
 
-    /// A value as it was kept in a store.
+    /// Decodes a value from a store.
     ///
     /// # Errors
-    /// If the bytes are not a value of the type.
+    /// Fails if the bytes are not a value of the type.
     pub fn decode(&self, bytes: &[u8], ty: &Type) -> Result<Value, CodecError> {
         self.read(bytes, ty, Handles::Keys)
     }
 
-    /// An argument as people write it: as [`encode`](Self::encode) does, but a handle may have its
-    /// store before its key, as in `mail:inbox`.
+    /// Decodes an argument of a call. The encoding is that of [`encode`](Self::encode), but a
+    /// handle may have its store before its key, as in `mail:inbox`.
     ///
     /// # Errors
-    /// If the bytes are not a value of the type, or a handle names another store of the program.
+    /// Fails if the bytes are not a value of the type, or if a handle names another store of the
+    /// program.
     pub fn argument(&self, bytes: &[u8], ty: &Type) -> Result<Value, CodecError> {
         self.read(bytes, ty, Handles::WithStores)
     }
 
-    /// A result for people: handles have their store before their key, so that it can be an
-    /// argument again.
+    /// Encodes a result of a call: handles have their store before their key, so that a later call
+    /// accepts it as an argument.
     ///
     /// # Errors
-    /// If the value does not have the type.
+    /// Fails if the value does not have the type.
     pub fn result(&self, value: &Value, ty: &Type) -> Result<Vec<u8>, CodecError> {
         self.write(value, ty, Handles::WithStores)
     }
 
     fn write(&self, value: &Value, ty: &Type, handles: Handles) -> Result<Vec<u8>, CodecError> {
-        fits(self.program, value, ty).map_err(misfit)?;
+        check_type(self.program, value, ty).map_err(mismatch)?;
         let mut writer = Writer { program: self.program, handles, out: Vec::new() };
         match value {
             Value::Unit => {}
@@ -173,7 +174,7 @@ impl<'a> Codec<'a> {
         }
     }
 
-    /// A handle of a store by its text.
+    /// Decodes a handle of a store.
     fn handle(&self, text: &str, store: StoreId, handles: Handles) -> Result<Value, CodecError> {
         let expected = &self.program.stores[usize::from(store.0)].name;
         let key = match (handles, text.split_once(':')) {
@@ -182,7 +183,7 @@ impl<'a> Codec<'a> {
                 let (found, expected) = (excerpt(text.as_bytes()), expected.to_string());
                 return Err(CodecError::OtherStore { found, expected });
             }
-            // Keys may have colons, too.
+            // The text is a key that contains a colon.
             _ => text,
         };
         Ok(Value::Handle(Handle { store: expected.clone(), key: key.into() }))
@@ -193,20 +194,20 @@ impl<'a> Codec<'a> {
     }
 }
 
-fn misfit(misfit: Misfit) -> CodecError {
-    match misfit {
-        Misfit::Kind { expected, found } => {
+fn mismatch(mismatch: TypeMismatch) -> CodecError {
+    match mismatch {
+        TypeMismatch::Kind { expected, found } => {
             CodecError::Unexpected { expected, found: found.to_owned(), offset: 0 }
         }
-        Misfit::Store { handle, expected } => CodecError::OtherStore {
+        TypeMismatch::Store { handle, expected } => CodecError::OtherStore {
             found: excerpt(handle.to_string().as_bytes()),
             expected: expected.to_string(),
         },
-        Misfit::TooDeep => CodecError::TooDeep,
+        TypeMismatch::TooDeep => CodecError::TooDeep,
     }
 }
 
-/// The beginning of what was found.
+/// Returns the beginning of the input, for an error message.
 fn excerpt(bytes: &[u8]) -> String {
     const MOST: usize = 40;
     if bytes.is_empty() {

@@ -1,5 +1,5 @@
-//! The intermediate representation: what the compiler makes and the interpreter runs. Plain data,
-//! so that a phase can be sent to where its store is.
+//! The intermediate representation, which the compiler generates and the interpreter runs. It is
+//! plain data, so that a phase can be sent to the site of its store.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::value::Value;
 /// A register of a frame.
 pub type Reg = u32;
 
-/// Counts up when the representation changes, so that a phase is never run by another one's rules.
+/// Version of the representation. Changes increment it, so that a phase never runs under different
+/// rules.
 pub const VERSION: u16 = 1;
 
 /// A compiled module.
@@ -23,11 +24,11 @@ pub const VERSION: u16 = 1;
 pub struct Program {
     /// The version of the representation.
     pub version: u16,
-    /// By [`StoreId`].
+    /// Stores, by [`StoreId`].
     pub stores: Vec<Store>,
-    /// By [`StructId`].
+    /// Structs, by [`StructId`].
     pub structs: Vec<Struct>,
-    /// The objects that handles lead to, each once; instructions refer to them by index.
+    /// Types of the objects of handles, each once; instructions refer to them by index.
     pub objects: Vec<Object>,
     /// Functions without effects; instructions refer to them by index.
     pub functions: Vec<Function>,
@@ -42,10 +43,10 @@ pub struct Store {
     pub name: Arc<str>,
     /// Its level's name.
     pub level: Arc<str>,
-    /// The levels built into Solera that are at least as strong: what it may be bound to.
+    /// Built-in levels that are at least as strong: the store may be bound to a space with one of
+    /// them.
     pub accepts: Vec<solera_levels::Level>,
-    /// Whether a transaction there takes effect as a whole. What is not at least causal does not
-    /// promise it.
+    /// Whether its transactions are atomic. Stores weaker than causal do not guarantee this.
     pub atomic: bool,
     /// Its custom operations; instructions refer to them by index.
     pub operations: Vec<Operation>,
@@ -58,7 +59,7 @@ pub struct Operation {
     pub name: Arc<str>,
     /// Its arguments.
     pub params: Vec<OperationParam>,
-    /// What it answers.
+    /// Type of its result.
     pub result: Type,
     /// Whether it may change something.
     pub mutates: bool,
@@ -69,10 +70,10 @@ pub struct Operation {
 pub struct OperationParam {
     /// Its name.
     pub name: Arc<str>,
-    /// Its type; of what is dereferenced, that of the handle.
+    /// Its type; the type of the handle if it is dereferenced.
     pub ty: Type,
-    /// Whether the value is a handle of this store, and the operation gets what it holds (MixT
-    /// §3.1, note 1).
+    /// Whether the value is a handle of this store, and the operation receives the object's value
+    /// (MixT §3.1, note 1).
     pub dereferenced: bool,
 }
 
@@ -90,9 +91,9 @@ pub struct Struct {
 pub struct Function {
     /// Its name.
     pub name: Arc<str>,
-    /// What it does. Its arguments are the first registers.
+    /// Its code. The arguments are in the first registers.
     pub code: Code,
-    /// How many arguments it takes.
+    /// Number of its arguments.
     pub params: u32,
 }
 
@@ -101,42 +102,42 @@ pub struct Function {
 pub struct Transaction {
     /// Its name.
     pub name: Arc<str>,
-    /// Its parameters. In every phase they are the first registers.
+    /// Its parameters. In every phase they are in the first registers.
     pub params: Vec<(Arc<str>, Type)>,
-    /// What it returns.
+    /// Type of its result.
     pub result: Type,
     /// Its phases, in the order in which they run. At least one.
     pub phases: Vec<Phase>,
-    /// How many variables are handed from phase to phase, each by a tape of its own.
+    /// Number of variables that phases pass on, each on its own tape.
     pub tapes: u32,
-    /// The phase that yields the result.
+    /// Index of the phase that yields the result.
     pub result_phase: u32,
 }
 
 /// A part of a transaction that uses one store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// The store; none if it only computes, or if the transaction is not split, so that it uses
-    /// any.
+    /// The store. `None` if the phase only computes, or if the transaction is not split and may use
+    /// any store.
     pub store: Option<StoreId>,
-    /// Whether it reads what is endorsed: it comes before all others, and must not write (MixT
+    /// Whether it reads values for endorsement. Such phases run first and must not write (MixT
     /// §6.2).
     pub endorsing: bool,
     /// Whether it may change its store.
     pub mutates: bool,
-    /// Whether what it changes is marked by witnesses, as other atomic stores are written, too
-    /// (MixT §4.5).
+    /// Whether it writes witnesses for its changes, because the transaction also writes other
+    /// atomic stores (MixT §4.5).
     pub witnesses: bool,
-    /// The tapes it reads, in ascending order.
+    /// Tapes that it reads, in ascending order.
     pub takes: Vec<u32>,
-    /// The tapes it writes, in ascending order.
+    /// Tapes that it writes, in ascending order.
     pub gives: Vec<u32>,
-    /// What it does.
+    /// Its code.
     pub code: Code,
 }
 
 impl Phase {
-    /// Whether it uses its store once at most, whatever it reads.
+    /// Whether every execution uses its store at most once.
     pub fn calls_once(&self) -> bool {
         let code = &self.code.instructions;
         let calls = code
@@ -145,7 +146,7 @@ impl Phase {
             .filter(|(_, instr)| matches!(instr, Instr::Remote { .. } | Instr::Custom { .. }));
         let calls: Vec<_> = calls.map(|(at, _)| at).collect();
         let [only] = calls[..] else { return calls.is_empty() };
-        // A loop goes back from behind it to where it comes again.
+        // A loop jumps from behind the instruction to before it.
         !code[only..].iter().any(|instr| match instr {
             Instr::Jump(to) | Instr::JumpUnless(_, to) => *to as usize <= only,
             _ => false,
@@ -156,13 +157,13 @@ impl Phase {
 /// Instructions for one frame.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Code {
-    /// The instructions; ends by running past the last.
+    /// The instructions. Running past the last one ends the code.
     pub instructions: Vec<Instr>,
-    /// Where each comes from; as many as there are instructions.
+    /// Source span of each instruction.
     pub spans: Vec<Span>,
-    /// What instructions refer to as constants.
+    /// Constants of the instructions.
     pub constants: Vec<Value>,
-    /// How many registers it needs. They hold `Unit` at first.
+    /// Number of its registers. They hold `Unit` at first.
     pub registers: u32,
 }
 
@@ -183,7 +184,7 @@ pub enum Instr {
     List(Reg, Vec<Reg>),
     /// `dst = set[args]`
     Set(Reg, Vec<Reg>),
-    /// `dst = map[key: value, …]`: keys and values by turns.
+    /// `dst = map[key: value, …]`, with keys and values alternating.
     Map(Reg, Vec<Reg>),
     /// `dst = struct { args }`
     Struct(Reg, StructId, Vec<Reg>),
@@ -193,25 +194,25 @@ pub enum Instr {
     WithField(Reg, Reg, u16, Reg),
     /// `dst = function(args)`
     Call(Reg, u32, Vec<Reg>),
-    /// Goes to an instruction.
+    /// Jumps to an instruction.
     Jump(u32),
-    /// Goes to an instruction if the register holds `false`.
+    /// Jumps to an instruction if the register holds `false`.
     JumpUnless(Reg, u32),
-    /// Ends the function with a value. Only in functions.
+    /// Returns a value from the function. Only in functions.
     Return(Reg),
-    /// Gives the transaction its result. Only in phases.
+    /// Sets the transaction's result. Only in phases.
     Result(Reg),
-    /// Fails with a text: the transaction has no effect. Only in phases.
+    /// Fails with a text; the transaction has no effect. Only in phases.
     Abort(Reg),
     /// `dst = handle.op(args)`, at the store.
     Remote {
-        /// Where the answer goes.
+        /// Register for the result.
         dst: Reg,
         /// The object's store.
         store: StoreId,
-        /// What is done.
+        /// The operation.
         op: ObjectOp,
-        /// What the handle leads to, by its index.
+        /// Type of the object, by its index.
         object: u32,
         /// The handle.
         handle: Reg,
@@ -220,7 +221,7 @@ pub enum Instr {
     },
     /// `dst = store.operation(args)`
     Custom {
-        /// Where the answer goes.
+        /// Register for the result.
         dst: Reg,
         /// The store.
         store: StoreId,
@@ -229,9 +230,9 @@ pub enum Instr {
         /// The arguments.
         args: Vec<Reg>,
     },
-    /// `dst =` a handle that leads to nothing yet, with a name that nobody else has.
+    /// `dst =` a handle of a new object, with a unique name.
     Fresh(Reg, StoreId),
-    /// Keeps a value for later phases: appends it to a tape.
+    /// Appends a value to a tape, for later phases.
     Record(u32, Reg),
     /// Takes the next value from a tape: the paper's `advance(x)`, after which the register is
     /// `peek(x)`.

@@ -1,5 +1,5 @@
-//! Objects of programs as keys of Solera's spaces: which operation on a key an operation on an
-//! object is, and what the outcome means.
+//! Maps objects of programs to keys of Solera's spaces: translates operations on objects to
+//! operations on keys, and their outcomes back.
 //!
 //! | object | key |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | struct | hash: values by the names of the fields |
 //! | list, log | hash: values by unique names, whose order is that of the list |
 //!
-//! Values are written as [`Codec`] says.
+//! [`Codec`] encodes the values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,36 +27,35 @@ use crate::value::Value;
 /// Field of a struct without fields, so that its key exists.
 const NO_FIELDS: &[u8] = b"";
 
-/// An operation on an object, as a program calls it.
+/// A program's call of an operation on an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
     /// The program, for the structs of its types.
     pub program: &'a Program,
-    /// What the object is.
+    /// Type of the object.
     pub object: &'a Object,
-    /// What is done.
+    /// The operation.
     pub op: ObjectOp,
     /// The arguments.
     pub args: &'a [Value],
-    /// The type of the answer.
+    /// Type of the result.
     pub result: &'a Type,
 }
 
-/// Why a call is no operation on a key, or an outcome no answer.
+/// Error of translating a call to an operation on a key, or an outcome to a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The object has no such operation, or the arguments are missing. The compiler lets no such
-    /// call through.
+    /// The object has no such operation, or arguments are missing. The compiler rejects such calls.
     Impossible,
     /// An argument is not of the type that the operation takes.
     Argument(CodecError),
-    /// The key holds bytes that are no value of the type that the program takes them for.
+    /// The key holds bytes that are not a value of the program's type.
     Unreadable(CodecError),
-    /// The outcome is not one of the operation.
+    /// The operation cannot have this outcome.
     Unexpected(Outcome),
 }
 
-/// The type of key that an object is kept in.
+/// Returns the type of the key that holds an object.
 pub fn type_of(object: &Object) -> KeyType {
     match object {
         Object::Register(_) | Object::Counter => KeyType::String,
@@ -69,7 +68,7 @@ pub fn type_of(object: &Object) -> KeyType {
     }
 }
 
-/// What an operation on an object does to its key; `None` if the object does not have it.
+/// Returns the operation on the key; `None` if the object does not have the operation.
 pub fn operation_of(object: &Object, op: ObjectOp) -> Option<Operation> {
     Some(match (object, op) {
         (_, ObjectOp::Exists) => Operation::Exists,
@@ -100,8 +99,8 @@ pub fn operation_of(object: &Object, op: ObjectOp) -> Option<Operation> {
 }
 
 impl Call<'_> {
-    /// The operation on the object's key. `name` yields a field name for what is appended to a
-    /// list: one that no other element has, greater than those of the elements before it.
+    /// Returns the operation on the object's key. `name` generates the field name of an element
+    /// appended to a list: a unique name that is greater than those of the previous elements.
     ///
     /// # Errors
     /// [`CallError::Impossible`] and [`CallError::Argument`].
@@ -137,7 +136,7 @@ impl Call<'_> {
         })
     }
 
-    /// The operation on the key of what has fields that are read and written one by one.
+    /// Returns the operation on the key of an object with individually accessible fields.
     fn on_fields(&self) -> Result<Op, CallError> {
         let pair = |index: u16, at: usize| {
             let (name, ty) = self.field(index)?;
@@ -157,8 +156,8 @@ impl Call<'_> {
         })
     }
 
-    /// The name and the type of a field of what the call is about: a struct, or a cell of a
-    /// `RemoteList`, whose `next` is [`Type::Unknown`].
+    /// Returns the name and type of a field of the object: a struct, or a cell of a `RemoteList`,
+    /// whose `next` is [`Type::Unknown`].
     ///
     /// # Errors
     /// [`CallError::Impossible`] if there is no such field.
@@ -170,14 +169,14 @@ impl Call<'_> {
                 field.map(|(name, ty)| (name.as_bytes().to_vec(), ty.clone()))
             }
             (Object::RemoteList(of), REMOTE_LIST_VALUE) => Some((b"v".to_vec(), of.clone())),
-            // The handle is one of the same store, and written as its key.
+            // The handle refers to the same store, and is encoded as its key.
             (Object::RemoteList(_), REMOTE_LIST_NEXT) => Some((b"next".to_vec(), Type::Unknown)),
             _ => None,
         };
         found.ok_or(CallError::Impossible)
     }
 
-    /// An argument as it is kept. A handle may be of [`Type::Unknown`].
+    /// Encodes an argument. A handle may be of [`Type::Unknown`].
     ///
     /// # Errors
     /// [`CallError::Impossible`] if there is no such argument, [`CallError::Argument`] if it is not
@@ -192,8 +191,8 @@ impl Call<'_> {
         }
     }
 
-    /// What the outcome of the operation on the key means to the program. `None`: there is nothing,
-    /// and the operation needs something.
+    /// Converts the outcome of the operation on the key to a result. `None` if the object does not
+    /// exist and the operation requires it.
     ///
     /// # Errors
     /// [`CallError::Unreadable`], [`CallError::Unexpected`] and [`CallError::Impossible`].
@@ -238,7 +237,7 @@ impl Call<'_> {
         }))
     }
 
-    /// The answer about a list or log whose elements these are, by their names.
+    /// Computes the result for a list or log from its elements and their names.
     fn listed(&self, of: &Type, mut pairs: Vec<(Bytes, Bytes)>) -> Result<Value, CallError> {
         pairs.sort();
         match (self.op, self.args) {

@@ -1,11 +1,11 @@
-//! Programs of transactions, as the compiler of the language makes them: plain data without I/O,
-//! clock or randomness.
+//! Programs of transactions that the MixT compiler generates, and their interpreter, without I/O,
+//! clocks or randomness.
 //!
-//! A program (`ir`) is checked before it runs (`verify`), whoever made it. The interpreter (`run`)
-//! executes a phase with the values of `value`, within limits, and stops where it needs an answer
-//! of a store: so any host can run it, and all of them come to the same result. `codec` writes
-//! values for clients and stores; `operation` and `objects` are what can be done with the objects
-//! of stores, and `keys` which operations on the keys of Solera that is.
+//! A program (`ir`) is verified before it runs (`verify`), whatever its origin. The interpreter
+//! (`run`) executes a phase on the values of `value`, within limits. It pauses where it needs a
+//! result of a store, so that any host can run it, and every host computes the same result. `codec`
+//! encodes values for clients and stores. `operation` and `objects` define the operations on
+//! objects of stores, and `keys` maps them to operations on Solera's keys.
 
 pub mod builtin;
 pub mod codec;

@@ -1,18 +1,18 @@
-//! How deep values and types may be nested. What walks through them does so by recursion, and what
-//! comes over the network is refused before it overflows the stack.
+//! Limit on the nesting of values and types. They are visited recursively, so deeper ones that
+//! arrive over the network are rejected before they overflow the stack.
 
 use std::cell::Cell;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-/// The deepest nesting of values and types: a list of lists of numbers is nested 2 deep.
+/// Maximum nesting of values and types: a list of lists of numbers has depth 2.
 pub const MAX_NESTING: u8 = 64;
 
 thread_local! {
     static DEPTH: Cell<u8> = const { Cell::new(0) };
 }
 
-/// One level of nesting, until it is dropped.
+/// Guard of one level of nesting.
 struct Level;
 
 impl Level {
@@ -33,10 +33,9 @@ impl Drop for Level {
     }
 }
 
-/// Reads what is nested within a value or type.
+/// Deserializes a nested value or type, and checks the depth.
 ///
-/// Formats such as postcard have no limit of their own, and serde has no place to carry the depth
-/// along.
+/// Formats such as postcard have no limit of their own, and serde cannot pass the depth along.
 pub(crate) fn within<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! What operations on objects take and answer, by the operation itself rather than by its name.
+//! Signatures of operations on objects, by operation instead of by name.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::ir::Program;
 use crate::operation::{ObjectOp, Signature};
 use crate::types::{Object, StoreId, Type};
 
-/// The value of a cell of a `RemoteList`.
+/// Field with the value of a `RemoteList` cell.
 pub const REMOTE_LIST_VALUE: u16 = 0;
-/// The handle of the cell after it; at the end, of one that leads to nothing.
+/// Field with the handle of the next cell; at the end, that cell does not exist.
 pub const REMOTE_LIST_NEXT: u16 = 1;
 
-/// What an operation on an object of a store takes and answers; none if the object has no such
+/// Returns the types of an operation's arguments and result; `None` if the object has no such
 /// operation.
 pub fn signature(
     program: &Program,
@@ -55,7 +55,7 @@ pub fn signature(
     Some(Signature { op, params, result })
 }
 
-/// Of what has fields that are read and written one by one.
+/// Returns the signature for an object with individually accessible fields.
 fn fields_op(
     program: &Program,
     object: &Object,
@@ -89,7 +89,7 @@ fn field(program: &Program, object: &Object, store: StoreId, index: u16) -> Opti
     }
 }
 
-/// An operation as it is told to people: as it is written, or the field it is about.
+/// Formats an operation for messages: its name in programs, or the field that it accesses.
 pub fn name(program: &Program, object: &Object, op: ObjectOp) -> String {
     let fixed = match op {
         ObjectOp::Exists => "is_valid",

@@ -1,4 +1,4 @@
-//! What can be done with the objects that handles lead to.
+//! Operations on the objects of handles.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,9 @@ use crate::types::{Object, Type};
 /// An operation on an object of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ObjectOp {
-    /// Whether there is anything: `is_valid()`.
+    /// Whether the object exists: `is_valid()`.
     Exists,
-    /// Removes it: `delete()`.
+    /// Removes the object: `delete()`.
     Delete,
     /// Of a register: the value, if there is one.
     Get,
@@ -41,11 +41,11 @@ pub enum ObjectOp {
     Entries,
     /// Of a list or log: appends a value.
     Append,
-    /// Of a list or log: the value at a place, if there is one, counted from 0.
+    /// Of a list or log: the value at an index, from 0, if there is one.
     At,
     /// Of a list or log: all values, in order.
     Values,
-    /// Of a set, map, list or log: how many there are.
+    /// Of a set, map, list or log: the number of elements.
     Size,
     /// Of a struct: the field with this number. It fails if it was never written.
     Field(u16),
@@ -55,14 +55,14 @@ pub enum ObjectOp {
     Create,
 }
 
-/// What an operation of an object takes and gives.
+/// Types of the arguments and the result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The operation.
     pub op: ObjectOp,
     /// The types of its arguments.
     pub params: Vec<Type>,
-    /// The type of its answer.
+    /// Type of its result.
     pub result: Type,
 }
 
@@ -85,7 +85,7 @@ impl ObjectOp {
     }
 }
 
-/// The names of an object's operations, for people.
+/// Returns the names of an object's operations, for error messages.
 pub fn names(object: &Object) -> &'static [&'static str] {
     match object {
         Object::Register(_) => &["get", "set", "is_valid", "delete"],
@@ -103,8 +103,8 @@ pub fn names(object: &Object) -> &'static [&'static str] {
     }
 }
 
-/// The operation of an object by its name. `RemoteList`'s `push` is several operations, and not
-/// here.
+/// Returns the operation of an object by its name. `push` of a `RemoteList` consists of several
+/// operations and is not included.
 pub fn lookup(object: &Object, name: &str) -> Option<Signature> {
     let option = |of: &Type| Type::Option(of.clone().into());
     let (op, params, result) = match (object, name) {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// An operator before its operand.
+/// A unary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UnaryOp {
     /// `-`
@@ -11,7 +11,7 @@ pub enum UnaryOp {
     Not,
 }
 
-/// An operator between its operands.
+/// A binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BinaryOp {
     /// `+`: numbers, texts, bytes, lists
@@ -36,14 +36,14 @@ pub enum BinaryOp {
     Greater,
     /// `>=`
     GreaterEqual,
-    /// `&&`: the right side is evaluated only if it matters.
+    /// `&&`: evaluates the right side only if the left one is `true`.
     And,
-    /// `||`: the right side is evaluated only if it matters.
+    /// `||`: evaluates the right side only if the left one is `false`.
     Or,
 }
 
 impl BinaryOp {
-    /// As it is written.
+    /// Returns its spelling.
     pub fn symbol(self) -> &'static str {
         match self {
             BinaryOp::Add => "+",
@@ -62,7 +62,7 @@ impl BinaryOp {
         }
     }
 
-    /// How strongly it binds: the stronger, the more.
+    /// Returns its binding power; higher binds more strongly.
     pub fn power(self) -> u8 {
         use BinaryOp::*;
         match self {
@@ -74,7 +74,7 @@ impl BinaryOp {
         }
     }
 
-    /// Whether it compares: such operators do not follow one another.
+    /// Whether it is a comparison. Comparisons cannot be chained.
     pub fn compares(self) -> bool {
         self.power() == BinaryOp::Equal.power()
     }

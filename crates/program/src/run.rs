@@ -1,25 +1,24 @@
-//! Runs phases: deterministic, metered, without I/O.
+//! Runs phases deterministically, metered, without I/O.
 //!
-//! A [`Run`] is one phase of a transaction. It goes on until it needs its store, and then says so
-//! by a [`Step`]; with the answer it goes on. The same inputs and answers give the same steps
-//! everywhere.
+//! A [`Run`] executes one phase of a transaction. When it needs its store, it returns a [`Step`],
+//! and continues with the answer. The same inputs and answers give the same steps everywhere.
 
 mod args;
 pub(crate) mod arithmetic;
 pub(crate) mod builtins;
 mod calls;
 mod failure;
-mod fits;
 mod inputs;
 mod machine;
 mod slot;
+mod type_check;
 
 use std::sync::Arc;
 
 pub use self::calls::{CustomCall, RemoteCall};
 pub use self::failure::{Failure, FailureKind, Place};
-pub use self::fits::{Misfit, fits, spell};
 pub use self::inputs::{Limits, Names, Tapes};
+pub use self::type_check::{TypeMismatch, check_type, spell};
 
 use self::calls::Waiting;
 use self::machine::{Machine, Stop};
@@ -28,7 +27,7 @@ use crate::ir::{Code, Instr, Phase, Program, Reg, Transaction};
 use crate::span::Span;
 use crate::value::Value;
 
-/// How many registers all frames may have together: a bound on memory, whatever the depth.
+/// Maximum number of registers of all frames together, which bounds memory at any depth.
 const STACK: usize = 1 << 20;
 
 /// One phase of a transaction.
@@ -45,67 +44,67 @@ pub struct Run {
     names: Names,
     limits: Limits,
     machine: Machine,
-    /// The registers of all frames, one after another.
+    /// Registers of all frames, contiguous.
     stack: Vec<Slot>,
-    /// Never empty while it runs.
+    /// Call stack; not empty while the phase runs.
     frames: Vec<Frame>,
     waiting: Option<Waiting>,
 }
 
-/// What a phase needs next, or how it ended.
+/// Next call of a phase to its store, or the end of the phase.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// An operation on an object.
     Remote(RemoteCall),
     /// A custom operation.
     Custom(CustomCall),
-    /// It ended.
+    /// The phase ended.
     Finished(Finished),
-    /// It failed.
+    /// The phase failed.
     Failed(Failure),
 }
 
-/// What a phase leaves.
+/// Output of a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// What it keeps for later phases.
+    /// Values for later phases.
     pub tapes: Tapes,
-    /// What the transaction returns, if this phase yields it.
+    /// Result of the transaction, if this phase yields it.
     pub result: Option<Value>,
-    /// What it took, in the units of [`Limits::fuel`].
+    /// Fuel that it used, in the units of [`Limits::fuel`].
     pub fuel: u64,
 }
 
-/// Why a store gives no answer.
+/// Error of a store instead of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is nothing where the handle leads.
+    /// The object of the handle does not exist.
     Missing,
-    /// It cannot do that, in the store's words.
+    /// The store rejects the operation, for this reason.
     Other(String),
 }
 
-/// A piece of code that is being run.
+/// Call frame of a function or phase.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    /// The function; none is the phase itself.
+    /// The function; `None` for the phase itself.
     function: Option<u32>,
-    /// The instruction it is at.
+    /// Index of the current instruction.
     at: usize,
-    /// Its first register on the stack.
+    /// Index of its first register on the stack.
     base: usize,
-    /// Where its result goes, among its caller's registers.
+    /// Register of the caller for its result.
     dst: Reg,
 }
 
 impl Run {
-    /// A phase of a verified program. It is begun by [`start`](Self::start).
+    /// Creates a run of a phase of a verified program. [`start`](Self::start) begins it.
     ///
-    /// `tapes` has at least what the phase takes.
+    /// `tapes` contains at least the tapes that the phase takes.
     ///
     /// # Errors
-    /// If there is no such transaction or phase, or the arguments do not have the parameters'
-    /// types.
+    /// Fails if there is no such transaction or phase, or if the arguments do not have the
+    /// parameters' types.
     #[expect(clippy::too_many_arguments, reason = "all that a phase runs with")]
     pub fn new(
         program: Arc<Program>,
@@ -145,8 +144,8 @@ impl Run {
         })
     }
 
-    /// Runs the phase from its beginning, whatever was run before: after an abort it starts once
-    /// more, with the same inputs.
+    /// Runs the phase from its beginning. After an abort, the phase can be restarted with the same
+    /// inputs.
     pub fn start(&mut self) -> Step {
         let program = Arc::clone(&self.program);
         let phase = &program.transactions[self.transaction].phases[self.phase];
@@ -161,10 +160,10 @@ impl Run {
         self.run(&program, phase)
     }
 
-    /// Goes on with the answer to the [`Step::Remote`] or [`Step::Custom`] that was given last.
+    /// Continues with the answer to the last [`Step::Remote`] or [`Step::Custom`].
     ///
     /// # Panics
-    /// If no answer is awaited.
+    /// Panics if no answer is awaited.
     pub fn resume(&mut self, answer: Result<Value, Refusal>) -> Step {
         let waiting = self.waiting.take().expect("an answer follows a call");
         let program = Arc::clone(&self.program);
@@ -180,8 +179,8 @@ impl Run {
         }
     }
 
-    /// Where it is while an answer is awaited, as a failure of this kind: whoever runs it goes on
-    /// no more.
+    /// Returns a failure of this kind at the current position, for a host that stops the run while
+    /// an answer is awaited.
     pub fn stopped(&self, kind: FailureKind) -> Failure {
         self.failure(&self.program, kind)
     }
@@ -197,7 +196,7 @@ impl Run {
         stepped.unwrap_or_else(|kind| self.fail(program, kind))
     }
 
-    /// Runs the last frame until another one is due.
+    /// Runs the top frame until a call or return.
     fn step(&mut self, program: &Program, phase: &Phase) -> Result<Option<Step>, FailureKind> {
         let frame = self.frames.last_mut().expect("the phase's frame stays until it ends");
         let code = frame.code(program, phase);
@@ -209,7 +208,8 @@ impl Run {
                 Ok(None)
             }
             Stop::Count => {
-                // Also those of the callers: each frame's registers are in use until it is left.
+                // Counts the callers' registers too: a frame's registers are in use until it
+                // returns.
                 self.machine.meter.count(self.stack.iter_mut())?;
                 frame.at += 1;
                 Ok(None)
@@ -243,7 +243,7 @@ impl Run {
         let code = &program.functions[function as usize].code;
         let base = self.stack.len();
         let size = base + code.registers as usize;
-        // The first frame is the phase's own.
+        // The first frame belongs to the phase itself.
         if self.frames.len() > self.limits.depth as usize || size > STACK {
             return Err(FailureKind::Depth { limit: self.limits.depth });
         }
@@ -271,8 +271,8 @@ impl Run {
         let result = if transaction.result_phase as usize == self.phase {
             let mut slot = self.machine.result.take().unwrap_or_default();
             self.machine.meter.weigh(&mut slot)?;
-            fits(program, &slot.value, &transaction.result)
-                .map_err(|misfit| FailureKind::Malformed(format!("the result: {misfit}")))?;
+            check_type(program, &slot.value, &transaction.result)
+                .map_err(|mismatch| FailureKind::Malformed(format!("the result: {mismatch}")))?;
             Some(slot.value)
         } else {
             None
@@ -289,7 +289,7 @@ impl Run {
         let transaction = &program.transactions[self.transaction];
         let frame = self.frames.last().expect("what fails has a frame");
         let code = frame.code(program, &transaction.phases[self.phase]);
-        // After the last instruction there is only the result to fail by.
+        // After the last instruction, only the check of the result can fail.
         let span = code.spans.get(frame.at).or(code.spans.last()).copied().unwrap_or_default();
         let place = match frame.function {
             Some(function) => Place::Function(program.functions[function as usize].name.clone()),
@@ -318,14 +318,16 @@ fn check_args(
         return Err(FailureKind::ArgumentCount { expected, found });
     }
     for ((name, ty), value) in transaction.params.iter().zip(args) {
-        fits(program, value, ty).map_err(|misfit| match misfit {
-            Misfit::Kind { expected, found } => {
+        check_type(program, value, ty).map_err(|mismatch| match mismatch {
+            TypeMismatch::Kind { expected, found } => {
                 let whole = spell(program, ty);
-                let found = fits::found_instead(&whole, &expected, found);
+                let found = type_check::found_instead(&whole, &expected, found);
                 FailureKind::WrongArgument { name: name.clone(), expected: whole, found }
             }
-            Misfit::Store { handle, expected } => FailureKind::WrongStore { handle, expected },
-            Misfit::TooDeep => FailureKind::TooDeep,
+            TypeMismatch::Store { handle, expected } => {
+                FailureKind::WrongStore { handle, expected }
+            }
+            TypeMismatch::TooDeep => FailureKind::TooDeep,
         })?;
     }
     Ok(())

@@ -1,46 +1,46 @@
-//! Where something stands in a source text.
+//! Positions in a source text.
 
 use serde::{Deserialize, Serialize};
 
-/// A stretch of a source text, in bytes. The end is not part of it.
+/// A range of a source text in bytes, with an exclusive end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Span {
-    /// Its first byte.
+    /// Offset of its first byte.
     pub start: u32,
-    /// The byte after its last.
+    /// Offset after its last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// From one byte up to another.
+    /// Creates the span from one offset up to another.
     pub fn new(start: usize, end: usize) -> Span {
-        // A source is refused before it is that large.
+        // Larger sources are rejected earlier.
         let at = |byte| u32::try_from(byte).unwrap_or(u32::MAX);
         Span { start: at(start), end: at(end) }
     }
 
-    /// From the beginning of this to the end of another.
+    /// Returns the span from the start of this one to the end of another.
     pub fn to(self, other: Span) -> Span {
         Span { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
-    /// The bytes it covers.
+    /// Returns its byte range.
     pub fn range(self) -> std::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-/// A line and a column, both from 1, the column in characters.
+/// A line and a column, both from 1; the column counts characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The line.
     pub line: usize,
-    /// The character of the line.
+    /// The column, in characters.
     pub column: usize,
 }
 
 impl Position {
-    /// Where a byte of a text stands. One past the text's end stands at its end.
+    /// Returns the position of a byte offset. Offsets beyond the end give the position of the end.
     pub fn of(source: &str, byte: u32) -> Position {
         let mut at = (byte as usize).min(source.len());
         while !source.is_char_boundary(at) {

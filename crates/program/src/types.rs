@@ -1,4 +1,4 @@
-//! The types of values, and what handles lead to.
+//! Types of values and of the objects of handles.
 
 use std::sync::Arc;
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::nesting;
 
-/// The number of a struct in its program.
+/// Index of a struct in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StructId(pub u16);
 
-/// The number of a store in its program.
+/// Index of a store in its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StoreId(pub u8);
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Type {
-    /// What has no value.
+    /// The type of statements and calls without a result.
     Unit,
     /// `bool`
     Bool,
-    /// `int`: 64 bits, signed. What does not fit is an error of the transaction.
+    /// `int`: 64 bits, signed. An overflow fails the transaction.
     Int,
     /// `float`: IEEE 754, 64 bits.
     Float,
@@ -44,14 +44,14 @@ pub enum Type {
     Struct(StructId),
     /// `handle<object> in store`
     Handle(#[serde(deserialize_with = "nesting::within")] Arc<Object>, StoreId),
-    /// Of something already reported: fits everything.
+    /// Type of an expression with a reported error: compatible with every type.
     Unknown,
 }
 
-/// What a handle leads to.
+/// Type of the object of a handle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Object {
-    /// `register<T>`, or any type that is none of the others: one value.
+    /// `register<T>`, or any other type of value: one value.
     Register(Type),
     /// `counter`
     Counter,
@@ -61,16 +61,17 @@ pub enum Object {
     Map(Type, Type),
     /// `list<T>`: values in the order in which they were added.
     List(Type),
-    /// `log<T>`: a list that is only added to.
+    /// `log<T>`: an append-only list.
     Log(Type),
-    /// A struct whose fields are read and written one by one.
+    /// A struct with individually accessible fields.
     Struct(StructId),
     /// `RemoteList<T>`: a cell of a linked list, with the fields `v` and `next`.
     RemoteList(Type),
 }
 
 impl Type {
-    /// Whether it may be an element of a set or the key of a map: whether `==` orders it totally.
+    /// Whether it may be the type of a set's elements or a map's keys: whether its comparison is a
+    /// total order.
     pub fn is_key(&self) -> bool {
         match self {
             Type::Float => false,

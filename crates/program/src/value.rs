@@ -1,4 +1,4 @@
-//! The values that programs compute with.
+//! Values that programs compute with.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::nesting;
 
-/// A value. Copies are cheap: what is large is shared until it is changed.
+/// A value. Copies are cheap: large values are shared until they are changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Value {
     /// Nothing.
     Unit,
-    /// A truth value.
+    /// A Boolean.
     Bool(bool),
-    /// A whole number.
+    /// A 64-bit integer.
     Int(i64),
-    /// A number after IEEE 754.
+    /// An IEEE 754 float.
     Float(f64),
     /// A text.
     String(Arc<str>),
@@ -28,17 +28,17 @@ pub enum Value {
     Option(#[serde(deserialize_with = "nesting::within")] Option<Arc<Value>>),
     /// Values in order.
     List(#[serde(deserialize_with = "nesting::within")] Arc<Vec<Value>>),
-    /// Different values, in ascending order.
+    /// Distinct values, in ascending order.
     Set(#[serde(deserialize_with = "nesting::within")] Arc<BTreeSet<Value>>),
     /// Values by key, in ascending order of the keys.
     Map(#[serde(deserialize_with = "nesting::within")] Arc<BTreeMap<Value, Value>>),
     /// The fields of a struct, in the order of its declaration.
     Struct(#[serde(deserialize_with = "nesting::within")] Arc<Vec<Value>>),
-    /// What leads to an object of a store.
+    /// A reference to an object of a store.
     Handle(Handle),
 }
 
-/// What leads to an object of a store.
+/// A reference to an object of a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Handle {
     /// The store's name in the module.
@@ -59,20 +59,20 @@ impl Value {
         Value::String(text.as_ref().into())
     }
 
-    /// A value that is there.
+    /// Creates an option with a value.
     pub fn some(value: Value) -> Value {
         Value::Option(Some(Arc::new(value)))
     }
 
-    /// A value that is missing.
+    /// The option without a value.
     pub const NONE: Value = Value::Option(None);
 
-    /// A list.
+    /// Creates a list.
     pub fn list(values: impl IntoIterator<Item = Value>) -> Value {
         Value::List(Arc::new(values.into_iter().collect()))
     }
 
-    /// The kind of value, as it is told to people.
+    /// Returns the kind of the value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Unit => "nothing",
@@ -108,8 +108,8 @@ impl Value {
     }
 }
 
-/// The order in which sets and maps are walked through: total, the same everywhere. Floats are
-/// ordered by `total_cmp` here, whereas the language's `==` and `<` follow IEEE 754.
+/// Iteration order of sets and maps: total, and the same on every host. Floats are ordered by
+/// `total_cmp` here, whereas the language's `==` and `<` follow IEEE 754.
 impl Ord for Value {
     fn cmp(&self, other: &Value) -> Ordering {
         match (self, other) {

@@ -1,8 +1,8 @@
-//! Whether a program is one that the interpreter may run: programs come over the network, too.
+//! Verifies that the interpreter can run a program: programs may arrive over the network.
 //!
-//! What is verified needs no check while it runs: every index leads somewhere, every instruction
-//! has as many operands as it takes and stands where it may. What kinds of values registers hold is
-//! not verified: the interpreter looks at each.
+//! The interpreter relies on verified properties: every index is in range, and every instruction
+//! has the right number of operands and is allowed in its context. The kinds of values in registers
+//! are not verified; the interpreter checks each.
 
 mod code;
 
@@ -12,15 +12,15 @@ use crate::ir::{Program, Store, Transaction, VERSION};
 use crate::nesting::MAX_NESTING;
 use crate::types::{Object, StoreId, StructId, Type};
 
-/// How many registers a function or phase may have.
+/// Maximum number of registers of a function or phase.
 pub const MAX_REGISTERS: u32 = 1 << 16;
 
-/// Why a program is not run.
+/// Error of a program that cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Which part of it is wrong.
+    /// Part of the program with the error.
     pub place: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub what: String,
 }
 
@@ -32,10 +32,10 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Whether a program can be run.
+/// Verifies a program.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// Fails with the first error in the program.
 pub fn verify(program: &Program) -> Result<(), Malformed> {
     if program.version != VERSION {
         let what = format!("{}, but this interpreter runs {VERSION}", program.version);

@@ -1,19 +1,19 @@
-//! What a check finds.
+//! Findings of checks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Something to mend: where it is, what it is, and how it is mended.
+/// A violation of a rule: its location, its description, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// The file, relative to the workspace.
     pub(crate) file: PathBuf,
     /// The line, counted from 1.
     pub(crate) line: usize,
-    /// What is wrong.
+    /// Description of the violation.
     pub(crate) what: String,
-    /// What to do about it.
-    pub(crate) mend: String,
+    /// How to fix it.
+    pub(crate) fix: String,
 }
 
 impl Finding {
@@ -21,14 +21,14 @@ impl Finding {
         file: &Path,
         line: usize,
         what: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Finding { file: file.to_owned(), line, what: what.into(), mend: mend.into() }
+        Finding { file: file.to_owned(), line, what: what.into(), fix: fix.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}; {}", self.file.display(), self.line, self.what, self.mend)
+        write!(f, "{}:{}: {}; {}", self.file.display(), self.line, self.what, self.fix)
     }
 }

@@ -1,18 +1,18 @@
-//! The paths that `use` statements bring in.
+//! Paths that `use` statements import.
 
 use crate::source::Line;
 
 /// A line of code, or one path of a `use`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
-    /// Where it begins.
+    /// Number of its first line.
     pub(crate) number: usize,
     pub(crate) text: String,
     pub(crate) is_import: bool,
 }
 
-/// The code line by line, but each path of a `use` by itself: `use std::{fs, net::TcpStream};`
-/// hides what it brings in from a search for words.
+/// Returns the code line by line, but with each path of a `use` separately: `use std::{fs,
+/// net::TcpStream};` hides its imports from a word search.
 pub(crate) fn statements(code: &[&Line]) -> Vec<Statement> {
     let mut found = Vec::new();
     let mut import: Option<(usize, String)> = None;
@@ -37,7 +37,7 @@ pub(crate) fn statements(code: &[&Line]) -> Vec<Statement> {
     found
 }
 
-/// What follows `use` where a line begins with it, and perhaps with a visibility.
+/// Returns the text after `use` in a line that begins with it, after an optional visibility.
 fn imported(code: &str) -> Option<&str> {
     let code = code.trim_start();
     let code = match code.strip_prefix("pub") {
@@ -48,7 +48,7 @@ fn imported(code: &str) -> Option<&str> {
     code.trim_start().strip_prefix("use ")
 }
 
-/// The full paths of a tree of imports.
+/// Returns the full paths of a tree of imports.
 fn paths(prefix: &str, tree: &str) -> Vec<String> {
     let Some((head, rest)) = tree.split_once('{') else {
         return vec![format!("{prefix}{}", tree.trim().trim_start_matches("::"))];
@@ -59,7 +59,7 @@ fn paths(prefix: &str, tree: &str) -> Vec<String> {
     nonempty.flat_map(|branch| paths(&prefix, branch)).collect()
 }
 
-/// Splits at the commas that are in no braces.
+/// Splits at the commas outside braces.
 fn branches(inside: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let comma = |c: char| {

@@ -1,5 +1,5 @@
-//! Checks and chores of the workspace: `cargo xtask tidy` holds the house's rules,
-//! `cargo xtask spec` the citations of the papers.
+//! Checks of the workspace: `cargo xtask tidy` checks the rules of the code base, `cargo xtask
+//! spec` the citations of the papers.
 
 mod finding;
 mod imports;
@@ -35,14 +35,14 @@ fn verdict(name: &str, findings: &[Finding]) -> ExitCode {
         println!("{finding}");
     }
     match findings.len() {
-        0 => println!("xtask {name}: all is well"),
-        count => println!("xtask {name}: {count} to mend"),
+        0 => println!("xtask {name}: no findings"),
+        count => println!("xtask {name}: {count} to fix"),
     }
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The workspace's folder. Cargo tells where this crate is, so that the checks can be called from
-/// any folder; a bare binary takes the current one.
+/// Returns the workspace's folder. Cargo provides the location of this crate, so that the checks
+/// work in any folder; a binary run without cargo uses the current folder.
 fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let above = manifest.and_then(|folder| Some(folder.parent()?.parent()?.to_owned()));

@@ -1,18 +1,18 @@
-//! Rust source, line by line: what is code, what is comment, what is there for tests alone.
+//! Scans Rust source line by line, and separates code, comments, and test code.
 //!
-//! No parser: a scanner that knows comments, strings and brackets is enough for rules about words,
-//! and cannot stumble over a new piece of syntax.
+//! A scanner for comments, strings and brackets is sufficient for rules about words, and unlike a
+//! parser it does not fail on new syntax.
 
 /// One line of a source file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// Counted from 1.
+    /// Line number, from 1.
     pub(crate) number: usize,
-    /// The code, without comments and without what is inside of strings.
+    /// Code without comments and without the content of strings.
     pub(crate) code: String,
-    /// The comment, without the characters that begin it.
+    /// Comment without its marker.
     pub(crate) comment: String,
-    /// Within an item under `#[cfg(test)]`.
+    /// Whether the line is within an item under `#[cfg(test)]`.
     pub(crate) in_test: bool,
 }
 
@@ -23,7 +23,7 @@ enum Mode {
     /// Block comments nest.
     BlockComment(usize),
     Text,
-    /// Ends with a quote and as many hashes.
+    /// Ends with a quote and this number of hashes.
     RawText(usize),
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn lines(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Splits one line; returns the mode in which the next one begins.
+/// Splits one line; returns the mode at the beginning of the next one.
 fn split(content: &str, mut mode: Mode, line: &mut Line) -> Mode {
     let mut rest = content;
     while let Some(next) = rest.chars().next() {
@@ -74,7 +74,7 @@ fn split(content: &str, mut mode: Mode, line: &mut Line) -> Mode {
     if mode == Mode::LineComment { Mode::Code } else { mode }
 }
 
-/// Takes one token of code; returns its length.
+/// Scans one token of code; returns its length.
 fn code(rest: &str, next: char, mode: &mut Mode, line: &mut Line) -> usize {
     if rest.starts_with("//") {
         *mode = Mode::LineComment;
@@ -102,7 +102,7 @@ fn code(rest: &str, next: char, mode: &mut Mode, line: &mut Line) -> usize {
     next.len_utf8()
 }
 
-/// The length of `r#"` or `br#"` at the beginning, and the number of its hashes.
+/// Returns the length of `r#"` or `br#"` at the beginning, and the number of its hashes.
 fn raw_text(rest: &str) -> Option<(usize, usize)> {
     let after = rest.strip_prefix('r').or_else(|| rest.strip_prefix("br"))?;
     let quote = after.trim_start_matches('#');
@@ -110,7 +110,7 @@ fn raw_text(rest: &str) -> Option<(usize, usize)> {
     quote.starts_with('"').then_some((rest.len() - quote.len() + 1, hashes))
 }
 
-/// The length of a character literal at the beginning; a lifetime is none.
+/// Returns the length of a character literal at the beginning; `None` for a lifetime.
 fn character(rest: &str) -> Option<usize> {
     let mut inside = rest[1..].chars();
     match inside.next()? {
@@ -132,7 +132,7 @@ fn block_comment(rest: &str, next: char, depth: usize, mode: &mut Mode, line: &m
     }
 }
 
-/// Marks the items under `#[cfg(test)]`, up to the end of their block or their semicolon.
+/// Marks the lines of items under `#[cfg(test)]`, up to the end of their block or their semicolon.
 fn mark_tests(lines: &mut [Line]) {
     let whole = lines.iter().any(|line| line.code.trim_start().starts_with("#![cfg(test)]"));
     let mut depth: Option<i32> = None;
@@ -159,7 +159,7 @@ fn for_tests(code: &str) -> bool {
     !condition.contains("not(test") && mentions(condition, "test")
 }
 
-/// Whether `word` stands in `code` by itself, not within a longer name.
+/// Whether `code` contains `word` as a whole word, not within a longer name.
 pub(crate) fn mentions(code: &str, word: &str) -> bool {
     let in_name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).any(|(at, _)| {

@@ -2,8 +2,8 @@
 //!
 //! Code cites `UniStore Alg. 1 l. 18–25` and `UniStore §5.3` in comments; the names of tests may
 //! cite as well, `alg_1_l_49_to_52_…`. Each page `docs/spec/*.md` fixes the lines of one paper's
-//! algorithms. A citation of a line that does not exist is an error; what nobody cites or tests is
-//! reported.
+//! algorithms. A citation of a line that does not exist is an error; lines without citations or
+//! tests are reported.
 
 mod citation;
 mod page;
@@ -16,7 +16,7 @@ use crate::tree::{self, Text};
 use citation::{Citation, Place};
 use page::{Due, Page};
 
-/// Checks that cited lines exist, and reports lines that nobody cites or tests.
+/// Checks that cited lines exist, and reports lines without citations or tests.
 pub(crate) fn check(root: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut pages = Vec::new();
@@ -37,13 +37,14 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Sources and tests. This crate is left out: its examples and tests cite at will.
+/// Returns sources and tests, except those of this crate, whose examples and tests contain
+/// arbitrary citations.
 fn sources(root: &Path) -> Vec<Text> {
     let all = tree::texts(root, "crates").into_iter();
     all.filter(|text| text.has_extension("rs") && !text.path.starts_with("crates/xtask")).collect()
 }
 
-/// Who cites the lines of one paper.
+/// Citations of the lines of one paper.
 #[derive(Debug, Default)]
 struct Cited {
     by_code: BTreeSet<(u32, u32)>,
@@ -53,7 +54,7 @@ struct Cited {
 #[derive(Debug, Default)]
 struct Judged<'a> {
     findings: Vec<Finding>,
-    /// Worth a look, but no error.
+    /// Notes that are not errors.
     notes: Vec<String>,
     cited: BTreeMap<&'a str, Cited>,
 }
@@ -65,7 +66,8 @@ fn judge<'a>(pages: &'a [Page], citations: &[Citation]) -> Judged<'a> {
         match (meant(pages, citation), &citation.place) {
             (None, place_in_paper) => {
                 let paper = citation.paper.as_deref().unwrap_or("no paper");
-                // A section says where an idea is from; only lines are checked against a page.
+                // A cited section gives the source of an idea; only lines are checked against a
+                // page.
                 if matches!(place_in_paper, Place::Lines { .. }) {
                     judged.notes.push(format!("{place}: cites {paper}, which has no page"));
                 }
@@ -80,14 +82,14 @@ fn judge<'a>(pages: &'a [Page], citations: &[Citation]) -> Judged<'a> {
                 for line in lines.clone() {
                     if !page.lines.contains_key(&(*algorithm, line)) {
                         let what = format!("{} has no Alg. {algorithm} l. {line}", page.paper);
-                        let mend = format!("compare with {}", page.path.display());
+                        let fix = format!("compare with {}", page.path.display());
                         judged.findings.push(Finding::new(
                             &citation.file,
                             citation.line,
                             what,
-                            mend,
+                            fix,
                         ));
-                        // One finding for a citation, however long its range.
+                        // Reports one finding per citation, however long its range.
                         break;
                     }
                     let by =
@@ -100,7 +102,7 @@ fn judge<'a>(pages: &'a [Page], citations: &[Citation]) -> Judged<'a> {
     judged
 }
 
-/// The page a citation means: the paper it names, else the one at home in its crate.
+/// Returns the page of a citation: that of the paper it names, else that of its crate's own paper.
 fn meant<'a>(pages: &'a [Page], citation: &Citation) -> Option<&'a Page> {
     match &citation.paper {
         Some(paper) => pages.iter().find(|page| page.paper == *paper),
@@ -135,7 +137,7 @@ fn report(page: &Page, cited: Option<&Cited>) -> String {
     text
 }
 
-/// `Alg. 1 l. 2–3, 7; Alg. 2 l. 4`; the lines are in order.
+/// Formats sorted lines as `Alg. 1 l. 2–3, 7; Alg. 2 l. 4`.
 fn ranges(lines: &[(u32, u32)]) -> String {
     let mut runs: Vec<(u32, u32, u32)> = Vec::new();
     for &(algorithm, line) in lines {

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the house's rules, as ARCHITECTURE.md draws them.
+//! `cargo xtask tidy`: checks the rules of the code base, which ARCHITECTURE.md describes.
 
 mod cycles;
 mod house;

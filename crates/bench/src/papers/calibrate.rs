@@ -1,29 +1,30 @@
-//! The table of costs by which virtual clusters are charged: `solera papers calibrate`.
+//! Creates and checks the table of costs of virtual clusters, for `solera papers calibrate`.
 
 use crate::error::BenchError;
 use crate::virtual_cluster::calibrate;
 use crate::virtual_cluster::cost::{Costs, Factors, Host};
 
-/// A kind of steps has drifted if it costs so much more or less than by the table.
+/// Minimum relative change of a kind's cost that counts as drift.
 const DRIFT: f64 = 0.05;
-/// Kinds of steps that take a smaller share of all instructions are not told of.
+/// Minimum share of all instructions of kinds whose drift is reported.
 const SHARE: f64 = 0.01;
 
-/// Counts and measures anew. `tell` hears what is going on. Returns the table as a file.
+/// Counts and measures the costs, and returns the table as the text of a file. Reports progress to
+/// `report`.
 ///
 /// # Errors
-/// A tool cannot be run, or what runs under it fails.
-pub fn table(tell: &dyn Fn(&str)) -> Result<String, BenchError> {
-    calibrate::calibrate(tell).map(|costs| costs.write())
+/// Fails if a tool cannot be run, or if the program under it fails.
+pub fn table(report: &dyn Fn(&str)) -> Result<String, BenchError> {
+    calibrate::calibrate(report).map(|costs| costs.write())
 }
 
-/// Counts anew, and compares with the table that ships with the program. Returns a line for each
-/// kind of steps that has drifted.
+/// Counts the costs, and compares with the built-in table. Returns a line for each kind of steps
+/// that has drifted.
 ///
 /// # Errors
-/// As with [`table`].
-pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
-    let (now, then) = (calibrate::calibrate(tell)?, Costs::shipped());
+/// The same as those of [`table`].
+pub fn check(report: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
+    let (now, then) = (calibrate::calibrate(report)?, Costs::shipped());
     let numbers = |costs: &Costs| {
         let Factors { ns_per_instruction, ns_per_system_call } = costs.factors;
         let Host { request, command, write, hop } = costs.host;
@@ -37,7 +38,7 @@ pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
         ]
     };
     for ((name, then), (_, now)) in numbers(&then).into_iter().zip(numbers(&now)) {
-        tell(&format!(
+        report(&format!(
             "{then:.3} {name} in the table ({}), {now:.3} here",
             Costs::shipped().measured
         ));
@@ -45,11 +46,11 @@ pub fn check(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
     Ok(then.drift(&now, DRIFT, SHARE).iter().map(ToString::to_string).collect())
 }
 
-/// Runs what is counted under callgrind, for the protocol of this name. Returns a line for each
-/// class of steps.
+/// Runs the steps that are counted under callgrind, for the protocol of this name. Returns a line
+/// for each class of steps.
 ///
 /// # Errors
-/// There is no such protocol.
+/// Fails if there is no such protocol.
 pub fn steps(variant: &str) -> Result<String, BenchError> {
     let known = calibrate::Table::all().find(|table| table.name() == variant);
     let known =

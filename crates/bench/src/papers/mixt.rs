@@ -28,13 +28,13 @@ use super::plot::Plot;
 use super::{Effort, Page, Results, Row};
 use crate::error::BenchError;
 
-/// The figures that can be run again. The mix of §8.4 belongs to the last.
+/// Figures that can be reproduced. The mix of §8.4 belongs to the last one.
 pub const FIGURES: std::ops::RangeInclusive<u8> = 15..=17;
 
-/// How the experiments are run.
+/// Settings of the experiments.
 struct Laboratory<'a> {
     effort: Effort,
-    tell: &'a (dyn Fn(&str) + Sync),
+    report: &'a (dyn Fn(&str) + Sync),
 }
 
 impl Laboratory<'_> {
@@ -45,11 +45,12 @@ impl Laboratory<'_> {
         }
     }
 
-    /// How clients are watched: as many as the place takes, one call after another.
+    /// Returns the pace of a measurement with as many clients as the place supports, without
+    /// pauses.
     fn pace(&self, place: &Place) -> Pace {
         Pace {
             clients: self.pick(96, 256).min(place.most_clients),
-            // What the removal of witnesses takes is a part of what they cost.
+            // The removal of witnesses is part of their cost.
             warm_up: self.pick(Duration::from_millis(300), load::cleaning_from() + SETTLING),
             window: Duration::from_millis(self.pick(500, 6000)),
             think: Duration::ZERO,
@@ -57,10 +58,10 @@ impl Laboratory<'_> {
     }
 }
 
-/// How long clients run before they are watched, from when all that they do has begun.
+/// Time that clients run before the measurement, after all their activities have begun.
 const SETTLING: Duration = Duration::from_secs(2);
 
-/// What a part of the experiments has found.
+/// Results of a part of the experiments.
 #[derive(Default)]
 struct Findings {
     rows: Vec<Row>,
@@ -77,18 +78,18 @@ impl Findings {
 }
 
 /// Runs the experiments of all figures, or of one: on spaces, and if the URL of a PostgreSQL server
-/// is given, with that as the linearizable store. `tell` hears what is going on.
+/// is given, also with that as the linearizable store. Reports progress to `report`.
 ///
 /// # Errors
-/// A store cannot be started or does not answer. A number that is not as good as the paper's is
-/// none.
+/// Fails if a store cannot be started or does not answer. A number that is worse than the paper's
+/// is not an error.
 pub fn run(
     effort: Effort,
     figure: Option<u8>,
     postgres: Option<&str>,
-    tell: &(dyn Fn(&str) + Sync),
+    report: &(dyn Fn(&str) + Sync),
 ) -> Result<Results, BenchError> {
-    let laboratory = Laboratory { effort, tell };
+    let laboratory = Laboratory { effort, report };
     let wanted = |number: u8| figure.is_none_or(|figure| figure == number);
     let mut found = Findings::default();
     let mut places = vec![Place::spaces()?];
@@ -139,8 +140,8 @@ mod tests {
             [("counters", super::counters::SOURCE), ("groups", super::groups::SOURCE)]
         {
             let compiled = compile(source);
-            let told = render(&compiled.diagnostics, name, source, false);
-            assert!(compiled.program.is_some() && compiled.diagnostics.is_empty(), "{told}");
+            let rendered = render(&compiled.diagnostics, name, source, false);
+            assert!(compiled.program.is_some() && compiled.diagnostics.is_empty(), "{rendered}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The page that shows a paper's numbers beside ours.
+//! HTML page with a paper's numbers and ours.
 
 use std::fmt::Write as _;
 
 use super::Row;
 use super::plot::{Plot, escape};
 
-/// A page: what was done, and plots.
+/// A page with notes and plots.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     pub(crate) title: String,
-    /// How it was measured, in paragraphs.
+    /// Descriptions of the measurements, in paragraphs.
     pub(crate) notes: Vec<String>,
     pub(crate) plots: Vec<Plot>,
 }
@@ -19,7 +19,7 @@ table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #
 td.n{text-align:right}.met{color:#007a5a}.missed{color:#b03000;font-weight:bold}";
 
 impl Page {
-    /// One file of HTML that needs no other.
+    /// Returns the page as a self-contained HTML file.
     pub fn html(&self, rows: &[Row]) -> String {
         let title = escape(&self.title);
         let mut html = format!(
@@ -43,7 +43,7 @@ impl Page {
                 escape(&row.quantity),
                 row.ours,
                 escape(row.unit),
-                row.told_rounds(),
+                row.formatted_rounds(),
             );
         }
         html.push_str("</table>\n");

@@ -1,15 +1,15 @@
-//! Plots as SVG.
+//! Draws plots as SVG.
 
 use std::fmt::Write as _;
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A plot of some series.
+/// A plot of several series.
 #[derive(Clone, Debug)]
 pub(crate) struct Plot {
     pub(crate) title: String,
@@ -20,16 +20,16 @@ pub(crate) struct Plot {
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 340.0;
-/// Room for what stands beside the axes.
+/// Margins for the labels of the axes.
 const LEFT: f64 = 70.0;
 const BOTTOM: f64 = 50.0;
 const TOP: f64 = 30.0;
 const RIGHT: f64 = 120.0;
-/// Colours that people tell apart, however they see.
+/// Colours that colour-blind readers can distinguish.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 impl Plot {
-    /// Axes begin at zero.
+    /// Draws the plot as SVG, with axes from zero.
     pub(crate) fn svg(&self) -> String {
         let all = || self.series.iter().flat_map(|series| &series.points);
         let (x_step, x_most) = scale(all().map(|(x, _)| *x).fold(0.0, f64::max));
@@ -81,7 +81,7 @@ impl Plot {
     }
 }
 
-/// The distance between marks of an axis, and its end.
+/// Returns the distance between the ticks of an axis, and its end.
 fn scale(most: f64) -> (f64, f64) {
     let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
     let power = 10_f64.powf((most / 5.0).log10().floor());
@@ -111,7 +111,7 @@ fn text(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) {
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>");
 }
 
-/// What HTML and SVG read as this text.
+/// Escapes a text for HTML and SVG.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,10 +1,11 @@
-//! Whether virtual clusters predict real ones: `solera papers calibrate --predict`.
+//! Compares predictions of virtual clusters with real ones, for `solera papers calibrate
+//! --predict`.
 //!
-//! Transactions per second of the workers' processor time, of one site in memory with one and two
-//! workers. Clients and server share the cores of this machine, so that workers wait for them now
-//! and then, and the fewer transactions come, the fewer share a wait. Virtual clients therefore
-//! think for as long as it takes until virtual workers get transactions as often as the real ones,
-//! or do not think if they never do.
+//! Measures transactions per second of the workers' processor time, at one site in memory with one
+//! and two workers. Clients and server share the cores of this machine, so workers sometimes wait
+//! for cores, and at lower rates fewer transactions share a wait. The pauses of virtual clients are
+//! therefore chosen so that virtual workers receive transactions at the rate of the real ones; they
+//! are zero if that rate cannot be reached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,29 +25,28 @@ use crate::virtual_cluster::meter::Meter;
 use crate::virtual_cluster::shape::Shape;
 use crate::virtual_cluster::three_items::ThreeItems;
 
-/// Enough that workers find something to do whenever they look.
+/// Number of clients, enough that workers always find work.
 const CLIENTS: usize = 64;
 const PARTITIONS: u16 = 16;
-/// How often the real cluster is measured; the median counts.
+/// Number of measurements of the real cluster; the median counts.
 const REPEATS: usize = 5;
-/// How often the range of the clients' thinking time is halved: to less than 2% of the time from
-/// one transaction to the next.
+/// Number of bisections of the clients' pause: to less than 2% of the time between transactions.
 const HALVINGS: usize = 6;
 
-/// Predicts and measures. Returns a line for each shape.
+/// Predicts and measures, and returns a line for each shape.
 ///
-/// The factors between counts and times are measured anew before each measurement of the real
-/// cluster, as other programs slow both down.
+/// Remeasures the factors between counts and times before each measurement of the real cluster,
+/// because other programs slow both down.
 ///
 /// # Errors
-/// The real cluster cannot be started, or does not answer.
-pub fn predict(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
+/// Fails if the real cluster cannot be started, or does not answer.
+pub fn predict(report: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
     let mut lines = Vec::new();
     for workers in [1, 2] {
         for updates in [15, 100] {
             let micro =
                 Micro { keys: 10_000, updates, strong: 0, hot: 0, value_bytes: 100, seed: 1 };
-            tell(&format!("{workers} workers, {updates}% updates"));
+            report(&format!("{workers} workers, {updates}% updates"));
             let [predicted, real, ratio] = compare(workers, &micro)?;
             lines.push(format!(
                 "one site, {workers} workers, {updates}% updates: {predicted:.0} transactions per busy second predicted, {real:.0} \
@@ -58,7 +58,7 @@ pub fn predict(tell: &dyn Fn(&str)) -> Result<Vec<String>, BenchError> {
     Ok(lines)
 }
 
-/// Medians of what is predicted, of what is measured, and of the ratio of both.
+/// Returns the medians of the prediction, of the measurement, and of their ratio.
 fn compare(workers: u8, micro: &Micro) -> Result<[f64; 3], BenchError> {
     let mut costs = (*Costs::shipped()).clone();
     let (reference, real) = (Reference::of(&costs), Real::start(workers, micro)?);
@@ -75,7 +75,7 @@ fn compare(workers: u8, micro: &Micro) -> Result<[f64; 3], BenchError> {
     Ok([predictions, rates, ratios].map(crate::pairs::median))
 }
 
-/// What is predicted where `rate` transactions come per second.
+/// Predicts the throughput at a rate of `rate` transactions per second.
 fn predicted(workers: u8, micro: &Micro, costs: &Costs, rate: f64) -> f64 {
     let run = |think| {
         let shape = Shape::one_site(PARTITIONS, workers);
@@ -85,7 +85,7 @@ fn predicted(workers: u8, micro: &Micro, costs: &Costs, rate: f64) -> f64 {
         cluster.set_clients(CLIENTS);
         cluster.measure(Duration::from_millis(200), Duration::from_millis(500))
     };
-    // With so much even transactions that take no time would come too seldom.
+    // With this pause, even transactions that take no time would be too rare.
     let (mut least, mut most) = (0.0, CLIENTS as f64 / rate);
     let mut measured = run(least);
     for _ in 0..HALVINGS {
@@ -102,9 +102,9 @@ fn predicted(workers: u8, micro: &Micro, costs: &Costs, rate: f64) -> f64 {
 
 /// Transactions per second.
 struct Rate {
-    /// Of elapsed time.
+    /// Per second of elapsed time.
     elapsed: f64,
-    /// Of processor time, of all workers together.
+    /// Per second of processor time of all workers.
     busy: f64,
 }
 
@@ -128,7 +128,7 @@ impl Real {
         Ok(Real { workers, micro: Arc::new(micro.clone()), process, place })
     }
 
-    /// Lets the clients run for a while.
+    /// Measures while the clients run for a while.
     fn rate(&self) -> Result<Rate, BenchError> {
         let pace = Pace {
             clients: CLIENTS,

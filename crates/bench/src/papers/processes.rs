@@ -1,4 +1,4 @@
-//! Clusters of a process of their own, with emulated delays between sites.
+//! Clusters in separate processes, with emulated delays between sites.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,20 +19,21 @@ pub(crate) struct Process {
 /// Delays between sites.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wan {
-    /// As `solera up` knows them.
+    /// A name that `solera up` knows.
     Named(&'static str),
-    /// Milliseconds of round trips, as in a file for `solera up`.
+    /// Round-trip times in milliseconds, in the format of a file for `solera up`.
     Rtt(&'static str),
 }
 
-/// How long a cluster may take until it answers.
+/// Timeout for a cluster to answer after its start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Process {
-    /// Starts this very program again, as a cluster of so many sites with such a configuration.
+    /// Starts this program in a child process, as a cluster with this number of sites and this
+    /// configuration.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// Fails if it cannot be started.
     pub(crate) fn up(config: &str, sites: u16, wan: Wan) -> Result<Process, BenchError> {
         let start = |error: std::io::Error| BenchError::Start(error.to_string());
         let base = free_ports(sites).map_err(start)?;
@@ -63,24 +64,24 @@ impl Process {
         }
     }
 
-    /// The process.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where its sites are, as soon as they answer.
+    /// Waits until the sites answer, and returns their addresses.
     ///
     /// # Errors
-    /// It does not answer.
+    /// Fails if it does not answer.
     pub(crate) fn wait(&mut self) -> Result<Vec<SocketAddr>, BenchError> {
         self.place(&crate::runtime()?)?;
         Ok(self.ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect())
     }
 
-    /// Where clients go, as soon as the cluster answers.
+    /// Waits until the cluster answers, and connects to it.
     ///
     /// # Errors
-    /// It does not answer.
+    /// Fails if it does not answer.
     pub(crate) fn place(&mut self, runtime: &tokio::runtime::Runtime) -> Result<Place, BenchError> {
         let endpoint = |port: &u16| {
             let address = format!("127.0.0.1:{port}");
@@ -108,14 +109,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It keeps nothing, and may have ended by itself.
+        // The process has no durable data, and may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         remove(&self.files);
     }
 }
 
-/// What cannot be removed is in a folder for what may be lost.
+/// Files that cannot be removed remain in the temporary directory.
 fn remove(files: &[PathBuf]) {
     for file in files {
         let _ = std::fs::remove_file(file);

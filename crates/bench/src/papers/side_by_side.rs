@@ -1,9 +1,9 @@
-//! Experiments that do not disturb one another, side by side.
+//! Runs independent experiments in parallel.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Does everything, in the order given, on as many threads as there are cores; the results come in
-/// the same order.
+/// Runs the tasks on as many threads as there are cores, started in the given order; returns the
+/// results in the same order.
 pub(crate) fn run_all<T: Send>(tasks: Vec<Box<dyn FnOnce() -> T + Send + '_>>) -> Vec<T> {
     let count = tasks.len();
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());

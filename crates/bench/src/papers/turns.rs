@@ -1,4 +1,5 @@
-//! What a saturated protocol costs the others of its worker: `solera papers calibrate --turns`.
+//! Measures how a saturated protocol slows the other protocols of its worker, for `solera papers
+//! calibrate --turns`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,14 +13,13 @@ use crate::virtual_cluster::shape::Shape;
 use crate::virtual_cluster::three_items::ThreeItems;
 
 const PARTITIONS: u16 = 16;
-/// Clients of causal transactions, and what they think between these: a tenth of what a worker can
-/// do.
+/// Number of clients of causal transactions, and their pause: a tenth of a worker's capacity.
 const CLIENTS: usize = 30;
 const THINK: Duration = Duration::from_millis(10);
-/// Clients of `primary` at each worker, which do not think.
+/// Number of clients of `primary` at each worker, which do not pause.
 const FLOOD: usize = 4000;
 
-/// How long turns of a worker last, and how that is told. Servers' last 25 µs.
+/// Durations of a worker's turns, with their labels. Servers use 25 µs.
 const TURNS: [(Duration, &str); 5] = [
     (Duration::MAX, "no end"),
     (Duration::from_micros(200), "200 µs"),
@@ -29,7 +29,7 @@ const TURNS: [(Duration, &str); 5] = [
 ];
 
 /// Measures causal transactions at three sites of one worker each, alone and beside clients of
-/// `primary` that ask for more than the workers can do. Returns a table.
+/// `primary` that overload the workers. Returns a table.
 pub fn turns() -> String {
     let mut text =
         "    turn  updates of primary/s  busy   median      99%     mean  median to that alone\n"
@@ -77,8 +77,7 @@ fn measure(turn: Duration, flood: usize) -> (Measured, f64) {
 mod tests {
     use super::*;
 
-    /// By the table of costs, and with the turns that servers have: `worker/event_loop.rs` of
-    /// `node`.
+    /// Uses the table of costs, and the turns of servers: `worker/event_loop.rs` of `node`.
     #[test]
     fn a_saturated_protocol_makes_causal_transactions_slower_by_less_than_a_tenth() {
         let turn = Duration::from_micros(25);

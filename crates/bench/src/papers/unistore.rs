@@ -28,7 +28,7 @@ use solera_config::Baseline;
 use crate::virtual_cluster::cost::Costs;
 use crate::virtual_cluster::meter::Meter;
 
-/// What one part of the experiments has found.
+/// Results of one part of the experiments.
 #[derive(Default)]
 struct Findings {
     rows: Vec<Row>,
@@ -36,54 +36,54 @@ struct Findings {
     notes: Vec<String>,
 }
 
-/// How the virtual clusters are run.
+/// Settings of the virtual clusters.
 #[derive(Clone, Copy)]
 struct Laboratory<'a> {
     effort: Effort,
     costs: &'a Costs,
-    tell: &'a (dyn Fn(&str) + Sync),
+    report: &'a (dyn Fn(&str) + Sync),
 }
 
-/// How many times slower a virtual core is than one of this machine: so that a few of these show
-/// what hundreds of those do.
+/// Factor by which a virtual core is slower than a core of this machine, so that a few real cores
+/// can simulate hundreds of virtual ones.
 const SLOWNESS: f64 = 25.0;
 
 impl Laboratory<'_> {
-    /// What the steps of a protocol cost.
+    /// Returns the costs of a protocol's steps.
     fn meter(&self, variant: Baseline) -> Meter {
         Meter::Table(self.costs.of(variant))
     }
 
-    /// Virtual time that is not measured at first.
+    /// Returns the virtual time before the measurement.
     fn warm_up(&self) -> Duration {
         Duration::from_millis(self.pick(400, 500))
     }
 
-    /// For how much of it a load is watched at a time.
+    /// Returns the length of a measuring window.
     fn window(&self) -> Duration {
         Duration::from_millis(self.pick(300, 700))
     }
 
-    /// More and more clients that do not think, so many at first, of whose transactions this share
-    /// is strong.
+    /// Returns a load of increasing numbers of clients without pauses, beginning with `first`, with
+    /// a share of strong transactions.
     fn load(&self, first: usize, strong: f64) -> Load {
         let (steps, window) = (self.pick(4, 7), self.window());
         Load { think: Duration::ZERO, first, steps, strong, window }
     }
 
-    /// Runs the experiments of a figure, and tells how many are done.
+    /// Runs the experiments of a figure, and reports progress.
     fn run_all<'a, T: Send>(
         &self,
         figure: u8,
         tasks: Vec<Box<dyn FnOnce() -> T + Send + 'a>>,
     ) -> Vec<T> {
         let (count, done) = (tasks.len(), AtomicUsize::new(0));
-        let (tell, done) = (self.tell, &done);
+        let (report, done) = (self.report, &done);
         let counted = tasks.into_iter().map(|task| -> Box<dyn FnOnce() -> T + Send + '_> {
             Box::new(move || {
                 let result = task();
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                tell(&format!("Figure {figure}: {done} of {count} experiments are done"));
+                report(&format!("Figure {figure}: {done} of {count} experiments are done"));
                 result
             })
         });
@@ -98,21 +98,21 @@ impl Laboratory<'_> {
     }
 }
 
-/// The figures that can be run again.
+/// Figures that can be reproduced.
 pub const FIGURES: std::ops::RangeInclusive<u8> = 3..=6;
 
-/// Runs the experiments of all figures, or of one. `tell` hears what is going on.
+/// Runs the experiments of all figures, or of one. Reports progress to `report`.
 ///
 /// # Errors
-/// Clusters cannot be started, or do not answer. A number that is not as good as the paper's is
-/// none.
+/// Fails if clusters cannot be started, or do not answer. A number that is worse than the paper's
+/// is not an error.
 pub fn run(
     effort: Effort,
     figure: Option<u8>,
-    tell: &(dyn Fn(&str) + Sync),
+    report: &(dyn Fn(&str) + Sync),
 ) -> Result<Results, BenchError> {
     let costs = Costs::shipped();
-    let laboratory = Laboratory { effort, costs: &costs, tell };
+    let laboratory = Laboratory { effort, costs: &costs, report };
     let mut parts = Vec::new();
     for figure in FIGURES.filter(|number| figure.is_none_or(|wanted| wanted == *number)) {
         match figure {
@@ -130,7 +130,7 @@ pub fn run(
         page.plots.extend(part.plots);
         page.notes.extend(part.notes);
     }
-    // As the paper tells them.
+    // In the order of the paper.
     rows.sort_by_key(|row| row.figure);
     Ok(Results { paper: "unistore", rows, page, costs: Some(costs.to_string()) })
 }

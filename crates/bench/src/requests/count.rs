@@ -1,9 +1,8 @@
 //! Counts instructions under callgrind and system calls under strace, by running this program
 //! again.
 //!
-//! Each kind is run twice, the second time with three times as many requests. The difference
-//! between the runs is that of the requests alone: what starting and loading cost is the same in
-//! both.
+//! Each kind runs twice, the second time with three times as many requests. The difference between
+//! the runs is due to the requests alone, because starting and loading cost the same in both.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,14 +12,14 @@ use super::server::serve;
 use super::table::{Counted, Table};
 use super::tool::{CountError, collected, successful, this_program, what_one_adds};
 
-/// Counts what the requests of these kinds cost. `tell` hears what is going on.
+/// Counts the costs of requests of these kinds. Reports progress to `report`.
 ///
 /// # Errors
 /// See [`CountError`].
-pub fn count(kinds: &[Kind], tell: &dyn Fn(&str)) -> Result<Table, CountError> {
+pub fn count(kinds: &[Kind], report: &dyn Fn(&str)) -> Result<Table, CountError> {
     let mut rows = Vec::new();
     for kind in kinds {
-        tell(&format!("counting {kind}"));
+        report(&format!("counting {kind}"));
         let instructions = per_request(*kind, instructions)?;
         let system_calls = match kind {
             Kind::Client => 0.0,
@@ -31,7 +30,7 @@ pub fn count(kinds: &[Kind], tell: &dyn Fn(&str)) -> Result<Table, CountError> {
     Ok(Table { rows })
 }
 
-/// What one request adds to what is counted.
+/// Returns the cost that one request adds.
 fn per_request(
     kind: Kind,
     count: fn(Kind, u64) -> Result<u64, CountError>,
@@ -61,14 +60,14 @@ fn system_calls(kind: Kind, times: u64) -> Result<u64, CountError> {
     total_calls(&summary).ok_or_else(|| failed(format!("its summary has no total:\n{summary}")))
 }
 
-/// The calls in the last line of a summary: percent, seconds, microseconds for each call, calls,
-/// errors if any, `total`.
+/// Returns the number of calls in the last line of a summary: percent, seconds, microseconds for
+/// each call, calls, errors if any, `total`.
 fn total_calls(summary: &str) -> Option<u64> {
     let line = summary.lines().rfind(|line| line.trim_end().ends_with(" total"))?;
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-/// A file that is removed when it is dropped.
+/// Path of a file that is removed when this is dropped.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -80,7 +79,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What cannot be removed is in a folder for what may be lost.
+        // A file that cannot be removed remains in the temporary directory.
         let _ = std::fs::remove_file(&self.0);
     }
 }

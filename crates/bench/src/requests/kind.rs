@@ -1,11 +1,11 @@
-//! The requests that are counted, and transactions of them, as a client sends them.
+//! Counted requests and transactions, as a client sends them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use solera_resp::encode_command;
 
-/// The spaces of the cluster that serves the requests, as in `solera.toml`.
+/// Spaces of the cluster that serves the requests, in the format of `solera.toml`.
 pub(super) const SPACES: &str = r#"[[space]]
 name = "strong"
 prefix = "strong:"
@@ -16,7 +16,7 @@ prefix = "weak:"
 level = "causal"
 "#;
 
-/// The module of which a transaction is called.
+/// Module of the called transaction.
 const MODULE: &str = include_str!("../papers/mixt/counters.mixt");
 
 const VALUE: [u8; 100] = [b'v'; 100];
@@ -24,7 +24,7 @@ const VALUE: [u8; 100] = [b'v'; 100];
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `PING` that an echo answers and no server: what the client takes of the other counts.
+    /// `PING` that an echo answers instead of a server: the client's share of the other counts.
     Client,
     /// `PING`, which touches no data.
     Ping,
@@ -46,16 +46,16 @@ pub enum Kind {
     Call,
 }
 
-/// Transactions that a server under load runs: a `SOLERA.BEGIN`, so many `GET`s or `SET`s together,
-/// a `SOLERA.COMMIT`.
+/// Transactions of a server under load: a `SOLERA.BEGIN`, a batch of `GET`s or `SET`s, a
+/// `SOLERA.COMMIT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) operations: u64,
-    /// Whether the operations set values, of 100 bytes.
+    /// Whether the operations are `SET`s of 100 bytes.
     pub(crate) writes: bool,
 }
 
-/// Commands as bytes, and how many replies they have.
+/// Commands as bytes, and the number of their replies.
 #[derive(Default)]
 pub(super) struct Commands {
     pub(super) bytes: Vec<u8>,
@@ -84,7 +84,7 @@ impl Kind {
         Kind::Call,
     ];
 
-    /// Name in the table.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Client => "client alone",
@@ -100,24 +100,24 @@ impl Kind {
         }
     }
 
-    /// Whether replies wait until the protocol's clock ticks, also at a single site.
+    /// Whether replies wait for a tick of the protocol, even at a single site.
     pub(super) fn waits_for_ticks(self) -> bool {
         matches!(self, Kind::StrongSet | Kind::Call)
     }
 
-    /// By how much the number of system calls may differ between runs of the same program.
+    /// Returns how much the number of system calls may differ between runs of the same program.
     pub(super) fn stray_calls(self) -> f64 {
         match self {
-            // Ticks come by the system's clock while such a request waits.
+            // While such a request waits, ticks follow the system's clock.
             Kind::StrongSet => 4.0,
-            // Threads wake one another only if the other one sleeps already.
+            // A thread wakes another one only if that one is asleep.
             Kind::Call => f64::INFINITY,
             _ => 0.1,
         }
     }
 
-    /// How many requests the smaller one of two runs sends; the larger one sends three times as
-    /// many.
+    /// Returns the number of requests of the smaller of two runs; the larger one sends three times
+    /// as many.
     pub(super) fn times(self) -> u64 {
         match self {
             Kind::Call => 300,
@@ -125,7 +125,7 @@ impl Kind {
         }
     }
 
-    /// Commands that create what the requests use.
+    /// Returns the commands that create the data of the requests.
     pub(super) fn set_up(self) -> Commands {
         let mut commands = Commands::default();
         match self {
@@ -139,7 +139,7 @@ impl Kind {
         commands
     }
 
-    /// The request of this number.
+    /// Returns the request of this number.
     pub(super) fn request(self, number: u64) -> Commands {
         let mut commands = Commands::default();
         let key = |turn: u64| self.key(number * 7919 + turn);
@@ -168,8 +168,7 @@ impl Kind {
         commands
     }
 
-    /// A transaction on keys of [`Kind::Get`]: what is sent together, and waited for, one after the
-    /// other.
+    /// Returns a transaction on keys of [`Kind::Get`], as consecutive batches.
     pub(super) fn transaction(number: u64, load: Load) -> [Commands; 3] {
         let mut commands: [Commands; 3] = Default::default();
         commands[0].push(&[b"SOLERA.BEGIN"]);
@@ -184,7 +183,7 @@ impl Kind {
         commands
     }
 
-    /// How many keys requests choose from; all exist before the first request.
+    /// Returns the number of keys that requests choose from; all exist before the first request.
     fn keys(self) -> u64 {
         if self.waits_for_ticks() { 100 } else { 1000 }
     }

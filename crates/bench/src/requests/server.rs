@@ -1,5 +1,4 @@
-//! Servers of this program in processes of their own: what they take for each transaction when many
-//! clients send them.
+//! Measures the cost of each transaction of many clients in server processes of this program.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,18 +11,18 @@ use super::session::Session;
 use super::tool::{CountError, collected, successful, this_program, what_one_adds};
 use crate::ports::free_ports;
 
-/// How long a server under strace may take until it listens.
+/// Timeout until a server under strace listens.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Clients that send transactions at once, and transactions of each while instructions are counted.
+/// Number of concurrent clients, and of transactions of each while instructions are counted.
 const CLIENTS: u64 = 32;
 const TRANSACTIONS: u64 = 100;
-/// Transactions of each client while a server's time is measured: the kernel counts it in
-/// hundredths of a second.
+/// Number of transactions of each client while a server's time is measured, which the kernel counts
+/// in hundredths of a second.
 const TIMED: u64 = 2000;
-/// What servers under load are started for; what they are asked is up to the clients.
+/// Kind with which servers under load are started; the clients choose their own requests.
 const KIND: Kind = Kind::Get;
 
-/// Instructions of a server under load for a transaction.
+/// Counts a server's instructions per transaction under load.
 ///
 /// # Errors
 /// See [`CountError`].
@@ -41,8 +40,8 @@ pub(crate) fn server_instructions(workers: u8, load: Load) -> Result<f64, CountE
     Ok(of_all / CLIENTS as f64)
 }
 
-/// Processor time of the same transaction at one worker, in nanoseconds: outside the kernel, and in
-/// it.
+/// Measures the processor time per transaction at one worker, in nanoseconds: in user mode, and in
+/// the kernel.
 ///
 /// # Errors
 /// See [`CountError`].
@@ -60,7 +59,8 @@ pub(crate) fn server_time(load: Load) -> Result<(f64, f64), CountError> {
     Ok((of_one(spent.0), of_one(spent.1)))
 }
 
-/// Starts this program as a server by a command that ends with its name, has it asked, and ends it.
+/// Starts this program as a server by a command that ends with its name, runs the clients, and
+/// stops it.
 ///
 /// # Errors
 /// See [`CountError`].
@@ -96,13 +96,14 @@ async fn run_clients(server: &mut Server, load: Load, transactions: u64) -> Resu
     Ok(())
 }
 
-/// Nanoseconds for which a process has run outside the kernel, and in it.
+/// Returns the processor time of a process in user mode and in the kernel, in nanoseconds.
 fn times_of(pid: u32) -> Result<(u64, u64), String> {
-    /// Of the kernel's clock for processor times, on every architecture that Linux has today.
+    /// Tick of the kernel's clock for processor times in nanoseconds, the same on all current
+    /// architectures of Linux.
     const TICK: u64 = 10_000_000;
     let file = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
-    // The program's name may have spaces, and ends with a parenthesis.
+    // The program's name may contain spaces, and ends with a parenthesis.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let mut fields = fields.split_whitespace().skip(11).map(str::parse::<u64>);
     match (fields.next(), fields.next()) {
@@ -111,7 +112,7 @@ fn times_of(pid: u32) -> Result<(u64, u64), String> {
     }
 }
 
-/// Nanoseconds for which the threads of a process have run, as the kernel counts them.
+/// Returns the processor time of a process's threads in nanoseconds, as the kernel counts it.
 pub(crate) fn processor_time(pid: u32) -> Result<u64, String> {
     let folder = format!("/proc/{pid}/task");
     let failed = |error: std::io::Error| format!("{folder}: {error}");
@@ -126,7 +127,7 @@ pub(crate) fn processor_time(pid: u32) -> Result<u64, String> {
 
 /// A server that ends when its standard input is closed.
 pub(super) struct Server {
-    /// None once it was ended.
+    /// `None` after it was stopped.
     child: Option<Child>,
     port: u16,
 }
@@ -136,7 +137,7 @@ impl Server {
         self.child.as_ref().expect("a server ends once").id()
     }
 
-    /// A session with it, as soon as it listens.
+    /// Connects to the server, as soon as it listens.
     pub(super) async fn connect(&mut self) -> Result<Session<TcpStream>, String> {
         let (address, begin) = (SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)), Instant::now());
         loop {
@@ -168,7 +169,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             drop(child.stdin.take());
-            // It has nothing to lose, and may have ended by itself.
+            // The server has no durable data, and may have exited already.
             let _ = child.wait();
         }
     }

@@ -1,4 +1,4 @@
-//! One worker, and one session that sends it requests.
+//! One worker, and one session that sends requests to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,18 @@ use tokio::time::timeout;
 use super::kind::{Commands, Kind, Load, SPACES};
 use crate::error::BenchError;
 
-/// Time that passes on the workers' clock with each request: a tick of the protocol, of 1 ms while
-/// there is something to do, comes after twenty.
+/// Time by which the workers' clock advances with each request: the protocol ticks every 20
+/// requests, since its interval is 1 ms under load.
 const PER_REQUEST: Duration = Duration::from_micros(50);
-/// Time that passes on the workers' clock when a reply waits for it.
+/// Time by which the workers' clock advances while a reply waits for a tick.
 const TICK: Duration = Duration::from_millis(1);
-/// A reply that takes longer, in real time, never comes.
+/// Timeout of a reply, in real time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts one worker and sends it so many requests from its own thread, over a connection in
-/// memory.
+/// Starts one worker and sends `times` requests from its own thread, over an in-memory connection.
 ///
 /// # Errors
-/// The cluster cannot be started, or a request fails.
+/// Fails if the cluster cannot be started, or if a request fails.
 pub fn in_memory(kind: Kind, times: u64) -> Result<(), BenchError> {
     let clock = Clock::manual();
     let cluster = Arc::new(start(&clock, 1, None)?);
@@ -47,10 +46,10 @@ pub fn in_memory(kind: Kind, times: u64) -> Result<(), BenchError> {
 }
 
 /// Starts workers that serve clients at a port of 127.0.0.1 until `end` returns. Their clock stands
-/// still, so that all they do is for requests, unless such requests wait for the protocol's ticks.
+/// still, so that they only work for requests, unless the requests wait for the protocol's ticks.
 ///
 /// # Errors
-/// The cluster cannot be started.
+/// Fails if the cluster cannot be started.
 pub fn listen(kind: Kind, port: u16, workers: u8, end: impl FnOnce()) -> Result<(), BenchError> {
     let clock = if kind.waits_for_ticks() { Clock::system() } else { Clock::manual() };
     let cluster = start(&clock, workers, Some(port))?;
@@ -70,10 +69,10 @@ fn start(clock: &Clock, workers: u8, port: Option<u16>) -> Result<Cluster, Bench
     Cluster::start_with_clock(spec, log, modules, clock.clone()).map_err(|error| failed(&error))
 }
 
-/// A session that sends one request after the other.
+/// A session that sends one request after another.
 pub(super) struct Session<S> {
     stream: S,
-    /// The workers' clock, if the session has to advance it.
+    /// Clock of the workers, if the session must advance it.
     clock: Option<Clock>,
     parser: ReplyParser,
     input: Vec<u8>,
@@ -85,10 +84,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Session { stream, clock, parser: ReplyParser::default(), input }
     }
 
-    /// Creates what the requests use, and sends so many.
+    /// Creates the data of the requests, and sends `times` requests.
     ///
     /// # Errors
-    /// A reply is an error, or none comes.
+    /// Fails if a reply is an error, or if none arrives.
     pub(super) async fn run(&mut self, kind: Kind, times: u64) -> Result<(), String> {
         self.ask(kind, &kind.set_up()).await?;
         for number in 0..times {
@@ -100,10 +99,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Ok(())
     }
 
-    /// Runs so many transactions.
+    /// Runs a number of transactions.
     ///
     /// # Errors
-    /// As with [`Session::run`].
+    /// The same as those of [`Session::run`].
     pub(super) async fn run_transactions(
         &mut self,
         load: Load,
@@ -155,20 +154,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             }
             Ok(())
         };
-        // What the server answers while it is still being asked must be read.
+        // Replies must be read while requests are still being written.
         tokio::try_join!(write, read).map(|_| ())
     }
 }
 
-/// Advances the clock whenever nothing else is left to do: what a request waits for is a tick.
+/// Advances the clock whenever all threads are idle, because the request then waits for a tick.
 async fn tick(kind: Kind, clock: Option<Clock>) {
     let Some(clock) = clock else { return std::future::pending().await };
     loop {
         match kind {
-            // Other threads have something to do, which takes them less than this, also under
-            // callgrind.
+            // Other threads have work, which takes less than this even under callgrind.
             Kind::Call => tokio::time::sleep(Duration::from_millis(20)).await,
-            // All others run on this thread.
+            // All other requests run on this thread.
             _ => {
                 for _ in 0..16 {
                     tokio::task::yield_now().await;
@@ -179,7 +177,7 @@ async fn tick(kind: Kind, clock: Option<Clock>) {
     }
 }
 
-/// Answers every request as a server answers PING, so that what is counted is the client's share.
+/// Answers every request like a server answers PING, so that only the client's share is counted.
 async fn echo(mut stream: DuplexStream) {
     let mut input = [0; 1024];
     while let Ok(1..) = stream.read(&mut input).await {

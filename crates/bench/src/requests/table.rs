@@ -1,33 +1,33 @@
-//! What requests cost, as a table for people, and the comparison with an earlier table.
+//! Table of the costs of requests, and its comparison with an earlier table.
 
 use std::fmt;
 
 use super::kind::Kind;
 
-/// What stands above the table in a document that holds it.
+/// Heading above the table in a document.
 const HEADING: &str = "## Instructions and system calls per request";
-/// A count may exceed an earlier one by this share of it.
+/// Relative increase of a count that is tolerated.
 const TOLERANCE: f64 = 0.02;
 
-/// What one request costs.
+/// Costs of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counted {
     /// The request.
     pub kind: Kind,
-    /// Instructions of all threads outside the kernel, the client's own among them.
+    /// Instructions of all threads in user mode, including the client's.
     pub instructions: f64,
-    /// System calls of a server that is asked over TCP.
+    /// System calls of a server that receives requests over TCP.
     pub system_calls: f64,
 }
 
-/// What requests cost.
+/// Costs of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// One row for each kind.
     pub rows: Vec<Counted>,
 }
 
-/// A table that cannot be compared with.
+/// Error of reading a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableError {
     /// The document has no such table.
@@ -70,7 +70,8 @@ impl Table {
         self.compare(earlier, |now, then, stray| now > then * (1.0 + TOLERANCE) + stray)
     }
 
-    /// The same for counts that are better, so that the earlier table is out of date.
+    /// Compares with an earlier table: one line for each count that is better, so that the earlier
+    /// table is out of date.
     pub fn better_than(&self, earlier: &Table) -> Vec<String> {
         self.compare(earlier, |now, then, stray| now < then * (1.0 - TOLERANCE) - stray)
     }
@@ -120,7 +121,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A number with a comma before each group of three digits.
+/// Formats a number with a comma before each group of three digits.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

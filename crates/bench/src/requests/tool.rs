@@ -1,4 +1,4 @@
-//! Runs this program under callgrind or strace: why that fails, and what it says.
+//! Runs this program under callgrind or strace.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,26 +6,26 @@ use std::process::Output;
 
 use super::kind::Kind;
 
-/// Why requests cannot be counted.
+/// Error of counting requests.
 #[derive(Debug)]
 pub enum CountError {
     /// A tool cannot be run.
     Tool {
-        /// Its name.
+        /// Name of the tool.
         tool: &'static str,
-        /// Why not.
+        /// Error of the system.
         error: std::io::Error,
     },
-    /// What runs under a tool has failed.
+    /// The program under a tool failed.
     Failed {
-        /// The tool's name.
+        /// Name of the tool.
         tool: &'static str,
         /// The requests.
         kind: Kind,
-        /// What was said about the failure.
+        /// Description of the failure.
         reason: String,
     },
-    /// This program cannot be run again, or its server cannot be reached.
+    /// This program cannot be started as a child process, or its server cannot be reached.
     Server(String),
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for CountError {
 
 impl std::error::Error for CountError {}
 
-/// What is counted for so many times and for three times as many: what one of them adds.
+/// Counts for `times` requests and for three times as many; returns the cost that one request adds.
 pub(super) fn what_one_adds(
     times: u64,
     count: impl Fn(u64) -> Result<u64, CountError>,
@@ -54,9 +54,9 @@ pub(super) fn what_one_adds(
     Ok(more.saturating_sub(fewer) as f64 / (2 * times) as f64)
 }
 
-/// Instructions, as callgrind says at its end.
-pub(super) fn collected(said: &str) -> Option<u64> {
-    let (_, count) = said.lines().find_map(|line| line.split_once("Collected :"))?;
+/// Parses the number of instructions in callgrind's output.
+pub(super) fn collected(output: &str) -> Option<u64> {
+    let (_, count) = output.lines().find_map(|line| line.split_once("Collected :"))?;
     count.trim().parse().ok()
 }
 
@@ -65,11 +65,11 @@ pub(super) fn successful(
     kind: Kind,
     output: &Output,
 ) -> Result<String, CountError> {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.success() {
-        true => Ok(said),
+        true => Ok(text),
         false => {
-            Err(CountError::Failed { tool, kind, reason: format!("{}: {said}", output.status) })
+            Err(CountError::Failed { tool, kind, reason: format!("{}: {text}", output.status) })
         }
     }
 }

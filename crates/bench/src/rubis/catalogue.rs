@@ -1,17 +1,18 @@
-//! What a loaded database holds. It follows from the scale, so clients know it without asking.
+//! Content of a loaded database. It is a function of the scale, so clients compute it without
+//! reading the database.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::random::Random;
 
-/// How much there is.
+/// Amount of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     name: &'static str,
-    /// Items for sale.
+    /// Number of items for sale.
     pub items: u64,
-    /// Registered users.
+    /// Number of registered users.
     pub users: u64,
 }
 
@@ -25,7 +26,7 @@ impl Scale {
     ];
 }
 
-/// The small one.
+/// Returns the small scale.
 impl Default for Scale {
     fn default() -> Scale {
         Scale::ALL[1]
@@ -50,22 +51,22 @@ impl fmt::Display for Scale {
 
 pub(crate) const REGIONS: usize = 62;
 pub(crate) const CATEGORIES: usize = 20;
-/// How many of RUBiS' 33,000 items are in each category.
+/// Number of RUBiS' 33,000 items in each category.
 const CATEGORY_ITEMS: [u32; CATEGORIES] = [
     1374, 2691, 292, 2874, 538, 7521, 664, 586, 1077, 976, 2325, 1051, 1420, 270, 1069, 3029, 405,
     342, 3671, 825,
 ];
-/// Items on a page of a search.
+/// Number of items on a page of a search.
 pub(crate) const PAGE: u64 = 20;
-/// Bids that an item may have been loaded with.
+/// Maximum number of bids that an item is loaded with.
 const MOST_BIDS: u64 = 50;
-/// Comments that the seller of an item may have been loaded with for it.
+/// Maximum number of comments about the seller of an item that are loaded for it.
 const MOST_COMMENTS: u64 = 25;
-/// RUBiS: one in five sells several, at most ten.
+/// Percentage of items with a quantity above one, at most ten (RUBiS).
 const SEVERAL_PERCENT: u8 = 20;
 const MOST_OF_ONE: u64 = 10;
 
-/// Where an item is found.
+/// Position of an item in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shelf {
     pub(crate) category: usize,
@@ -74,7 +75,7 @@ pub(crate) struct Shelf {
     pub(crate) region_page: u64,
 }
 
-/// A loaded item, but for its shelf.
+/// A loaded item without its shelf.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) seller: u64,
@@ -82,11 +83,11 @@ pub(crate) struct Item {
     pub(crate) initial: i64,
     pub(crate) bids: u64,
     pub(crate) comments: u64,
-    /// For what is written about it.
+    /// Random numbers for its content.
     pub(crate) random: Random,
 }
 
-/// The loaded items' shelves.
+/// Shelves of the loaded items.
 pub(crate) struct Catalogue {
     pub(crate) scale: Scale,
     shelves: Vec<Shelf>,
@@ -122,8 +123,8 @@ impl Catalogue {
         self.shelves[item as usize]
     }
 
-    /// A shelf where somebody looks, or puts a new item: any page of a category that is drawn by
-    /// its size, and of that category in a region.
+    /// Chooses a shelf for a search or a new item: a random page of a category, drawn by its size,
+    /// and of that category in a region.
     pub(crate) fn draw_shelf(&self, region: usize, random: &mut Random) -> Shelf {
         let category = random.weighted(&CATEGORY_ITEMS);
         let pages = |items: u64| items.div_ceil(PAGE).max(1);
@@ -152,7 +153,7 @@ fn item(scale: Scale, number: u64) -> Item {
     }
 }
 
-/// How many of an item are sold.
+/// Chooses the quantity of an item.
 pub(crate) fn draw_quantity(random: &mut Random) -> u64 {
     match random.chance(SEVERAL_PERCENT) {
         true => random.within(2, MOST_OF_ONE),
@@ -160,17 +161,17 @@ pub(crate) fn draw_quantity(random: &mut Random) -> u64 {
     }
 }
 
-/// Where a loaded user lives.
+/// Returns the region of a loaded user.
 pub(crate) fn region_of(user: u64) -> usize {
     (user % REGIONS as u64) as usize
 }
 
-/// The name a loaded user has taken.
+/// Returns the nickname of a loaded user.
 pub(crate) fn nickname(user: u64) -> String {
     format!("user{user}")
 }
 
-/// Users' passwords need not be secret.
+/// Returns the password of a user, which need not be secret.
 pub(crate) fn password(nickname: &str) -> String {
     format!("password of {nickname}")
 }

@@ -1,4 +1,4 @@
-//! What must hold when all sites have everything.
+//! Invariants that must hold when all sites have all updates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +8,22 @@ use crate::batch::Batch;
 use crate::rubis::Remembered;
 use crate::rubis::schema::{self, read_deed};
 
-/// A rule that the data must obey, and how often it does not.
+/// A rule for the data, and the number of violations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invariant {
     /// The rule.
     pub rule: &'static str,
-    /// For how many things it was checked.
+    /// Number of checked items or names.
     pub checked: u64,
-    /// How many of them break it.
+    /// Number of violations.
     pub broken: u64,
-    /// What is wrong with some of them.
+    /// Descriptions of some violations.
     pub examples: Vec<String>,
 }
 
-/// More examples help nobody.
+/// Maximum number of examples.
 const EXAMPLES: usize = 5;
-/// Items or names that are read at once.
+/// Number of items or names that are read at once.
 const TOGETHER: usize = 40;
 
 impl Invariant {
@@ -46,23 +46,24 @@ struct Item {
     stock: i64,
     buys: BTreeMap<String, String>,
     bids: BTreeMap<String, String>,
-    /// How many bids were counted.
+    /// Value of the bid counter.
     counted: i64,
     winner: Option<String>,
     winning_bid: Option<String>,
 }
 
-/// What the clients have been told of one item.
+/// Acknowledged actions of the clients on one item.
 #[derive(Debug, Default)]
 struct Deeds {
     bought: Vec<String>,
     bids: Vec<String>,
 }
 
-/// Checks all that the clients have touched. The client's site must have all that they did.
+/// Checks all items and names that the clients have accessed. The client's site must have all their
+/// writes.
 ///
 /// # Errors
-/// Those of reading.
+/// Fails if reading fails.
 pub(crate) async fn check(
     client: &mut Client,
     remembered: Vec<Remembered>,
@@ -93,7 +94,7 @@ pub(crate) async fn check(
     Ok(found)
 }
 
-/// Everyone who was told to have a nickname has it.
+/// Checks that every client whose registration was acknowledged has its nickname.
 async fn check_names(
     client: &mut Client,
     registered: &[(String, String)],
@@ -171,7 +172,7 @@ impl Rules {
     }
 }
 
-/// The numbers in purchases or bids, whose they are, and their identifiers.
+/// Iterates over purchases or bids: their numbers, users and identifiers.
 fn amounts(deeds: &BTreeMap<String, String>) -> impl Iterator<Item = (i64, &str, &str)> {
     deeds.iter().filter_map(|(id, deed)| read_deed(deed).map(|(n, user)| (n, user, id.as_str())))
 }
@@ -203,7 +204,9 @@ fn lost(item: &Item, deeds: &Deeds, sold: i64) -> Option<String> {
     }
     let ids: BTreeSet<&String> = deeds.bought.iter().chain(&deeds.bids).collect();
     if ids.len() < deeds.bought.len() + deeds.bids.len() {
-        return Some(format!("item {id}: two clients were told of the same purchase or bid"));
+        return Some(format!(
+            "item {id}: two clients received an acknowledgement of the same purchase or bid"
+        ));
     }
     if item.quantity - sold != item.stock {
         let (quantity, stock) = (item.quantity, item.stock);
@@ -242,7 +245,7 @@ mod tests {
         Deeds { bought: own(&["b1", "b2"]), bids: own(&["x2"]) }
     }
 
-    /// How often each rule is broken, and how.
+    /// Returns the violated rules, with descriptions.
     fn broken(item: &Item, deeds: &Deeds) -> Vec<String> {
         let mut rules = Rules::new();
         rules.check(item, deeds);
@@ -253,7 +256,7 @@ mod tests {
     #[test]
     fn an_item_that_is_as_it_should_be_breaks_no_rule() {
         assert_eq!(broken(&item(), &deeds()), Vec::<String>::new());
-        // Who bids the same may win, too; and purchases may be there that nobody was told of.
+        // An equal bid may win as well, and there may be purchases that were not acknowledged.
         let item =
             Item { winner: Some("eve".to_owned()), winning_bid: Some("x3".to_owned()), ..item() };
         assert_eq!(broken(&item, &Deeds::default()), Vec::<String>::new());

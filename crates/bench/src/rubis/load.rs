@@ -1,4 +1,4 @@
-//! Writing what a database holds before a run.
+//! Loads the database before a run.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::rubis::catalogue::{self, CATEGORIES, Item, REGIONS, nickname, passwor
 use crate::rubis::schema::{self, deed};
 use crate::session::Strong;
 
-/// Whether the data must be written, because there is none.
+/// Returns whether the data must be written, because there is none.
 ///
 /// # Errors
-/// There is other data, or it cannot be read.
+/// Fails if there is other data, or if it cannot be read.
 pub(crate) async fn is_needed(rubis: &Rubis, place: &Place) -> Result<bool, BenchError> {
     let wanted = rubis.catalogue().scale.to_string();
     let found = async { place.connect(0).await?.get(schema::DATA).await };
@@ -35,7 +35,7 @@ pub(crate) async fn load(
     fill(place, strong, parts(rubis)).await.map_err(BenchError::Load)
 }
 
-/// The commands that write the data.
+/// Returns the commands that write the data.
 pub(crate) fn commands(rubis: &Arc<Rubis>) -> Vec<Vec<Vec<u8>>> {
     let of_part = |part: Part| {
         let mut batch = Batch::default();
@@ -65,7 +65,7 @@ fn parts(rubis: &Arc<Rubis>) -> Vec<Part> {
         Part { count: 1, writing: Writing::Causal, write: Rc::new(write) }
     };
     vec![
-        // A load that was interrupted cannot be repeated: bids would be counted twice.
+        // An interrupted load cannot be repeated: bids would be counted twice.
         data(format!("part of {scale}")),
         causal(1, |_, batch| names(batch)),
         causal(scale.users, user),
@@ -108,7 +108,7 @@ fn user(number: u64, batch: &mut Batch) {
     ]);
 }
 
-/// An item with all that is written about it, but for what is strong.
+/// Adds the commands that write an item with its causal data.
 fn item(rubis: &Rubis, number: u64, batch: &mut Batch) {
     let Item { seller, quantity, initial, bids, comments, mut random } =
         rubis.catalogue().item(number);
@@ -116,7 +116,7 @@ fn item(rubis: &Rubis, number: u64, batch: &mut Batch) {
     let users = rubis.catalogue().scale.users;
     let (id, seller) = (number.to_string(), seller.to_string());
     let description = random.below(200);
-    // Each bid is higher than those before.
+    // Each bid is higher than the previous ones.
     let amount = |bid: u64| initial + bid as i64;
     batch.add(&[
         "HSET",

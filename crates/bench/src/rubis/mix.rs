@@ -1,4 +1,4 @@
-//! The types of transactions, and how often each comes.
+//! The types of transactions, and their frequencies.
 //!
 //! RUBiS' clients walk through pages by a table of probabilities. UniStore's authors used the
 //! bidding mix of the PoR paper (`cheng_15_updates_long_wait.csv` of their load generator), and
@@ -28,7 +28,7 @@ macro_rules! transactions {
 
         const KINDS: &[Kind] = &[$(Kind { name: $name, class: Class::$class }),*];
 
-        /// Of 10,000 transactions.
+        /// Frequency of each type, out of 10,000 transactions.
         const WEIGHTS: &[u32] = &[$($weight),*];
     };
 }
@@ -53,8 +53,8 @@ transactions! {
     CloseAuction "closeAuction" Strong 28
 }
 
-/// Where strong transactions are to meet, each type of them comes as often as the others, so that
-/// those that conflict do meet; their sum is the same.
+/// Frequency of each strong type in contended runs. All strong types are equally frequent, so that
+/// conflicting ones do conflict; their sum is the same.
 const CONTENDED: u32 = 250;
 
 pub(crate) fn kinds() -> Vec<Kind> {
@@ -65,7 +65,7 @@ pub(crate) fn class_of(kind: usize) -> Class {
     KINDS[kind].class
 }
 
-/// The index of the next transaction's type.
+/// Chooses the type of the next transaction; returns its index.
 pub(crate) fn draw(random: &mut Random, contended: bool) -> usize {
     if !contended {
         return random.weighted(WEIGHTS);

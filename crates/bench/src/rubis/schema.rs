@@ -16,8 +16,7 @@
 //! | `rubis:region:R:C:P` | set | page P of those whose seller is in a region |
 //! | `rubis:sells:U`, `rubis:bidson:U`, `rubis:bought:U`, `rubis:won:U` | set | a user's items |
 //!
-//! Concurrent bids merge: they are fields of one hash, and the highest is worked out by who needs
-//! it.
+//! Concurrent bids merge: they are fields of one hash, and readers compute the highest.
 //!
 //! **Conflicts.** Three keys are in spaces of level `por` ([`SPACES`]), one for each conflict of
 //! the paper:
@@ -31,7 +30,7 @@
 //! Two closings of one auction need no conflict: no bid comes between them, so they name the same
 //! winner.
 
-/// The spaces of a cluster on which the four transactions are strong, as in `solera.toml`.
+/// Spaces of a cluster on which the four transactions are strong, in the format of `solera.toml`.
 pub(crate) const SPACES: &str = r#"[[space]]
 name = "rubis-names"
 prefix = "rubis:nick:"
@@ -89,12 +88,12 @@ pub(crate) fn region_page(region: usize, category: usize, page: u64) -> String {
     format!("rubis:region:{region}:{category}:{page}")
 }
 
-/// What a bid or a purchase is stored as: a number, and whose it is.
+/// Encodes a bid or a purchase: its number and its user.
 pub(crate) fn deed(number: i64, user: &str) -> String {
     format!("{number}/{user}")
 }
 
-/// The number in a [`deed`], and whose it is; nothing if it is none.
+/// Decodes the number and the user of a [`deed`]; `None` if it is invalid.
 pub(crate) fn read_deed(text: &str) -> Option<(i64, &str)> {
     let (number, user) = text.split_once('/')?;
     Some((number.parse().ok()?, user))

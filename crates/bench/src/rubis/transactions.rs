@@ -1,4 +1,4 @@
-//! What each transaction does, once it is begun.
+//! Implementations of the transactions, after their beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,12 @@ use crate::rubis::schema::{self, deed, read_deed};
 use crate::rubis::visitor::Choice;
 use crate::tally::Done;
 
-/// Most of what belongs to a user or an item that is shown on one page.
+/// Maximum number of entries of a user or an item on one page.
 const SHOWN: usize = PAGE as usize;
 
-/// What is shown of an item in a list.
+/// Fields of an item in a list.
 const IN_LIST: [&str; 5] = ["name", "initial", "max_bid", "buy_now", "seller"];
-/// What is shown of an item on its page.
+/// Fields of an item on its page.
 const ON_PAGE: [&str; 9] = [
     "name",
     "description",
@@ -40,14 +40,14 @@ pub(crate) async fn browse_regions(tx: &mut Client) -> Result<(), Error> {
     tx.hgetall(schema::REGIONS).await.map(drop)
 }
 
-/// The items on a page of a search.
+/// Reads the items on a page of a search.
 pub(crate) async fn search(tx: &mut Client, page: &str) -> Result<Vec<String>, Error> {
     let items: Vec<String> = tx.smembers(page).await?.into_iter().take(SHOWN).collect();
     list(tx, &items).await?;
     Ok(items)
 }
 
-/// Reads what is shown of items in a list.
+/// Reads the fields of items in a list.
 async fn list<I: AsRef<str>>(tx: &mut Client, items: &[I]) -> Result<(), Error> {
     let mut batch = Batch::default();
     for item in items {
@@ -60,7 +60,7 @@ async fn list<I: AsRef<str>>(tx: &mut Client, items: &[I]) -> Result<(), Error> 
     Ok(())
 }
 
-/// Reads the nicknames of users who are shown.
+/// Reads the nicknames of users.
 async fn nicknames<'a>(tx: &mut Client, users: impl Iterator<Item = &'a str>) -> Result<(), Error> {
     let mut batch = Batch::default();
     for user in users.collect::<BTreeSet<_>>().into_iter().take(SHOWN) {
@@ -105,7 +105,7 @@ pub(crate) async fn view_bids(tx: &mut Client, item: &str) -> Result<(), Error> 
     nicknames(tx, bids.values().filter_map(|bid| Some(read_deed(bid)?.1))).await
 }
 
-/// Finds the user of a nickname, as far as the password fits.
+/// Returns the user of a nickname, if the password is correct.
 async fn log_in(tx: &mut Client, nickname: &str) -> Result<Option<String>, Error> {
     let Some(user) = tx.get(&schema::nick(nickname)).await? else { return Ok(None) };
     let found = tx.hget(&schema::user(&user), "password").await?;
@@ -246,7 +246,7 @@ pub(crate) async fn store_comment(tx: &mut Client, choice: &Choice) -> Result<()
     batch.send(tx).await.map(drop)
 }
 
-/// Causal: a new item is nobody else's yet.
+/// Causal: no other client accesses a new item yet.
 pub(crate) async fn register_item(tx: &mut Client, choice: &Choice) -> Result<(), Error> {
     let (item, price) = (&choice.id, choice.price.to_string());
     let quantity = choice.quantity.to_string();

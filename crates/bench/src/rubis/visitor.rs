@@ -1,4 +1,4 @@
-//! A client: whom and what it chooses, and what it remembers.
+//! State of a client: its random choices, and its acknowledged actions.
 
 use std::sync::atomic::Ordering;
 
@@ -8,37 +8,36 @@ use crate::rubis::catalogue::{self, Catalogue, REGIONS, Shelf, draw_quantity};
 use crate::rubis::schema;
 use crate::tally::Class;
 
-/// What a client has been told it has done, to be found at the end.
+/// Acknowledged actions of a client, which are checked at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
-    /// Nicknames, and whose they are.
+    /// Registered nicknames with their users.
     pub(crate) registered: Vec<(String, String)>,
-    /// Items, and purchases of them.
+    /// Items with their purchases.
     pub(crate) bought: Vec<(String, String)>,
-    /// Items, and bids for them.
+    /// Items with their bids.
     pub(crate) bids: Vec<(String, String)>,
-    /// Items whose auction it has closed.
+    /// Items whose auction the client has closed.
     pub(crate) closed: Vec<String>,
 }
 
 /// One client.
 pub(crate) struct Visitor {
-    /// Begins the identifiers of all that the client makes, which no other client uses.
+    /// Unique prefix of the identifiers that the client creates.
     name: String,
     made: u64,
     random: Random,
-    /// The item it has an eye on: one of those that it has found last.
+    /// Current item: one of those in the last search result.
     item: String,
     pub(crate) remembered: Remembered,
 }
 
-/// All that a transaction may need to be told, chosen before it runs, so that it does the same when
-/// it is run again.
+/// Arguments of a transaction, chosen before it runs, so that a retry uses the same ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
-    /// The identifier of what the transaction makes, if it makes something.
+    /// Identifier of the object that the transaction creates, if any.
     pub(crate) id: String,
-    /// The client's own user, and the name it has.
+    /// The client's own user.
     pub(crate) user: String,
     pub(crate) nickname: String,
     pub(crate) region: usize,
@@ -46,16 +45,17 @@ pub(crate) struct Choice {
     pub(crate) other: String,
     /// An item to look at.
     pub(crate) item: String,
-    /// An item to buy, to bid for or to close; the same as `item`, unless many are to meet at it.
+    /// An item to buy, to bid for or to close; equals `item` unless transactions should contend for
+    /// it.
     pub(crate) contested_item: String,
-    /// The name that a new user wants.
+    /// Nickname of a new user.
     pub(crate) new_nickname: String,
     pub(crate) shelf: Shelf,
     pub(crate) category_page: String,
     pub(crate) region_page: String,
-    /// How many to sell.
+    /// Quantity to sell.
     pub(crate) quantity: u64,
-    /// By how much to bid more than the highest bid one knows of.
+    /// Amount by which to exceed the highest known bid.
     pub(crate) raise: i64,
     pub(crate) price: i64,
     pub(crate) rating: i64,
@@ -73,7 +73,7 @@ impl Visitor {
         &mut self.random
     }
 
-    /// Has an eye on one of these items from now on.
+    /// Makes one of these items the current one.
     pub(crate) fn found(&mut self, items: Vec<String>) {
         if !items.is_empty() {
             let at = self.random.below(items.len() as u64);
@@ -81,7 +81,7 @@ impl Visitor {
         }
     }
 
-    /// Chooses for one transaction.
+    /// Chooses the arguments of one transaction.
     pub(crate) fn choose(&mut self, rubis: &Rubis, class: Class) -> Choice {
         let scale = rubis.catalogue.scale;
         let random = &mut self.random;

@@ -1,5 +1,5 @@
-//! Making the table of costs: a virtual cluster runs under callgrind, and each class of its steps
-//! is a function of its own there.
+//! Creates the table of costs: runs a virtual cluster under callgrind, with a separate function for
+//! each class of steps.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::error::BenchError;
 use crate::random::Random;
 use crate::tally::Class;
 
-/// The protocols that the experiments run.
+/// Protocols of the experiments.
 pub(crate) const VARIANTS: [Baseline; 6] = [
     Baseline::UniStore,
     Baseline::Strong,
@@ -30,8 +30,7 @@ pub(crate) const VARIANTS: [Baseline; 6] = [
     Baseline::CureFt,
 ];
 
-/// Clients, and for how long they are watched: few and many, so that there are small and large
-/// batches.
+/// Numbers of clients, and the measured times: few and many clients, for small and large batches.
 const LOADS: [(usize, Duration); 3] = [
     (24, Duration::from_millis(300)),
     (96, Duration::from_millis(200)),
@@ -42,9 +41,9 @@ const THINK: Duration = Duration::from_millis(10);
 /// One table of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Table {
-    /// Of a variant of UniStore.
+    /// The steps of a variant of UniStore.
     Variant(Baseline),
-    /// Of `primary`, beside UniStore, whose steps are not in it.
+    /// The steps of `primary`, which runs beside UniStore.
     Primary,
 }
 
@@ -66,22 +65,22 @@ impl Table {
     }
 }
 
-/// Makes a table. `tell` hears what is going on.
+/// Creates a table. Reports progress to `report`.
 ///
 /// # Errors
-/// A tool cannot be run, or what runs under it fails.
-pub(crate) fn calibrate(tell: &dyn Fn(&str)) -> Result<Costs, BenchError> {
+/// Fails if a tool cannot be run, or if the program under it fails.
+pub(crate) fn calibrate(report: &dyn Fn(&str)) -> Result<Costs, BenchError> {
     let mut costs = Costs { measured: here(), ..Costs::default() };
     for table in Table::all() {
-        tell(&format!("counting the steps of {}", table.name()));
+        report(&format!("counting the steps of {}", table.name()));
         costs.steps.insert(table.name().to_owned(), count(table)?);
     }
-    let counted = host::complete(&mut costs, tell);
+    let counted = host::complete(&mut costs, report);
     counted.map_err(|error| BenchError::Start(error.to_string()))?;
     Ok(costs)
 }
 
-/// The steps of a table, as a process of its own under callgrind.
+/// Counts the steps of a table in a child process under callgrind.
 fn count(table: Table) -> Result<Vec<Counted>, BenchError> {
     let failed = |error: &dyn std::fmt::Display| {
         BenchError::Start(format!("counting the steps of {}: {error}", table.name()))
@@ -91,12 +90,12 @@ fn count(table: Table) -> Result<Vec<Counted>, BenchError> {
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", file.display()));
-    // Names as the compiler writes them would have to be decoded here.
+    // Otherwise, mangled names would have to be decoded here.
     command.arg("--demangle=yes").arg(program);
     command.args(["papers", "calibrate", "--steps", table.name()]).stdin(Stdio::null());
     let output = command.output().map_err(|error| failed(&format!("valgrind: {error}")))?;
     let counted = std::fs::read_to_string(&file);
-    // It is in a folder for what may be lost.
+    // A file that cannot be removed remains in the temporary directory.
     let _ = std::fs::remove_file(&file);
     if !output.status.success() {
         return Err(failed(&String::from_utf8_lossy(&output.stderr)));
@@ -122,19 +121,20 @@ fn count(table: Table) -> Result<Vec<Counted>, BenchError> {
     }
 }
 
-/// Runs the cluster that is counted, twice; see [`Counting`]. Returns a line for each class of
-/// steps: its kind, size and outputs.
+/// Runs the counted cluster twice; see [`Counting`]. Returns a line for each class of steps: its
+/// kind, size and outputs.
 pub(crate) fn steps(table: Table) -> String {
     let counting = drive(table, Counting::default());
     assert!(!counting.is_full(), "there are more classes of steps than functions to count them");
-    let counting = drive(table, counting.again());
+    let counting = drive(table, counting.second_run());
     let line = |class: super::step::Class<'_>| {
         format!("{}\t{}\t{}\n", class.kind, class.size, class.outputs)
     };
     counting.classes().into_iter().map(line).collect()
 }
 
-/// Steps differ where several workers and sites take part, and where one worker is alone.
+/// Runs clusters of several shapes: steps differ between a single worker and several workers and
+/// sites.
 fn drive(table: Table, counting: Counting) -> Counting {
     let (variant, primary) = match table {
         Table::Variant(variant) => (variant, false),
@@ -231,7 +231,7 @@ fn operation(random: &mut Random, updates: bool) -> (Key, Op) {
     (key(table, number), op)
 }
 
-/// This machine, today.
+/// Returns the machine and the date.
 fn here() -> String {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name"));
@@ -250,7 +250,7 @@ mod tests {
     fn the_second_run_is_equal_to_the_first() {
         let first = drive(Table::Primary, Counting::default());
         let classes = first.classes();
-        let second = drive(Table::Primary, first.again());
+        let second = drive(Table::Primary, first.second_run());
         assert!(second.is_complete(), "each step of the first run has its step in the second");
         assert_eq!(second.classes(), classes);
     }

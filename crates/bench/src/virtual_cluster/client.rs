@@ -1,4 +1,4 @@
-//! The clients of a virtual cluster, each in a closed loop.
+//! Clients of a virtual cluster, each in a closed loop.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use solera_unistore::{Claim, Command, CommandError, Pasts, Response, TxId};
 use super::source::{Step, Transaction};
 use crate::random::Random;
 
-/// What a client is waiting for.
+/// Event that a client is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Until the site has what the attempt before lacked.
+    /// Waits until the site has the updates that the previous attempt lacked.
     Attach,
     Begin,
-    /// The answers to a round of operations.
+    /// Waits for the replies to a round of operations.
     Round(usize),
     Commit,
 }
 
-/// What comes after an answer.
+/// Action after a reply.
 #[expect(clippy::large_enum_variant, reason = "moved once, never stored")]
 pub(crate) enum Then {
-    /// The next command of the same round.
+    /// Run the next command of the same round.
     Go(Command),
-    /// The client hears of it.
-    Tell,
+    /// Send the reply to the client.
+    Reply,
 }
 
 /// One client and its session at a worker.
 pub(crate) struct Client {
-    /// Its site, and the place of the worker that it is connected to.
+    /// Its site, and the index of the worker that it is connected to.
     pub(crate) site: usize,
     pub(crate) worker: usize,
     pub(crate) random: Random,
@@ -39,23 +39,23 @@ pub(crate) struct Client {
     pub(crate) strong: bool,
     pub(crate) started: u64,
     pub(crate) phase: Phase,
-    /// Which command of the round.
+    /// Index of the current command of the round.
     pub(crate) at: usize,
     tx: Option<TxId>,
-    /// Whether the attempt has failed, so that it must begin anew.
+    /// Failure of the current attempt, which must be retried.
     pub(crate) failed: Option<Failed>,
-    /// How many attempts of the transaction have.
+    /// Number of failed attempts of the transaction.
     failures: u32,
-    /// What the last one has left: the next goes first with the claim, and lacks this until it
-    /// comes.
+    /// Claim of the last attempt, which gives the next one priority, and the updates that the site
+    /// must have first.
     claim: Option<Claim>,
     lacks: Option<Vector>,
 }
 
-/// For so long it is waited for what an attempt lacked, as a session of the server does.
+/// Maximum wait for the updates that an attempt lacked, as in a session of the server.
 const ATTACHING: Duration = Duration::from_millis(500);
 
-/// Why an attempt came to nothing.
+/// Failure of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
     Conflict,
@@ -82,15 +82,15 @@ impl Client {
         }
     }
 
-    /// How long the client waits before it runs a transaction again that failed, in nanoseconds: as
-    /// [`solera::Client::strong`] does.
+    /// Returns the pause before the client retries a failed transaction, in nanoseconds, as in
+    /// [`solera::Client::strong`].
     pub(crate) fn pause(&mut self) -> u64 {
         let pause = 1_000_000 << self.failures.min(6);
         self.failures += 1;
         pause
     }
 
-    /// The operations that the client sends together now, if it sends operations.
+    /// Returns the operations of the current batch, if it consists of operations.
     fn round(&self) -> Option<&[Step]> {
         match self.phase {
             Phase::Attach | Phase::Begin | Phase::Commit => None,
@@ -98,22 +98,22 @@ impl Client {
         }
     }
 
-    /// How many commands the client sends together now.
+    /// Returns the number of commands in the current batch.
     pub(crate) fn commands(&self) -> usize {
         self.round().map_or(1, <[_]>::len)
     }
 
-    /// How many of them write something.
+    /// Returns the number of writing commands in the current batch.
     pub(crate) fn writes(&self) -> usize {
         self.round().into_iter().flatten().filter(|step| step.op.is_update()).count()
     }
 
-    /// How many operations its transaction has.
+    /// Returns the number of operations of its transaction.
     pub(crate) fn operations(&self) -> usize {
         self.transaction.rounds.iter().map(Vec::len).sum()
     }
 
-    /// The command that is due.
+    /// Returns the current command.
     pub(crate) fn command(&self) -> Command {
         match (self.phase, self.tx) {
             (Phase::Attach, _) => {
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    /// Its worker has an answer.
+    /// Processes a response of its worker.
     pub(crate) fn answered(&mut self, response: Response) -> Then {
         match response {
             Response::Begun(tx) => self.tx = Some(tx),
@@ -144,7 +144,7 @@ impl Client {
                 }
             }
             Response::Committed { pasts } => self.past.join(&pasts.causal),
-            // What does not come in time may never come.
+            // Updates that do not arrive in time may never arrive.
             Response::Attached | Response::Failed(CommandError::TimedOut { .. }) => {
                 self.lacks = None;
             }
@@ -154,10 +154,10 @@ impl Client {
             }
             _ => self.failed = Some(Failed::Other),
         }
-        Then::Tell
+        Then::Reply
     }
 
-    /// The client goes on after an answer; whether there is anything left to do.
+    /// Advances after a reply; returns whether the transaction continues.
     pub(crate) fn advance(&mut self) -> bool {
         self.at = 0;
         self.phase = match self.phase {
@@ -172,7 +172,7 @@ impl Client {
         true
     }
 
-    /// Another transaction is run.
+    /// Starts a new transaction.
     pub(crate) fn run(&mut self, transaction: Transaction, strong: bool, now: u64) {
         (self.transaction, self.strong, self.started, self.failures) =
             (transaction, strong, now, 0);
@@ -180,7 +180,7 @@ impl Client {
         self.begin();
     }
 
-    /// The transaction is run from its beginning.
+    /// Restarts the transaction.
     pub(crate) fn begin(&mut self) {
         let phase = if self.lacks.is_some() { Phase::Attach } else { Phase::Begin };
         (self.phase, self.at, self.tx, self.failed) = (phase, 0, None, None);

@@ -18,35 +18,35 @@ use super::step::{About, Engine, MachineStep};
 use crate::histogram::Histogram;
 use crate::tally::{Class, Count};
 
-/// The wall clocks when virtual time begins, in microseconds since 1970.
+/// Wall-clock time at the beginning of virtual time, in microseconds since 1970.
 pub(crate) const EPOCH: u64 = 1_800_000_000_000_000;
-/// One way within a site, between processes: clients have machines of their own.
+/// One-way delay within a site between processes, in nanoseconds. Clients run on separate machines.
 const WITHIN_SITE: u64 = 125_000;
-/// The same between cores of one process.
+/// One-way delay between cores of one process, in nanoseconds.
 const WITHIN_NODE: u64 = 5_000;
-/// A core takes at most so many inputs before what comes of them leaves.
+/// Maximum number of inputs that a core processes before its outputs are sent.
 const BATCH: usize = 64;
-/// Requests of no client.
+/// Id of requests without a client.
 const NOBODY: RequestId = RequestId(u64::MAX);
-/// Requests from here on are probes.
+/// First id of probes.
 const PROBES: u64 = 1 << 62;
 
 const MS: u64 = 1_000_000;
 
-/// What a core has to do.
+/// Input of a core.
 enum Item {
     Message(Address, Message),
-    /// What a client has sent together.
+    /// A batch of a client.
     Round(usize),
     Probe(u64, Command),
     /// An update of a flood.
     Flood(RequestId, solera_primary::Command),
-    /// The machine's deadline.
+    /// A deadline of the machine.
     Tick,
 }
 
 impl Item {
-    /// How it takes its turn, as in servers.
+    /// Returns its share of a turn, as in servers.
     fn share(&self) -> Share {
         match self {
             Item::Message(_, message) => message.share(),
@@ -58,24 +58,24 @@ impl Item {
     }
 }
 
-/// What happens at some time.
+/// Event of virtual time.
 #[expect(clippy::large_enum_variant, reason = "most are messages")]
 enum Due {
     Arrive(usize, Item),
-    /// A core is free again.
+    /// A core becomes idle.
     Free(usize),
-    /// An answer reaches a client.
+    /// A reply reaches a client.
     Answer(usize),
-    /// A client has thought.
+    /// A client's pause ends.
     Start(usize),
-    /// A client runs a transaction again.
+    /// A client retries a transaction.
     Again(usize),
 }
 
 struct Event {
     at: u64,
     sequence: u64,
-    /// Messages are large, and events change places.
+    /// Boxed, because messages are large and the queue moves events.
     due: Box<Due>,
 }
 
@@ -103,34 +103,34 @@ struct Core {
     engine: Engine,
     address: Address,
     inbox: Turns<Item>,
-    /// Clients of `primary`, if there are any.
+    /// Clients of `primary`, if any.
     flood: Option<Flood>,
-    /// Another worker of its process has woken it since it last took what waits.
+    /// Whether another worker of its process has woken it since it last took inputs.
     woken: bool,
-    /// How often it has woken others, which it is not charged for yet.
+    /// Number of times that it has woken others and was not charged for yet.
     wakes: u64,
     free_at: u64,
-    /// When its next tick is due, if one is scheduled.
+    /// Time of its next tick, if one is scheduled.
     tick_at: Option<u64>,
-    /// For how long it has been busy within the window.
+    /// Busy time within the window.
     busy: u64,
-    /// Steps of its machine since the last deadline.
+    /// Number of its machine's steps since the last deadline.
     since: u64,
 }
 
-/// What a core's turn leads to.
+/// Outputs of a core's turn.
 #[derive(Default)]
 struct Turn {
-    /// What its machine is still to do, with the operations of the transaction.
+    /// Remaining steps of its machine, with the operations of the transaction.
     steps: VecDeque<(MachineStep, usize)>,
     sent: Vec<(Address, Message)>,
-    /// Answers to clients and probes.
-    told: Vec<(RequestId, Response)>,
-    /// How many updates of the flood have ended.
+    /// Replies to clients and probes.
+    replies: Vec<(RequestId, Response)>,
+    /// Number of completed updates of the flood.
     flooded: usize,
 }
 
-/// Puts an output of a machine where it belongs.
+/// Adds an output of a machine to the turn.
 fn sort(output: Output, turn: &mut Turn, clients: &mut [Client]) {
     let (request, response) = match output {
         Output::Send { to, message } => return turn.sent.push((to, message)),
@@ -141,11 +141,11 @@ fn sort(output: Output, turn: &mut Turn, clients: &mut [Client]) {
         Output::Reply { request, response: solera_site::Response::UniStore(response), .. } => {
             (request, response)
         }
-        // Nothing is kept, and nobody watches.
+        // The cluster has no journals and no observers.
         _ => return,
     };
     if request.0 >= PROBES {
-        return turn.told.push((request, response));
+        return turn.replies.push((request, response));
     }
     let client = &mut clients[request.0 as usize];
     match client.answered(response) {
@@ -153,20 +153,20 @@ fn sort(output: Output, turn: &mut Turn, clients: &mut [Client]) {
             let next = MachineStep::Client(request, command.into());
             turn.steps.push_back((next, client.operations()));
         }
-        Then::Tell => turn.told.push((request, Response::Uniform)),
+        Then::Reply => turn.replies.push((request, Response::Uniform)),
     }
 }
 
-/// What was measured within a window.
+/// Measurements of a window.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) clients: usize,
     pub(crate) window: Duration,
-    /// By class, by site.
+    /// Counts, by class and site.
     pub(crate) counts: BTreeMap<Class, Vec<Count>>,
-    /// The share of their time that cores were busy: on average, and the busiest one.
+    /// Utilization of the cores: the average, and that of the busiest one.
     pub(crate) busy: (f64, f64),
-    /// What kept them busy.
+    /// Costs that kept the cores busy.
     pub(crate) charged: Charged,
 }
 
@@ -195,13 +195,13 @@ impl Measured {
         self.total().latency.count() as f64 / self.window.as_secs_f64()
     }
 
-    /// The share of strong transactions in what has ended.
+    /// Returns the share of strong transactions among those that ended.
     pub(crate) fn strong_share(&self) -> f64 {
         let strong = self.of(&[Class::Strong]).latency.count();
         strong as f64 / self.total().latency.count().max(1) as f64
     }
 
-    /// What was measured in windows that followed one another, of as many clients each.
+    /// Combines the measurements of consecutive windows with the same number of clients.
     pub(crate) fn together(windows: &[Measured]) -> Measured {
         let mut counts: BTreeMap<Class, Vec<Count>> = BTreeMap::new();
         for (class, sites) in windows.iter().flat_map(|window| &window.counts) {
@@ -235,22 +235,22 @@ impl Measured {
     }
 }
 
-/// A transaction of which it is noted when another site shows it.
+/// A transaction whose visibility at other sites is recorded.
 struct Probe {
     committed: u64,
-    /// Its commit vector's entry of its site.
+    /// Entry of its own site in its commit vector.
     ts: Timestamp,
-    /// Which core's snapshots are looked at.
+    /// Core whose snapshots are observed.
     core: usize,
 }
 
-/// The visibility of one site's transactions at others.
+/// Visibility of one site's transactions at other sites.
 #[derive(Default)]
 struct Probes {
     origin: usize,
     open: Vec<Probe>,
     sent: u64,
-    /// By the site that shows them.
+    /// Delays, by the observing site.
     delays: BTreeMap<usize, Histogram>,
 }
 
@@ -258,7 +258,7 @@ struct Probes {
 pub(crate) struct VirtualCluster<S> {
     shape: Shape,
     meter: Meter,
-    /// What the table was asked for.
+    /// Costs charged by the table.
     charged: Charged,
     delays: Vec<Vec<u64>>,
     source: S,
@@ -268,7 +268,7 @@ pub(crate) struct VirtualCluster<S> {
     queue: BinaryHeap<Reverse<Event>>,
     cores: Vec<Core>,
     clients: Vec<Client>,
-    /// Whether time passes while machines compute.
+    /// Whether computing takes virtual time.
     busy: bool,
     measuring: bool,
     counts: BTreeMap<Class, Vec<Count>>,
@@ -276,8 +276,8 @@ pub(crate) struct VirtualCluster<S> {
 }
 
 impl<S: Source> VirtualCluster<S> {
-    /// A cluster that holds what the workload begins with, and has no clients yet. They think for
-    /// so long on average.
+    /// Creates a cluster with the initial data of the workload, without clients. Clients will pause
+    /// for `think` on average.
     pub(crate) fn new(shape: Shape, meter: Meter, source: S, think: Duration) -> Self {
         let core = |config: solera_unistore::Config| Core {
             address: config.address,
@@ -315,11 +315,11 @@ impl<S: Source> VirtualCluster<S> {
             shape,
         };
         for core in 0..cluster.cores.len() {
-            // Machines of different processes do not tick together.
+            // Ticks of different processes are not synchronized.
             let at = (core as u64 * 7919) % (5 * MS);
             cluster.schedule_tick(core, at);
         }
-        // Under callgrind all takes fifty times as long, and idle steps all cost the same.
+        // Under callgrind everything takes fifty times as long, and idle steps all cost the same.
         let haste = if let Meter::Counting(_) = cluster.meter { 5 } else { 1 };
         cluster.run_for(Duration::from_millis(500) / haste);
         cluster.load();
@@ -328,7 +328,8 @@ impl<S: Source> VirtualCluster<S> {
         cluster
     }
 
-    /// Writes what the workload begins with, at the first site; the others get it from there.
+    /// Writes the initial data of the workload at the first site, which replicates it to the
+    /// others.
     fn load(&mut self) {
         for (key, op) in self.source.load() {
             let owner = self.cores[0].engine.machine().unistore().owner_of(key.as_bytes());
@@ -340,7 +341,7 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// So many clients from now on, dealt out over the sites; never fewer than there were.
+    /// Sets the number of clients, which are distributed over the sites. It must not decrease.
     pub(crate) fn set_clients(&mut self, clients: usize) {
         let sites = self.shape.sites();
         let span = (self.think.as_nanos() as u64).max(20 * MS);
@@ -356,7 +357,7 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// Lets a while pass, and measures the next one.
+    /// Runs for a warm-up time, and then measures a window.
     pub(crate) fn measure(&mut self, warm_up: Duration, window: Duration) -> Measured {
         self.run_for(warm_up);
         self.measuring = true;
@@ -380,14 +381,14 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// Commits small transactions at a site for a while, and tells by site how long it took until
+    /// Commits small transactions at a site for a while, and returns for each site the delays until
     /// they were visible there.
     pub(crate) fn probe(&mut self, origin: usize, window: Duration) -> BTreeMap<usize, Histogram> {
         self.probes = Probes { origin, ..Probes::default() };
         let end = self.now + window.as_nanos() as u64;
         let mut turn = 0_u64;
         while self.now < end {
-            // Not in step with anybody's ticks.
+            // The interval is not synchronized with any ticks.
             turn += 1;
             let key = format!("probe:{turn}");
             let owner = self.cores[origin * usize::from(self.shape.workers)]
@@ -410,7 +411,7 @@ impl<S: Source> VirtualCluster<S> {
         std::mem::take(&mut self.probes).delays
     }
 
-    /// What the steps were charged with.
+    /// Returns the meter of the steps.
     pub(crate) fn into_meter(self) -> Meter {
         self.meter
     }
@@ -444,7 +445,7 @@ impl<S: Source> VirtualCluster<S> {
                     self.work(core);
                 }
                 Due::Free(core) => self.work(core),
-                Due::Answer(client) => self.hear(client),
+                Due::Answer(client) => self.on_replies(client),
                 Due::Start(client) => self.start(client),
                 Due::Again(client) => {
                     self.clients[client].begin();
@@ -455,8 +456,8 @@ impl<S: Source> VirtualCluster<S> {
         self.now = end;
     }
 
-    /// A message of another worker of its process wakes a core, once for all that comes before it
-    /// takes what waits. The sender is charged with its next work.
+    /// Wakes a core for messages of another worker of its process, once until it takes its inputs.
+    /// The sender is charged with its next work.
     fn wake(&mut self, from: Address, core: usize) {
         let (sender, receiver) = (self.place(from), &mut self.cores[core]);
         if sender != core && self.shape.same_node(from, receiver.address) && !receiver.woken {
@@ -472,7 +473,7 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// A free core takes what waits for it.
+    /// Lets an idle core process its waiting inputs.
     fn work(&mut self, place: usize) {
         if self.cores[place].free_at > self.now || self.cores[place].inbox.is_empty() {
             return;
@@ -482,12 +483,12 @@ impl<S: Source> VirtualCluster<S> {
         let core = &mut self.cores[place];
         core.woken = false;
         let (mut turn, mut answered) = (Turn::default(), false);
-        // Waiting for all of it takes one system call.
+        // One system call waits for all inputs.
         let (mut instructions, mut system_calls) = (0.0, 1 + std::mem::take(&mut core.wakes));
         let (mut senders, mut outputs) = (Vec::new(), Vec::new());
         for _ in 0..BATCH {
             let taken = self.meter.time(instructions, system_calls);
-            // What clients ask for directly leaves at once, as in servers whose turns are short.
+            // Replies to clients are sent at once, as in servers with short turns.
             if taken >= self.shape.turn.as_nanos() as f64
                 || (answered && self.shape.turn < Duration::MAX)
             {
@@ -502,7 +503,7 @@ impl<S: Source> VirtualCluster<S> {
             {
                 senders.push(node);
             }
-            // Reading what came of a client, and writing the answers.
+            // System calls for reading a client's requests and writing the replies.
             system_calls += if matches!(item, Item::Round(_) | Item::Flood(..)) { 2 } else { 0 };
             let (step, operations, of_host) = self.begin_step(place, now, item);
             instructions += of_host;
@@ -531,10 +532,10 @@ impl<S: Source> VirtualCluster<S> {
         for _ in 0..turn.flooded {
             self.flood_again(place, self.now + busy + 2 * WITHIN_SITE);
         }
-        self.finish(place, busy, turn.sent, turn.told);
+        self.finish(place, busy, turn.sent, turn.replies);
     }
 
-    /// A client of a flood begins its next update.
+    /// Starts the next update of a flood client.
     fn flood_again(&mut self, place: usize, at: u64) {
         let Some(flood) = &mut self.cores[place].flood else { return };
         flood.ended += u64::from(self.measuring);
@@ -542,7 +543,7 @@ impl<S: Source> VirtualCluster<S> {
         self.push(at, Due::Arrive(place, Item::Flood(request, command)));
     }
 
-    /// So many clients at each worker update keys of `primary` from now on.
+    /// Starts `clients` clients at each worker that update keys of `primary`.
     pub(crate) fn flood(&mut self, clients: usize) {
         let workers = vec![self.shape.workers; self.shape.sites()];
         let topology = Topology { partitions: self.shape.partitions, workers };
@@ -554,13 +555,12 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// How many updates of floods have ended in the window that was measured last.
+    /// Returns the number of flood updates that ended in the last measured window.
     pub(crate) fn flooded(&self) -> u64 {
         self.cores.iter().filter_map(|core| core.flood.as_ref()).map(|flood| flood.ended).sum()
     }
 
-    /// What a core's machine is given of what has arrived, how many operations that is, and what it
-    /// takes the host.
+    /// Returns the machine's step for an input, its number of operations, and the host's cost.
     fn begin_step(&mut self, place: usize, now: Now, item: Item) -> (MachineStep, usize, f64) {
         match item {
             Item::Message(from, message) => {
@@ -590,9 +590,9 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// Instructions and system calls of sending: encoding for other processes, and a system call
-    /// for each of them; handing over to other workers of this process. See [`Self::wake`] for what
-    /// it takes to wake these.
+    /// Returns the instructions and system calls of sending: encoding for other processes, with one
+    /// system call for each of them, and passing messages to other workers of this process.
+    /// [`Self::wake`] charges for waking these.
     fn cost_of_sending(
         &mut self,
         place: usize,
@@ -617,13 +617,13 @@ impl<S: Source> VirtualCluster<S> {
         (instructions, nodes.len() as u64)
     }
 
-    /// What a core has done leaves it when it is done.
+    /// Sends the outputs of a core when its work is done.
     fn finish(
         &mut self,
         place: usize,
         busy: u64,
         sent: Vec<(Address, Message)>,
-        told: Vec<(RequestId, Response)>,
+        replies: Vec<(RequestId, Response)>,
     ) {
         let done = self.now + busy;
         let me = self.cores[place].address;
@@ -638,7 +638,7 @@ impl<S: Source> VirtualCluster<S> {
             let core = self.place(to);
             self.push(done + delay, Due::Arrive(core, Item::Message(me, message)));
         }
-        for (request, response) in told {
+        for (request, response) in replies {
             if request.0 >= PROBES {
                 self.note_probe(request, &response, done);
             } else {
@@ -675,8 +675,8 @@ impl<S: Source> VirtualCluster<S> {
         self.push(self.now + WITHIN_SITE, Due::Arrive(worker, Item::Round(client)));
     }
 
-    /// A client has its answers.
-    fn hear(&mut self, client: usize) {
+    /// Processes the replies to a client's batch.
+    fn on_replies(&mut self, client: usize) {
         let this = &mut self.clients[client];
         let failed = this.failed;
         if failed.is_none() && this.advance() {
@@ -704,7 +704,7 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// A probe has committed: every other site is to show it.
+    /// Records that a probe has committed, so that every other site must make it visible.
     fn note_probe(&mut self, request: RequestId, response: &Response, done: u64) {
         if request == NOBODY {
             return;
@@ -720,7 +720,7 @@ impl<S: Source> VirtualCluster<S> {
         }
     }
 
-    /// What a core shows now.
+    /// Records the visibility of probes in a core's current snapshot.
     fn note_visible(&mut self, place: usize, done: u64) {
         let probes = &mut self.probes;
         if probes.open.iter().all(|probe| probe.core != place) {
@@ -752,7 +752,7 @@ mod tests {
     use super::*;
     use crate::micro::Micro;
 
-    /// Virtual cores that are as good as idle, so that what clients wait for is the network.
+    /// Measures nearly idle virtual cores, so that clients wait for the network only.
     fn measured(variant: Baseline, strong: u8) -> Measured {
         let shape = Shape { variant, slowness: 0.001, ..Shape::three_sites(4, 2) };
         let micro = Micro { keys: 1000, updates: 100, strong, hot: 0, value_bytes: 8, seed: 1 };
@@ -768,7 +768,8 @@ mod tests {
         let ms = Duration::from_millis;
         let measured = measured(Baseline::UniStore, 50);
         let causal = measured.of(&[Class::Causal]).latency;
-        // The first one after a strong one waits until that has arrived at the client's site.
+        // The first causal transaction after a strong one waits until that one has arrived at the
+        // client's site.
         assert!(causal.count() > 50 && causal.quantile(0.4) < Some(ms(10)), "{measured}");
         let strong = measured.of(&[Class::Strong]).latency;
         assert!(strong.count() > 50 && strong.mean() > Some(ms(61)), "{measured}");
@@ -776,8 +777,8 @@ mod tests {
         assert_eq!(measured.total().failed, 0);
     }
 
-    /// What a loaded cluster measures, charged by the table that ships, and when what it writes is
-    /// visible.
+    /// Returns the measurements of a loaded cluster with the built-in table, and the visibility
+    /// delays.
     fn figure() -> String {
         let variant = Baseline::UniStore;
         let shape = Shape { cores_per_node: 1, slowness: 25.0, ..Shape::three_sites(4, 2) };

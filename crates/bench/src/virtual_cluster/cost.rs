@@ -1,8 +1,8 @@
-//! What steps cost: a table of counted instructions and system calls, and two measured factors.
+//! Costs of steps: a table of counted instructions and system calls, and two measured factors.
 //!
-//! `solera papers calibrate` makes the table, and it ships with the program. So a virtual core is
-//! busy for a time that depends on what it does and on nothing else: neither on other programs nor
-//! on the machine that runs the experiment.
+//! `solera papers calibrate` creates the table, which is built into the program. So the busy time
+//! of a virtual core depends only on its work, not on other programs or on the machine that runs
+//! the experiment.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,34 +14,34 @@ use solera_config::Baseline;
 use super::shape::name_of;
 use super::step::Class;
 
-/// The format of the table.
+/// Version of the table's format.
 const VERSION: u64 = 3;
 const SHIPPED: &str = include_str!("costs.json");
 
-/// What a class of steps costs.
+/// Costs of a class of steps.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Counted {
     pub(crate) kind: String,
     pub(crate) size: u8,
     pub(crate) outputs: u8,
-    /// How many steps were counted.
+    /// Number of counted steps.
     pub(crate) times: u64,
-    /// Of one step, on average.
+    /// Average number of instructions of a step.
     pub(crate) instructions: f64,
 }
 
-/// The table.
+/// The table of costs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Costs {
-    /// When and where the factors were measured.
+    /// Date and machine of the measurement of the factors.
     pub(crate) measured: String,
     pub(crate) factors: Factors,
     pub(crate) host: Host,
-    /// Steps by the protocol's name.
+    /// Steps, by the protocol's name.
     pub(crate) steps: BTreeMap<String, Vec<Counted>>,
 }
 
-/// How long it takes what is counted.
+/// Factors that convert counts to times.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Factors {
     pub(crate) ns_per_instruction: f64,
@@ -49,39 +49,39 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// In nanoseconds.
+    /// Returns the time in nanoseconds.
     pub(crate) fn time(self, instructions: f64, system_calls: u64) -> f64 {
         instructions * self.ns_per_instruction + system_calls as f64 * self.ns_per_system_call
     }
 }
 
-/// Instructions of a host beside its machines.
+/// Instructions of a host, in addition to its machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Host {
-    /// For what a client sends together, without its commands.
+    /// For a batch of a client, without its commands.
     pub(crate) request: f64,
-    /// For each command of it.
+    /// For each command of a batch.
     pub(crate) command: f64,
-    /// For each command that writes a value, beside that.
+    /// Additionally for each command that writes a value.
     pub(crate) write: f64,
     /// For a message from one worker of its process to another.
     pub(crate) hop: f64,
 }
 
 impl Host {
-    /// For what a client sends together.
+    /// Returns the instructions for a batch of a client.
     pub(crate) fn round(self, commands: usize, writes: usize) -> f64 {
         self.request + commands as f64 * self.command + writes as f64 * self.write
     }
 }
 
 impl Costs {
-    /// The table that ships with the program.
+    /// Returns the built-in table.
     pub(crate) fn shipped() -> Arc<Costs> {
         Arc::new(Costs::read(SHIPPED).expect("a test reads the table that ships"))
     }
 
-    /// Reads a table; `None` if it is none of this version.
+    /// Parses a table; `None` if it has another version.
     pub(crate) fn read(text: &str) -> Option<Costs> {
         let table: Value = serde_json::from_str(text).ok()?;
         if table["version"].as_u64() != Some(VERSION) {
@@ -108,7 +108,7 @@ impl Costs {
         })
     }
 
-    /// The table as a file, with a line for each class of steps.
+    /// Formats the table as a file, with a line for each class of steps.
     pub(crate) fn write(&self) -> String {
         let Costs { measured, factors, host, steps } = self;
         let Factors { ns_per_instruction, ns_per_system_call } = factors;
@@ -131,7 +131,8 @@ impl Costs {
         out
     }
 
-    /// What the steps of a variant of UniStore cost, and those of the protocols that run beside it.
+    /// Returns the costs of the steps of a variant of UniStore, and of the protocols that run
+    /// beside it.
     pub(crate) fn of(&self, variant: Baseline) -> Rates {
         let mut steps: BTreeMap<String, Vec<(u8, u8, f64)>> = BTreeMap::new();
         let tables = [name_of(variant), solera_primary::PROTOCOL.name];
@@ -142,9 +143,9 @@ impl Costs {
         Rates { factors: self.factors, host: self.host, steps }
     }
 
-    /// How much the steps of each protocol and kind cost in `other`, in the mix that was counted
-    /// there, over what the same steps cost by this table; and the kind's share of all instructions
-    /// there. Kinds whose change is small are left out, as are those whose share is.
+    /// Returns, for each protocol and kind, the ratio between the cost of the steps counted in
+    /// `other` and their cost by this table, and the kind's share of all instructions there. Omits
+    /// kinds with a small change or a small share.
     pub(crate) fn drift(&self, other: &Costs, change: f64, share: f64) -> Vec<Drift> {
         let mut drifts = Vec::new();
         for (variant, rows) in &other.steps {
@@ -172,7 +173,7 @@ impl Costs {
     }
 }
 
-/// A kind of steps whose cost is no longer that of the table.
+/// A kind of steps whose cost differs from the table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Drift {
     variant: String,
@@ -199,7 +200,7 @@ fn nearest(rows: &[Counted], class: Class<'_>) -> f64 {
     closest(classes, class).map_or(0.0, |(_, _, instructions)| instructions)
 }
 
-/// The class that is closest in size and outputs; of two, the one that was counted first.
+/// Returns the class that is closest in size and outputs; of two, the one that was counted first.
 fn closest(
     classes: impl Iterator<Item = (u8, u8, f64)>,
     class: Class<'_>,
@@ -220,7 +221,7 @@ fn row(row: &Value) -> Option<Counted> {
     })
 }
 
-/// The table as people read it: what a step of each kind costs, by protocol.
+/// Formats the cost of a step of each kind, by protocol.
 impl fmt::Display for Costs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Costs { measured, factors, host, steps } = self;
@@ -251,7 +252,7 @@ impl fmt::Display for Costs {
     }
 }
 
-/// What the steps of one protocol cost.
+/// Costs of the steps of one protocol.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
     pub(crate) factors: Factors,
@@ -260,8 +261,8 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// Instructions of a step, and whether its class is in the table; if it is not, they are those
-    /// of the closest class of the kind, or none of a kind that was never counted.
+    /// Returns the instructions of a step, and whether its class is in the table. If it is not,
+    /// they are those of the closest class of the kind, or zero for a kind that was never counted.
     pub(crate) fn step(&self, class: Class<'_>) -> (f64, bool) {
         let classes = self.steps.get(class.kind).into_iter().flatten().copied();
         match closest(classes, class) {

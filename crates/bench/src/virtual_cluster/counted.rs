@@ -1,14 +1,15 @@
-//! The same step as many functions, so that callgrind counts the instructions of each class apart.
+//! Many copies of the function that runs a step, so that callgrind counts the instructions of each
+//! class separately.
 
 use solera_machine::Now;
 use solera_site::Output;
 
 use super::step::{Engine, MachineStep, run};
 
-/// Does a step; see [`run`].
+/// Function that runs a step; see [`run`].
 pub(crate) type Run = fn(&mut Engine, Now, MachineStep, &mut Vec<Output>);
 
-/// What the name of each function contains, before its block and its place.
+/// Part of each function's name, before its block and its index.
 const PATH: &str = "virtual_cluster::counted::";
 
 macro_rules! functions {
@@ -22,7 +23,7 @@ macro_rules! functions {
                 outputs: &mut Vec<Output>,
             ) {
                 run(engine, now, step, outputs);
-                // Without it, the compiler makes one function of all of them.
+                // Without this, the compiler merges all functions into one.
                 std::hint::black_box(BLOCK * 16 + $place);
             }
         )*
@@ -52,15 +53,15 @@ blocks! {
     b8 8 b9 9 b10 10 b11 11 b12 12 b13 13 b14 14 b15 15
 }
 
-/// How many functions there are.
+/// Number of functions.
 pub(crate) const FUNCTIONS: usize = 256;
 
-/// The function of this number.
+/// Returns the function of this number.
 pub(crate) fn function(number: usize) -> Run {
     BLOCKS[number / 16][number % 16]
 }
 
-/// How often each function was called, and how many instructions it took with all that it calls.
+/// Returns for each function the number of calls, and its inclusive instructions.
 ///
 /// In the output of callgrind, `cfn=` names a callee, `calls=` says how often the call was made,
 /// and the second number of the line after it is its inclusive cost. A name is written once, with a
@@ -92,7 +93,7 @@ pub(crate) fn read_callgrind(output: &str) -> Vec<(u64, u64)> {
     totals
 }
 
-/// The number of a function by its name, if it is one of these.
+/// Returns the number of a function by its name, if it is one of these.
 fn number_of(name: &str) -> Option<usize> {
     let (_, rest) = name.split_once(PATH)?;
     let (block, rest) = rest.strip_prefix('b')?.split_once("::f")?;

@@ -1,4 +1,4 @@
-//! Clients that keep a space of `primary` as busy as can be.
+//! Clients that saturate a space of `primary`.
 
 use solera_data::Key;
 use solera_machine::{Address, PartitionId, RequestId, Topology};
@@ -6,7 +6,7 @@ use solera_primary::{Command, Update};
 
 use crate::random::Random;
 
-/// Requests from here on, below those of probes, are a flood's.
+/// First request id of floods; ids of probes follow.
 pub(crate) const FIRST: u64 = 1 << 61;
 const KEYS: u64 = 1000;
 
@@ -16,7 +16,7 @@ pub(crate) struct Flood {
     keys: Vec<Key>,
     random: Random,
     begun: u64,
-    /// Updates that have ended while the cluster measures.
+    /// Number of updates that ended during the measurement.
     pub(crate) ended: u64,
 }
 

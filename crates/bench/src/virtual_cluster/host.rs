@@ -1,9 +1,9 @@
-//! What servers do beside their machines.
+//! Costs of servers in addition to their machines.
 //!
-//! Whole servers are counted under a load of transactions that read, and of some that write. What
-//! their machines take of it, by the table of steps, is known from a virtual cluster with the same
-//! load; the rest counts as the host's, also where the table's classes do not tell steps apart, as
-//! commits of much and of little.
+//! Counts whole servers under loads of reading and writing transactions. A virtual cluster with the
+//! same load gives the share of their machines, by the table of steps. The rest counts as the
+//! host's, including differences that the table's classes do not distinguish, such as the size of
+//! commits.
 
 use std::time::Duration;
 
@@ -24,23 +24,24 @@ use crate::tally::Class;
 const SHORT: Load = Load { operations: 1, writes: false };
 const LONG: Load = Load { operations: 10, writes: false };
 const WRITING: Load = Load { operations: 10, writes: true };
-/// What a client sends together in a transaction: its beginning, its operations, and its end.
+/// Number of batches that a client sends per transaction: its beginning, its operations, and its
+/// end.
 const REQUESTS: f64 = 3.0;
-/// Clients, as many as of the servers.
+/// Number of clients, the same as for the servers.
 const CLIENTS: usize = 32;
-/// How often time is measured; the least counts, as other programs only make it longer.
+/// Number of time measurements; the minimum counts, because other programs only increase the time.
 const REPEATS: usize = 5;
-/// As servers have if nobody says otherwise.
+/// Default number of partitions of servers.
 const PARTITIONS: u16 = 16;
 
-/// Counts what hosts do beside their machines, whose steps `costs` has, and measures how long it
-/// takes. `tell` hears what is going on.
+/// Counts the work of hosts in addition to their machines, whose steps `costs` contains, and
+/// measures its time. Reports progress to `report`.
 ///
 /// # Errors
-/// A tool cannot be run, or a server under it fails.
-pub(crate) fn complete(costs: &mut Costs, tell: &dyn Fn(&str)) -> Result<(), CountError> {
-    tell("counting the instructions of servers");
-    // Only by their order of magnitude, for the time that passes in virtual clusters.
+/// Fails if a tool cannot be run, or if a server under it fails.
+pub(crate) fn complete(costs: &mut Costs, report: &dyn Fn(&str)) -> Result<(), CountError> {
+    report("counting the instructions of servers");
+    // Only their order of magnitude matters, for the time in virtual clusters.
     costs.factors = Costs::shipped().factors;
     let of_host = |workers, load| {
         let machines = Machines::of(costs, workers, load);
@@ -52,7 +53,7 @@ pub(crate) fn complete(costs: &mut Costs, tell: &dyn Fn(&str)) -> Result<(), Cou
     let write = (writing - long) / WRITING.operations as f64;
     let request = (short - commands(SHORT) * command) / REQUESTS;
     costs.host = Host { request, command, write, hop: ((of_two - long) / hops).max(0.0) };
-    tell("measuring how long instructions and system calls take");
+    report("measuring how long instructions and system calls take");
     let reference = Reference::of(costs);
     let measured = (0..REPEATS).map(|_| reference.factors()).collect::<Result<Vec<_>, _>>()?;
     let least = |of: fn(&Factors) -> f64| measured.iter().map(of).fold(f64::INFINITY, f64::min);
@@ -63,7 +64,7 @@ pub(crate) fn complete(costs: &mut Costs, tell: &dyn Fn(&str)) -> Result<(), Cou
     Ok(())
 }
 
-/// What a server does by the table for one short and one long transaction.
+/// Work of a server for one short and one long transaction, by the table.
 pub(crate) struct Reference {
     instructions: f64,
     system_calls: f64,
@@ -81,10 +82,10 @@ impl Reference {
         Reference { instructions, system_calls }
     }
 
-    /// Measures how long that takes a server here and now.
+    /// Measures the time of this work on this machine.
     ///
     /// # Errors
-    /// A server cannot be started, or does not answer.
+    /// Fails if a server cannot be started, or does not answer.
     pub(crate) fn factors(&self) -> Result<Factors, CountError> {
         let (short, long) = (server_time(SHORT)?, server_time(LONG)?);
         Ok(Factors {
@@ -94,14 +95,14 @@ impl Reference {
     }
 }
 
-/// Commands of a transaction: its beginning and its end, too.
+/// Returns the number of commands of a transaction, including its beginning and its end.
 fn commands(load: Load) -> f64 {
     load.operations as f64 + 2.0
 }
 
-/// What a site does for a transaction by the table.
+/// Work of a site for a transaction, by the table.
 struct Machines {
-    /// Of its machines alone.
+    /// Instructions of its machines only.
     instructions: f64,
     /// Messages between its workers.
     hops: f64,
@@ -125,7 +126,7 @@ impl Machines {
     }
 }
 
-/// The transactions of a load, on values of 100 bytes.
+/// Source of the transactions of a load, on values of 100 bytes.
 struct Repeated(Load);
 
 const KEYS: u64 = 1000;

@@ -1,4 +1,4 @@
-//! Does the steps of a virtual cluster's machines, and says what they cost.
+//! Runs the steps of a virtual cluster's machines, and returns their costs.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,28 @@ use super::cost::Rates;
 use super::counted::{FUNCTIONS, function};
 use super::step::{About, Class, Engine, MachineStep, WIRE, logarithm, run};
 
-/// Instructions of each step while steps are counted: the course of the cluster that is counted
-/// must not depend on the table that comes of it.
+/// Assumed instructions of each step while steps are counted: the counted run must not depend on
+/// the resulting table.
 const FLAT: f64 = 20_000.0;
 
-/// What steps cost, or how they are counted.
+/// Source of the costs of steps.
 pub(crate) enum Meter {
-    /// By the table.
+    /// Costs by the table.
     Table(Rates),
-    /// All the same, while classes are counted.
+    /// A constant cost, while classes are counted.
     Counting(Counting),
 }
 
-/// What was charged within a window.
+/// Costs charged within a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Charged {
-    /// Steps and their instructions, by kind.
+    /// Numbers of steps and their instructions, by kind.
     pub(crate) steps: BTreeMap<&'static str, (u64, f64)>,
-    /// Steps whose class the table has not.
+    /// Number of steps whose class is not in the table.
     pub(crate) inexact: u64,
-    /// Instructions of hosts beside their machines.
+    /// Instructions of hosts in addition to their machines.
     pub(crate) host: f64,
-    /// Messages between workers of a process.
+    /// Number of messages between workers of a process.
     pub(crate) hops: u64,
     pub(crate) system_calls: u64,
 }
@@ -53,37 +53,37 @@ impl Charged {
         self.inexact += u64::from(!exact);
     }
 
-    /// The share of steps whose class the table has not.
+    /// Returns the share of steps whose class is not in the table.
     pub(crate) fn inexact_share(&self) -> f64 {
         let steps: u64 = self.steps.values().map(|(steps, _)| steps).sum();
         self.inexact as f64 / steps.max(1) as f64
     }
 
-    /// Instructions of machines.
+    /// Returns the instructions of machines.
     pub(crate) fn of_machines(&self) -> f64 {
         let machines = self.steps.iter().filter(|(kind, _)| **kind != WIRE);
         machines.map(|(_, (_, instructions))| instructions).sum()
     }
 }
 
-/// The classes of steps, in a first run that finds them and a second, equal one in which each is
-/// done by a function of its own: how much leaves a machine is known only after a step.
+/// Classes of steps. A first run finds them; in a second, identical run, each class has its own
+/// function. Two runs are necessary because the outputs of a step are known only after it.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     numbers: BTreeMap<Class<'static>, usize>,
-    /// The class of each step of the first run.
+    /// Class of each step of the first run.
     steps: Vec<u8>,
-    /// The next step of the second run.
+    /// Index of the next step of the second run.
     at: Option<usize>,
 }
 
 impl Counting {
-    /// For the second run, after the first.
-    pub(crate) fn again(self) -> Counting {
+    /// Prepares the second run after the first.
+    pub(crate) fn second_run(self) -> Counting {
         Counting { at: Some(0), ..self }
     }
 
-    /// The classes, by the numbers of their functions.
+    /// Returns the classes, by the numbers of their functions.
     pub(crate) fn classes(&self) -> Vec<Class<'static>> {
         let mut classes: Vec<_> =
             self.numbers.iter().map(|(class, number)| (*number, *class)).collect();
@@ -91,13 +91,13 @@ impl Counting {
         classes.into_iter().map(|(_, class)| class).collect()
     }
 
-    /// Whether the second run has done as many steps as the first.
+    /// Whether the second run had as many steps as the first.
     #[cfg(test)]
     pub(crate) fn is_complete(&self) -> bool {
         self.at == Some(self.steps.len())
     }
 
-    /// Whether there are more classes than functions, so that some could not be told apart.
+    /// Whether there are more classes than functions, so that some could not be distinguished.
     pub(crate) fn is_full(&self) -> bool {
         self.numbers.len() > FUNCTIONS
     }
@@ -123,7 +123,7 @@ impl Counting {
 }
 
 impl Meter {
-    /// Does a step, and returns its instructions.
+    /// Runs a step, and returns its instructions.
     pub(crate) fn step(
         &mut self,
         engine: &mut Engine,
@@ -146,8 +146,8 @@ impl Meter {
         }
     }
 
-    /// Instructions for encoding a message for another process, or for decoding it there: half of
-    /// both.
+    /// Returns the instructions for encoding a message for another process, or for decoding it
+    /// there: half of both.
     pub(crate) fn wire(
         &mut self,
         engine: &mut Engine,
@@ -172,7 +172,7 @@ impl Meter {
         }
     }
 
-    /// Instructions of a host for what a client sends together.
+    /// Returns the instructions of a host for a batch of a client.
     pub(crate) fn round(&self, commands: usize, writes: usize) -> f64 {
         match self {
             Meter::Table(rates) => rates.host.round(commands, writes),
@@ -180,7 +180,7 @@ impl Meter {
         }
     }
 
-    /// Instructions of a host for a message between workers of its process.
+    /// Returns the instructions of a host for a message between workers of its process.
     pub(crate) fn hop(&self) -> f64 {
         match self {
             Meter::Table(rates) => rates.host.hop,
@@ -188,7 +188,7 @@ impl Meter {
         }
     }
 
-    /// How long so much keeps a core of this machine busy, in nanoseconds.
+    /// Returns the time that this work takes on a core of this machine, in nanoseconds.
     pub(crate) fn time(&self, instructions: f64, system_calls: u64) -> f64 {
         match self {
             Meter::Table(rates) => rates.factors.time(instructions, system_calls),

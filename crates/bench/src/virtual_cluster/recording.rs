@@ -1,7 +1,7 @@
-//! What clients of RUBiS send, recorded on their way to a cluster of one site in this process.
+//! Records the commands that clients of RUBiS send to a cluster of one site in this process.
 //!
-//! A proxy stands between. A client sends some commands together and waits for all answers, so what
-//! it sends between two answers is one round of a transaction.
+//! A proxy records the connection. A client sends a batch of commands and waits for all replies, so
+//! the commands between two replies are one round of a transaction.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,40 +22,40 @@ use crate::session::{Session, Strong};
 /// A command's words.
 pub(crate) type Words = Vec<Vec<u8>>;
 
-/// One transaction as it was sent, without its beginning and end.
+/// A recorded transaction, without its beginning and end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Recorded {
     pub(crate) strong: bool,
     pub(crate) rounds: Vec<Vec<Words>>,
 }
 
-/// What was recorded.
+/// A recording.
 pub(crate) struct Recording {
-    /// How many items were for sale at first, numbered from 0.
+    /// Initial number of items for sale, numbered from 0.
     pub(crate) items: u64,
-    /// The commands that fill the database.
+    /// Commands that load the database.
     pub(crate) load: Vec<Words>,
     pub(crate) transactions: Vec<Recorded>,
 }
 
 impl Recording {
-    /// The share of strong transactions.
+    /// Returns the share of strong transactions.
     pub(crate) fn strong_share(&self) -> f64 {
         let strong = self.transactions.iter().filter(|recorded| recorded.strong).count();
         strong as f64 / self.transactions.len().max(1) as f64
     }
 }
 
-/// Is part of everything that clients name anew.
+/// Part of every name that clients create.
 pub(crate) const RUN: &str = "recorded";
 
 type Shared = Arc<Mutex<Vec<Recorded>>>;
 
-/// Runs so many transactions of RUBiS, one after the other, so that the same are recorded each
-/// time.
+/// Records a number of transactions of RUBiS, which run one after another, so that each recording
+/// is the same.
 ///
 /// # Errors
-/// The cluster cannot be started, or a transaction fails.
+/// Fails if the cluster cannot be started, or if a transaction fails.
 pub(crate) fn record(
     scale: Scale,
     seed: u64,
@@ -104,9 +104,9 @@ pub(crate) fn record(
             Ok(())
         })
     });
-    // It may have ended by itself.
+    // The proxy may have ended already.
     let _ = end.send(());
-    listening.join().expect("a panic of the recorder is told by its thread");
+    listening.join().expect("the thread has reported the panic of the recorder");
     ran?;
     let transactions = std::mem::take(&mut *lock(&recorded));
     Ok(Recording { items: scale.items, load: rubis::load::commands(&rubis), transactions })
@@ -125,13 +125,13 @@ async fn serve(listener: TcpListener, site: SocketAddr, recorded: Shared) {
     while let Ok((client, _)) = listener.accept().await {
         let recorded = recorded.clone();
         passing.spawn(async move {
-            // Who cannot be passed on sees its connection end, and the run fails.
+            // On an error the connection ends, and the run fails.
             let _ = pass(client, site, recorded).await;
         });
     }
 }
 
-/// Passes bytes on in both directions, and remembers what the client says.
+/// Forwards bytes in both directions, and records those of the client.
 async fn pass(mut client: TcpStream, site: SocketAddr, recorded: Shared) -> std::io::Result<()> {
     let mut server = TcpStream::connect(site).await?;
     client.set_nodelay(true)?;
@@ -160,7 +160,7 @@ async fn pass(mut client: TcpStream, site: SocketAddr, recorded: Shared) -> std:
     }
 }
 
-/// Cuts what one client says into transactions.
+/// Splits the commands of one client into transactions.
 #[derive(Default)]
 struct Listener {
     buffer: Vec<u8>,
@@ -194,7 +194,7 @@ impl Listener {
         self.buffer.drain(..begin);
     }
 
-    /// The client has waited.
+    /// Ends the round, after the client has waited for replies.
     fn end_round(&mut self) {
         if let Some(open) = &mut self.open
             && !self.round.is_empty()
@@ -227,21 +227,21 @@ mod tests {
     fn what_is_sent_between_two_answers_is_a_round() {
         let recorded = Shared::default();
         let mut listener = Listener::default();
-        let mut say = |commands: &[&[&str]], pieces: usize| {
+        let mut send = |commands: &[&[&str]], pieces: usize| {
             let bytes = bytes(commands);
             for piece in bytes.chunks(bytes.len().div_ceil(pieces)) {
                 listener.hear(piece, &recorded);
             }
             listener.end_round();
         };
-        say(&[&["SITE"]], 1);
-        say(&[&["SOLERA.BEGIN", "STRONG"]], 2);
-        say(&[&["GET", "a"], &["GET", "b"]], 3);
-        say(&[&["SET", "a", "1"]], 1);
-        say(&[&["SOLERA.COMMIT"]], 1);
-        say(&[&["SOLERA.BEGIN"]], 1);
-        say(&[&["GET", "c"]], 1);
-        say(&[&["SOLERA.ABORT"]], 1);
+        send(&[&["SITE"]], 1);
+        send(&[&["SOLERA.BEGIN", "STRONG"]], 2);
+        send(&[&["GET", "a"], &["GET", "b"]], 3);
+        send(&[&["SET", "a", "1"]], 1);
+        send(&[&["SOLERA.COMMIT"]], 1);
+        send(&[&["SOLERA.BEGIN"]], 1);
+        send(&[&["GET", "c"]], 1);
+        send(&[&["SOLERA.ABORT"]], 1);
 
         let recorded = lock(&recorded);
         let [only] = recorded.as_slice() else { panic!("{recorded:?}") };

@@ -1,8 +1,7 @@
-//! RUBiS in a virtual cluster: clients do what those of the real workload were recorded doing.
+//! RUBiS in a virtual cluster: clients replay a recording of the real workload.
 //!
-//! What conflicts depends on how many items there are. The virtual cluster has more than were
-//! recorded: copies of each, and of the pages that show it, among which every transaction is moved
-//! to a place of its own.
+//! The rate of conflicts depends on the number of items. The virtual cluster has more than the
+//! recording: copies of each item and of its pages. Every transaction is moved to a random copy.
 
 use std::sync::Arc;
 
@@ -16,12 +15,12 @@ use super::source::{Source, Step, Transaction};
 use crate::random::Random;
 use crate::tally::Class;
 
-/// So many times the items of the recording are there: with those of the scale `small`, as many as
-/// in the paper.
+/// Number of copies of the recorded items: with the scale `small`, there are as many items as in
+/// the paper.
 pub(crate) const COPIES: u64 = 100;
 
-/// Transactions of a recording, drawn at random. What they name anew gets another name each time,
-/// so that they conflict as rarely as they did when they were recorded.
+/// Source of random transactions of a recording. Names that they create are different each time, so
+/// that they conflict as rarely as in the recording.
 pub(crate) struct Replay {
     recording: Arc<Recording>,
     spaces: Arc<ClusterSpec>,
@@ -30,7 +29,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// `spaces` and the protocol say what conflicts.
+    /// Creates a replay. `spaces` and the protocol determine the conflicts.
     pub(crate) fn new(
         recording: Arc<Recording>,
         spaces: Arc<ClusterSpec>,
@@ -101,8 +100,8 @@ fn rename(word: &[u8], name: &str) -> Vec<u8> {
     }
 }
 
-/// The key of an item that is so many further on, or of the page of a copy that has it; `None` for
-/// keys of which there is one.
+/// Returns the key of the item `offset` items further on, or of the page of the copy with it;
+/// `None` for keys without copies.
 fn moved(key: &[u8], offset: u64, items: u64) -> Option<Vec<u8>> {
     let key = std::str::from_utf8(key).ok()?;
     let (table, number) = key.rsplit_once(':')?;
@@ -116,7 +115,7 @@ fn moved(key: &[u8], offset: u64, items: u64) -> Option<Vec<u8>> {
     Some(format!("{table}:{number}").into_bytes())
 }
 
-/// What a command of RUBiS does to its keys; nothing if it is none of those.
+/// Returns the operations of a RUBiS command on its keys; empty for other commands.
 fn operations(words: &[Vec<u8>]) -> Vec<(Key, Op)> {
     let value = |at: usize| words.get(at).map(Vec::as_slice).unwrap_or_default().into();
     let values = || words.iter().skip(2).map(|word| word.as_slice().into()).collect::<Vec<_>>();

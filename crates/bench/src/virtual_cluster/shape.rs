@@ -8,7 +8,7 @@ use solera_machine::{Address, Topology};
 use solera_time::SiteId;
 use solera_unistore::{Config, Kind};
 
-/// A protocol's name in the paper.
+/// Returns a protocol's name in the paper.
 pub(crate) fn name_of(variant: Baseline) -> &'static str {
     match variant {
         Baseline::UniStore => "UniStore",
@@ -20,35 +20,36 @@ pub(crate) fn name_of(variant: Baseline) -> &'static str {
     }
 }
 
-/// What an operation conflicts with, where the workload says `kind`.
+/// Returns the conflicts of an operation under a protocol, where the workload declares `kind`.
 pub(crate) fn kind_in(variant: Baseline, kind: Kind, update: bool) -> Kind {
     match (variant, update) {
-        // All pairs of operations on a key conflict, and reads are certified, too.
+        // All pairs of operations on a key conflict, and reads are certified as well.
         (Baseline::Strong, true) => Kind::UPDATE,
         (Baseline::Strong, false) => Kind::READ,
         _ => kind,
     }
 }
 
-/// A cluster's shape.
+/// Shape of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) variant: Baseline,
-    /// Whether workers run `primary`, too.
+    /// Whether workers also run `primary`.
     pub(crate) primary: bool,
-    /// After how long a core lets go what has come of its inputs, if they are not enough before.
+    /// Maximum duration of a core's turn, after which its outputs are sent.
     pub(crate) turn: Duration,
-    /// Rows of the delays of `--wan aws`.
+    /// Indices of the sites' regions in the delays of `--wan aws`.
     pub(crate) regions: Vec<usize>,
     pub(crate) partitions: u16,
-    /// Virtual cores per site.
+    /// Number of virtual cores per site.
     pub(crate) workers: u8,
-    /// Virtual cores of one process; those of one process hand messages over without a system call.
+    /// Number of virtual cores per process. Cores of one process pass messages without a system
+    /// call.
     pub(crate) cores_per_node: u8,
     pub(crate) f: usize,
-    /// How many times slower a virtual core is than one of this machine.
+    /// Factor by which a virtual core is slower than a core of this machine.
     pub(crate) slowness: f64,
-    /// What clients do is drawn by it.
+    /// Seed of the clients' actions.
     pub(crate) seed: u32,
 }
 
@@ -59,14 +60,14 @@ pub(crate) const FRANKFURT: usize = 2;
 pub(crate) const IRELAND: usize = 3;
 pub(crate) const BRAZIL: usize = 4;
 
-/// Virtual cores of one process, as many as the paper's machines have.
+/// Number of virtual cores per process, as many as the paper's machines have.
 pub(crate) const CORES_PER_NODE: u8 = 8;
 
-/// How often the paper's replicas propagate transactions and broadcast vectors (§8).
+/// Interval at which the paper's replicas propagate transactions and broadcast vectors (§8).
 const TICK: Duration = Duration::from_millis(5);
 
 impl Shape {
-    /// The paper's first three sites, each of one process, as fast as this machine.
+    /// Returns the paper's first three sites, each of one process, as fast as this machine.
     pub(crate) fn three_sites(partitions: u16, workers: u8) -> Shape {
         Shape {
             variant: Baseline::UniStore,
@@ -82,7 +83,7 @@ impl Shape {
         }
     }
 
-    /// One such site.
+    /// Returns one site of one process, as fast as this machine.
     pub(crate) fn one_site(partitions: u16, workers: u8) -> Shape {
         Shape { regions: vec![VIRGINIA], f: 0, ..Shape::three_sites(partitions, workers) }
     }
@@ -91,17 +92,17 @@ impl Shape {
         self.regions.len()
     }
 
-    /// The process of a worker.
+    /// Returns the process of a worker.
     pub(crate) fn node_of(&self, address: Address) -> (SiteId, u8) {
         (address.site, address.worker / self.cores_per_node)
     }
 
-    /// Whether two workers are of one process.
+    /// Whether two workers are in the same process.
     pub(crate) fn same_node(&self, one: Address, other: Address) -> bool {
         self.node_of(one) == self.node_of(other)
     }
 
-    /// The configuration of each worker's machine, site by site.
+    /// Returns the configuration of each worker's machine, site by site.
     pub(crate) fn configs(&self) -> Vec<Config> {
         let workers = vec![self.workers; self.sites()];
         let topology = Arc::new(Topology { partitions: self.partitions, workers });
@@ -113,7 +114,7 @@ impl Shape {
                 config.protocol = self.variant.protocol();
                 config.timing.tick = TICK;
                 config.timing.idle_tick = TICK;
-                // A site whose cores are all busy for a while has not failed.
+                // A site whose cores are all busy for a while must not be suspected.
                 config.timing.suspect_after = Duration::from_secs(60);
                 config.timing.lost_after = Duration::from_secs(120);
                 config.timing.prepare_timeout = Duration::from_secs(60);
@@ -126,7 +127,7 @@ impl Shape {
         SiteId::all(self.sites()).flat_map(at).collect()
     }
 
-    /// One way between two sites, in nanoseconds.
+    /// Returns the one-way delays between sites, in nanoseconds.
     pub(crate) fn delays(&self) -> Vec<Vec<u64>> {
         let aws = Wan::named("aws", 5).expect("the built-in delays are of five sites").rtt_ms;
         let row = |from: &usize| {

@@ -1,4 +1,4 @@
-//! What clients of a virtual cluster do.
+//! Interface of the workloads of a virtual cluster.
 
 use solera_data::{Key, Op};
 use solera_levels::Level;
@@ -12,13 +12,13 @@ use crate::tally::Class;
 pub(crate) struct Step {
     pub(crate) key: Key,
     pub(crate) op: Op,
-    /// The level of the key's space.
+    /// Level of the key's space.
     pub(crate) level: Level,
-    /// What it conflicts with, if the transaction is strong.
+    /// Its conflicts, if the transaction is strong.
     pub(crate) kind: Kind,
 }
 
-/// A transaction: what is sent together, and waited for, one after the other.
+/// A transaction, as consecutive batches of operations.
 #[derive(Clone, Debug)]
 pub(crate) struct Transaction {
     pub(crate) class: Class,
@@ -27,9 +27,9 @@ pub(crate) struct Transaction {
 
 /// A workload.
 pub(crate) trait Source {
-    /// What is there before clients come.
+    /// Returns the initial data.
     fn load(&self) -> Vec<(Key, Op)>;
 
-    /// What a client does next.
+    /// Returns the next transaction of a client.
     fn next(&mut self, random: &mut Random) -> Transaction;
 }

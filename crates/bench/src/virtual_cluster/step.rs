@@ -1,4 +1,4 @@
-//! Steps of a machine, and the classes of steps that cost about the same.
+//! Steps of a machine, and their classes of similar cost.
 
 use solera_data::Op;
 use solera_host::{Driver, NoLog};
@@ -6,43 +6,45 @@ use solera_machine::{Address, Now, RequestId, Wire};
 use solera_site::{Command, Input, Message, Output, Site};
 use solera_unistore::Command as OfUniStore;
 
-/// The name of a message's encoding and decoding among the steps.
+/// Name of the step of encoding and decoding a message.
 pub(crate) const WIRE: &str = "wire";
 
-/// What runs a core's machine.
+/// Driver of a core's machine.
 pub(crate) type Engine = Driver<Site, NoLog>;
 
-/// What a machine is given in one step, or what its host does beside it.
+/// Input of a machine for one step, or work of its host.
 pub(crate) enum MachineStep {
     Message(Address, Message),
     Client(RequestId, Command),
     Deadline,
-    /// A message is encoded and decoded.
+    /// Encoding and decoding of a message.
     Wire(Box<Message>),
 }
 
-/// What a step is about, as far as that is known before it is done.
+/// Description of a step, as far as it is known before the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct About {
     pub(crate) kind: &'static str,
-    /// Bytes of a message; operations of a transaction that commits; steps since the last deadline.
+    /// Size of the step: bytes of a message, operations of a committing transaction, or steps since
+    /// the last deadline.
     pub(crate) size: u64,
 }
 
-/// Steps of one class cost the same by the table.
+/// Class of steps with the same cost in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Class<'a> {
     pub(crate) kind: &'a str,
-    /// The logarithm of the size: 0 for 0, else one more than the power of two that it reaches.
+    /// Logarithm of the size: 0 for 0, else one more than the exponent of the largest power of two
+    /// within it.
     pub(crate) size: u8,
-    /// Twice the same of the number of outputs, and one more if a reply is among them: what a
-    /// worker does alone is answered at once, and what others take part in is not.
+    /// Twice the logarithm of the number of outputs, plus one if they include a reply: work of a
+    /// single worker is answered at once, and work that involves others is not.
     pub(crate) outputs: u8,
 }
 
 impl About {
-    /// `operations` are those of the client's transaction, and `since` the steps since the last
-    /// deadline.
+    /// Describes a step. `operations` is the number of operations of the client's transaction, and
+    /// `since` the number of steps since the last deadline.
     pub(crate) fn step(step: &MachineStep, operations: usize, since: u64) -> About {
         match step {
             MachineStep::Message(_, message) => {
@@ -72,7 +74,7 @@ pub(crate) fn logarithm(size: u64) -> u8 {
     (u64::BITS - size.leading_zeros()) as u8
 }
 
-/// What commands of clients count as.
+/// Returns the name under which a client's command is counted.
 fn name_of(command: &Command) -> &'static str {
     match command {
         Command::UniStore(OfUniStore::Operate { op, .. }) => name_of_operation(op),
@@ -101,7 +103,7 @@ fn name_of_operation(op: &Op) -> &'static str {
     }
 }
 
-/// Does a step; what leaves the machine is appended to `outputs`.
+/// Runs a step; appends the machine's outputs to `outputs`.
 pub(crate) fn run(engine: &mut Engine, now: Now, step: MachineStep, outputs: &mut Vec<Output>) {
     match step {
         MachineStep::Message(from, message) => {

@@ -10,10 +10,10 @@ use crate::micro::Micro;
 use crate::random::Random;
 use crate::tally::Class;
 
-/// Transactions of three items.
+/// Source of transactions of three items.
 pub(crate) struct ThreeItems {
     micro: Micro,
-    /// Whether the items are there from the beginning.
+    /// Whether the items are loaded initially.
     loaded: bool,
     /// Keys of the designated partition.
     hot: Vec<Key>,

@@ -1,5 +1,5 @@
-//! `solera demo checkout`: carts and orders of a shop at three sites, and its stock in a table of
-//! PostgreSQL.
+//! `solera demo checkout`: a shop at three sites with carts and orders in Solera, and its stock in
+//! a PostgreSQL table.
 
 mod customer;
 mod table;
@@ -14,44 +14,45 @@ use tokio::task::JoinSet;
 
 use self::customer::{Order, Sale};
 use self::table::Table;
-use super::{Told, Untrue, check, percentile};
+use super::{CheckFailed, Checked, check, percentile};
 use crate::stop::Stop;
 use crate::stores;
 
 const SOURCE: &str = include_str!("../../../../examples/checkout.mixt");
 const SITES: [&str; 3] = ["virginia", "california", "frankfurt"];
 const CUSTOMERS_PER_SITE: usize = 3;
-/// Where the orders are for Redis clients: the prefix of their space, and the key of their handle.
+/// Redis key of the orders: the prefix of their space, and the key of their handle.
 const ORDERS: &str = "shop:orders";
 
 const NO_SERVER: &str = "\
-It needs a PostgreSQL server, in which it makes a schema of its own and removes it at the end:
+The demo requires a PostgreSQL server. It creates its own schema there, and removes it at the end:
   solera demo checkout --postgres postgresql://USER:PASSWORD@HOST:5432/DATABASE
-Without one, in Solera's repository, this starts a server that keeps nothing, and stops it afterwards:
+In Solera's repository, this starts a temporary server, and stops it afterwards:
   scripts/with-stores solera demo checkout";
 
-/// Tells the story; fails if any of it turns out not to be true.
+/// Runs the demo; fails if a check does.
 pub(super) fn main(url: Option<&str>, seconds: u64) -> ExitCode {
     let Some(url) = stores::test_postgres(url) else {
         eprintln!("{NO_SERVER}");
         return ExitCode::FAILURE;
     };
-    super::end(super::in_runtime(with_table(&url, Duration::from_secs(seconds))))
+    super::exit_code(super::in_runtime(with_table(&url, Duration::from_secs(seconds))))
 }
 
-/// The story, with a table that is gone afterwards, also if the story is not true or is stopped.
-async fn with_table(url: &str, time: Duration) -> Told {
-    let stop = Stop::new().map_err(|error| Untrue(error.to_string()))?;
+/// Runs the demo with a new table, and removes the table afterwards, even if a check fails or a
+/// signal stops the demo.
+async fn with_table(url: &str, time: Duration) -> Checked {
+    let stop = Stop::new().map_err(|error| CheckFailed(error.to_string()))?;
     let table = Table::create(url).await?;
-    let told = tokio::select! {
-        told = tell(&table, time) => told,
-        () = stop.asked() => Err(Untrue("it was stopped".to_owned())),
+    let done = tokio::select! {
+        done = run(&table, time) => done,
+        () = stop.requested() => Err(CheckFailed("stopped by a signal".to_owned())),
     };
     let removed = table.remove().await;
-    told.and(removed)
+    done.and(removed)
 }
 
-async fn tell(table: &Table, time: Duration) -> Told {
+async fn run(table: &Table, time: Duration) -> Checked {
     let stock = table.counts().await?;
     say!(
         "A shop in three regions sells what is in one table of PostgreSQL (examples/checkout.sql)."
@@ -59,13 +60,11 @@ async fn tell(table: &Table, time: Duration) -> Told {
     say!(
         "Carts and orders are in Solera, causal: at every site, and at local speed. One transaction"
     );
-    say!(
-        "takes from the table and logs the order (examples/checkout.mixt), all of it or nothing.\n"
-    );
+    say!("takes from the table and logs the order (examples/checkout.mixt), atomically.\n");
     say!(
         "The table is in the schema {}, which is removed at the end. In stock: {}.",
         table.schema(),
-        told(&stock)
+        listed(&stock)
     );
     say!(
         "Three sites: virginia ─61 ms─ california, virginia ─90 ms─ frankfurt, california ─147 ms─ frankfurt;\n\
@@ -82,9 +81,9 @@ async fn tell(table: &Table, time: Duration) -> Told {
     balance(&cluster, &sales, &stock, &left).await
 }
 
-/// A cluster whose modules use the table.
-fn start(table: &Table) -> Result<Embedded, Untrue> {
-    let wrong = |error: solera_config::ConfigError| Untrue(error.to_string());
+/// Starts a cluster whose modules use the table.
+fn start(table: &Table) -> Result<Embedded, CheckFailed> {
+    let wrong = |error: solera_config::ConfigError| CheckFailed(error.to_string());
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
     let spec = ClusterSpec::parse("the demo's settings", &table.settings(), over).map_err(wrong)?;
     let settings = Settings::configured(&spec.modules).map_err(wrong)?;
@@ -92,13 +91,13 @@ fn start(table: &Table) -> Result<Embedded, Untrue> {
     Ok(Embedded::with_modules(spec, settings, stores)?)
 }
 
-/// What the customers of each site have bought.
+/// Runs the customers, and returns the sales of each site.
 async fn sell(
     cluster: &Embedded,
     loaded: &Token,
     stock: &BTreeMap<String, i64>,
     time: Duration,
-) -> Result<[Sale; SITES.len()], Untrue> {
+) -> Result<[Sale; SITES.len()], CheckFailed> {
     let until = Instant::now() + time;
     let mut customers = JoinSet::new();
     for number in 0..SITES.len() * CUSTOMERS_PER_SITE {
@@ -111,7 +110,7 @@ async fn sell(
     }
     let mut sales = <[Sale; SITES.len()]>::default();
     while let Some(done) = customers.join_next().await {
-        let (site, sale) = done.map_err(|error| Untrue(error.to_string()))?;
+        let (site, sale) = done.map_err(|error| CheckFailed(error.to_string()))?;
         sales[site].take(sale?);
     }
     Ok(sales)
@@ -129,13 +128,13 @@ fn latencies(sales: &[Sale]) {
     }
 }
 
-/// Holds the orders against the stock, and tells.
+/// Compares the orders with the stock, and prints the result.
 async fn balance(
     cluster: &Embedded,
     sales: &[Sale],
     stock: &BTreeMap<String, i64>,
     left: &BTreeMap<String, i64>,
-) -> Told {
+) -> Checked {
     let all = |of: fn(&Sale) -> &Vec<Order>| sales.iter().flat_map(move |sale| of(sale).iter());
     let accepted: BTreeSet<&str> = all(|sale| &sale.accepted).map(|order| &*order.name).collect();
     let lines: BTreeMap<&str, &Order> = all(|sale| &sale.accepted)
@@ -150,7 +149,7 @@ async fn balance(
     for (site, name) in SITES.iter().enumerate().map(|(site, name)| (site, *name)) {
         let mut client = cluster.client(site).await?;
         let mut logged = Vec::new();
-        // What is accepted elsewhere arrives here, and what was left incomplete is completed.
+        // Orders of other sites arrive here, and incomplete transactions are completed.
         super::wait_until(async || {
             logged = orders(&mut client).await?;
             Ok(accepted.iter().all(|order| logged.iter().any(|found| found == order))
@@ -158,39 +157,36 @@ async fn balance(
         })
         .await
         .map_err(|_| {
-            Untrue(format!("the orders at {name} are not what was taken from the stock"))
+            CheckFailed(format!("the orders at {name} are not what was taken from the stock"))
         })?;
         let once: BTreeSet<&str> = logged.iter().map(|order| &**order).collect();
         check(once.len() == logged.len(), "an order is in the log twice")?;
     }
     let count = |of: fn(&Sale) -> u64| sales.iter().map(of).sum::<u64>();
     say!(
-        "\n{} orders were accepted, {} refused as too little was left.",
+        "\n{} orders were accepted, and {} rejected because too little stock was left.",
         accepted.len(),
-        count(|sale| sale.refused)
+        count(|sale| sale.rejected)
     );
-    say!(
-        "{} calls changed nothing, as others were in the way, and were made again.",
-        count(|sale| sale.again)
-    );
+    say!("{} calls aborted because of conflicts, and were retried.", count(|sale| sale.retries));
     match all(|sale| &sale.doubtful).count() {
         0 => {}
-        doubtful => say!("{doubtful} calls did not tell whether they were done; the log does."),
+        doubtful => say!("{doubtful} calls had an unknown outcome, which the log decides."),
     }
-    say!("Left in the table: {}.", told(left));
+    say!("Left in the table: {}.", listed(left));
     say!(
-        "\nChecked, at each site: every accepted order is in the log exactly once, no refused one is,"
+        "\nChecked, at each site: every accepted order is in the log exactly once, no rejected one is,"
     );
-    say!("and together they are what is missing in the table. Nothing was sold twice.");
+    say!("and together they equal what is missing in the table. Nothing was sold twice.");
     Ok(())
 }
 
-/// The orders that a site has in its log, in any order.
+/// Returns the orders in the log of a site, in any order.
 async fn orders(client: &mut Client) -> Result<Vec<String>, Error> {
     Ok(client.hgetall(ORDERS).await?.into_values().collect())
 }
 
-/// How much the logged orders take of each product.
+/// Returns the number of each product that the logged orders take.
 fn sold<'s>(
     logged: &[String],
     lines: &BTreeMap<&str, &Order>,
@@ -207,7 +203,7 @@ fn sold<'s>(
     sold
 }
 
-fn told(counts: &BTreeMap<String, i64>) -> String {
+fn listed(counts: &BTreeMap<String, i64>) -> String {
     let counts: Vec<_> =
         counts.iter().map(|(product, count)| format!("{count} {product}")).collect();
     counts.join(", ")

@@ -1,5 +1,5 @@
-//! `solera demo message-groups`: one program at several levels, beside the same program at the
-//! strongest.
+//! `solera demo message-groups`: compares a program whose stores have several levels with the same
+//! program at the strongest level.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use solera_embedded::{ClusterSpec, Embedded, Overrides};
 use solera_language::compile::compile;
 use solera_language::{explain, render};
 
-use super::{Random, Told, Untrue, check, percentile};
+use super::{CheckFailed, Checked, Random, check, percentile};
 
 const SOURCE: &str = include_str!("../../../../examples/message_groups.mixt");
 const CONTEST: &str = include_str!("../../../../examples/contest_rejected.mixt");
@@ -31,34 +31,35 @@ prefix = 'audit:'
 level = 'eventual'
 ";
 
-/// The same program with every store in the linearizable space.
+/// Arguments that bind every store of the program to the linearizable space.
 const STRONG: [&str; 4] = ["BIND", "mail=directory", "BIND", "audit=directory"];
 
 const SITES: usize = 3;
 const CLIENTS_PER_SITE: usize = 4;
 const GROUPS: usize = 12;
-/// The mix of the paper (§8), in parts of 100: looking into the inbox, posting, joining, creating a
-/// user.
+/// The paper's mix of calls (§8), in percent.
 const MIX: [(&str, u64); 4] = [("inbox", 56), ("post", 20), ("join", 18), ("create_user", 6)];
 
-/// Tells the story; fails if any of it turns out not to be true.
+/// Runs the demo; fails if a check does.
 pub(super) fn main(seconds: u64) -> ExitCode {
-    super::end(super::in_runtime(tell(Duration::from_secs(seconds.max(1)))))
+    super::exit_code(super::in_runtime(run(Duration::from_secs(seconds.max(1)))))
 }
 
-async fn tell(time: Duration) -> Told {
+async fn run(time: Duration) -> Checked {
     let compiled = compile(SOURCE);
     if compiled.program.is_none() {
-        return Err(Untrue(render::render(&compiled.diagnostics, FILE, SOURCE, false)));
+        return Err(CheckFailed(render::render(&compiled.diagnostics, FILE, SOURCE, false)));
     }
-    say!("What must not be is refused, as in examples/contest_rejected.mixt:\n");
+    say!(
+        "The compiler rejects programs that mix levels unsafely, such as examples/contest_rejected.mixt:\n"
+    );
     let contest = compile(CONTEST);
-    check(contest.program.is_none(), "the contest is not refused")?;
+    check(contest.program.is_none(), "the compiler does not reject the contest")?;
     let first = contest.diagnostics.get(..1).unwrap_or_default();
     for line in render::render(first, "contest_rejected.mixt", CONTEST, false).lines() {
         say!("  {line}");
     }
-    say!("\n{FILE} is checked: no causal or eventual value decides what is linearizable.");
+    say!("\n{FILE} passes the check: no causal or eventual value influences a linearizable one.");
     say!("How `post` runs (solera explain shows all of it):\n");
     let mut transactions = explain::transactions(&compiled, SOURCE);
     transactions.retain(|transaction| transaction.name == "post");
@@ -67,7 +68,7 @@ async fn tell(time: Duration) -> Told {
     }
     say!(
         "\nThree sites: virginia ─61 ms─ california, virginia ─90 ms─ frankfurt, california ─147 ms─ \
-         frankfurt,\nwith {CLIENTS_PER_SITE} clients each, for {} s each way. The mix is the paper's:",
+         frankfurt,\nwith {CLIENTS_PER_SITE} clients each, for {} s per variant. The mix of calls is the paper's:",
         time.as_secs()
     );
     let mix: Vec<_> = MIX.iter().map(|(name, part)| format!("{part}% {name}")).collect();
@@ -78,12 +79,12 @@ async fn tell(time: Duration) -> Told {
     Ok(())
 }
 
-/// How a load went.
+/// Results of a load.
 #[derive(Default)]
 struct Measured {
-    /// How long the calls of each transaction took.
+    /// Latencies of the successful calls, by transaction.
     done: BTreeMap<&'static str, Vec<Duration>>,
-    /// How many calls gave up, as others were in the way or too slow.
+    /// Number of calls that failed with ABORTED or UNAVAILABLE.
     failed: u64,
 }
 
@@ -103,16 +104,16 @@ impl Measured {
         self.count() as f64 / time.as_secs_f64()
     }
 
-    /// The time within which so many of 100 calls were done.
+    /// Returns the given percentile of a transaction's latencies.
     fn percentile(&self, name: &str, percent: usize) -> Option<Duration> {
         percentile(self.done.get(name)?, percent)
     }
 }
 
-async fn measure(bind: &[&str], time: Duration) -> Result<Measured, Untrue> {
+async fn measure(bind: &[&str], time: Duration) -> Result<Measured, CheckFailed> {
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
     let spec = ClusterSpec::parse("the demo's spaces", CONFIG, over);
-    let cluster = Embedded::with(spec.map_err(|error| Untrue(error.to_string()))?)?;
+    let cluster = Embedded::with(spec.map_err(|error| CheckFailed(error.to_string()))?)?;
     let mut first = cluster.client(0).await?;
     let mut load = vec!["SOLERA.MODULE", "LOAD", "groups", SOURCE];
     load.extend(bind);
@@ -132,13 +133,13 @@ async fn measure(bind: &[&str], time: Duration) -> Result<Measured, Untrue> {
     let mut measured = Measured::default();
     let mut joined: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for client in clients {
-        let (one, joins) = client.await.map_err(|error| Untrue(error.to_string()))??;
+        let (one, joins) = client.await.map_err(|error| CheckFailed(error.to_string()))??;
         measured.take(one);
         for (group, user) in joins {
             joined.entry(group).or_default().push(user);
         }
     }
-    // Every join that was answered is there: that is what the linearizable store is for.
+    // Every acknowledged join must be visible: the linearizable store guarantees this.
     for (group, users) in joined {
         let members = first.hget(&group, "members").await?.unwrap_or_default();
         for user in users {
@@ -149,13 +150,13 @@ async fn measure(bind: &[&str], time: Duration) -> Result<Measured, Untrue> {
     Ok(measured)
 }
 
-/// A client, and what it did: each call follows the one before.
+/// Runs a closed-loop client; returns its results, and the joins that succeeded.
 async fn work(
     mut client: Client,
     number: u64,
     groups: Vec<String>,
     time: Duration,
-) -> Result<(Measured, Vec<(String, String)>), Untrue> {
+) -> Result<(Measured, Vec<(String, String)>), CheckFailed> {
     let mut measured = Measured::default();
     let mut joins = Vec::new();
     let mut user = text(call(&mut client, &["create_user", &format!("user {number}")]).await?)?;
@@ -206,10 +207,10 @@ async fn call(client: &mut Client, words: &[&str]) -> Result<Value, Error> {
     client.command(&all).await
 }
 
-fn text(value: Value) -> Result<String, Untrue> {
+fn text(value: Value) -> Result<String, CheckFailed> {
     match value {
         Value::Bulk(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        other => Err(Untrue(format!("a handle was expected, not {other:?}"))),
+        other => Err(CheckFailed(format!("a handle was expected, not {other:?}"))),
     }
 }
 
@@ -226,7 +227,10 @@ fn table(mixed: &Measured, strong: &Measured, time: Duration) {
     }
     let (a, b) = (mixed.per_second(time), strong.per_second(time));
     say!("  {:<13} {a:>17.1}/s    {b:>17.1}/s", "all calls");
-    say!("  {:<13} {:>19}    {:>19}", "given up", mixed.failed, strong.failed);
-    say!("\nMixed does {:.1} times as many calls. Each join that was answered was found.", a / b);
+    say!("  {:<13} {:>19}    {:>19}", "failed", mixed.failed, strong.failed);
+    say!(
+        "\nThe mixed variant completes {:.1} times as many calls. Every acknowledged join was found.",
+        a / b
+    );
     say!("Both clusters, their clients and their network share this computer.");
 }

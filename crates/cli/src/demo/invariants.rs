@@ -1,16 +1,17 @@
-//! What concurrent causal updates break, and strong transactions keep: three invariants, both ways.
+//! Three invariants, each once with causal transactions, which break it, and once with strong
+//! transactions, which keep it.
 
 use solera::{Client, Error, Value};
 use tokio::sync::Barrier;
 
-use super::{CALIFORNIA, FRANKFURT, Stage, Told, Untrue, VIRGINIA, check, wait_until};
+use super::{CALIFORNIA, CheckFailed, Checked, FRANKFURT, Stage, VIRGINIA, check, wait_until};
 
 const SITES: [(usize, &str); 3] =
     [(VIRGINIA, "virginia"), (CALIFORNIA, "california"), (FRANKFURT, "frankfurt")];
 
-/// What each invariant needs: the strong commands that must not miss one another. Amounts are taken
-/// from an account; a name is set once; and a bid that finds no winner must not be missed by who
-/// names one, nor the winner by who bids.
+/// Spaces of the invariants, with the strong commands that conflict. Withdrawals from an account
+/// conflict, and so do two registrations of a name. A transaction that closes an auction conflicts
+/// with one that bids, so that neither misses the other.
 pub(super) const SPACES: &str = r#"
 [[space]]
 name = "accounts"
@@ -38,7 +39,7 @@ strong = ["SADD", "SMEMBERS"]
 conflicts = [["SADD", "SMEMBERS"]]
 "#;
 
-/// Which transactions a chapter is played with.
+/// Kind of the transactions with which a chapter runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     Causal,
@@ -53,7 +54,7 @@ impl How {
         }
     }
 
-    /// The key of a chapter: it is played once with each.
+    /// Returns the chapter's key for this kind of transactions; each chapter runs with both kinds.
     fn key(self, name: &str) -> String {
         match self {
             How::Causal => format!("causal:{name}"),
@@ -62,17 +63,17 @@ impl How {
     }
 }
 
-/// Somebody at a site who reads, thinks, and writes, at the same time as others elsewhere.
+/// A client at one site that reads, decides and writes, concurrently with clients at other sites.
 struct Actor<'a> {
     client: Client,
     how: How,
-    /// Where all meet who have read.
+    /// Barrier at which all actors wait after reading.
     all_have_read: &'a Barrier,
 }
 
 impl Actor<'_> {
-    /// Does one transaction, and begins again when another was in the way. `read` comes to what the
-    /// writes depend on, and `write` decides and writes.
+    /// Runs one transaction, and retries it when it aborts. `read` returns what the writes depend
+    /// on; `write` decides and writes.
     async fn act<S, R>(
         &mut self,
         read: impl AsyncFn(&mut Client) -> Result<S, Error>,
@@ -82,7 +83,7 @@ impl Actor<'_> {
         loop {
             self.client.command(self.how.begin()).await?;
             let seen = read(&mut self.client).await?;
-            // Only at first: who begins again is late by nature.
+            // Only in the first attempt: retries come later than the other actors anyway.
             if attempts == 0 {
                 self.all_have_read.wait().await;
             }
@@ -97,21 +98,21 @@ impl Actor<'_> {
     }
 }
 
-/// One actor at each site.
+/// Creates one actor at each site.
 async fn actors<'a>(
     stage: &Stage,
     how: How,
     all_have_read: &'a Barrier,
-) -> Result<[Actor<'a>; 3], Untrue> {
+) -> Result<[Actor<'a>; 3], CheckFailed> {
     let actor = async |(site, _)| {
         let client = stage.cluster.client(site).await?;
-        Ok::<_, Untrue>(Actor { client, how, all_have_read })
+        Ok::<_, CheckFailed>(Actor { client, how, all_have_read })
     };
     Ok([actor(SITES[0]).await?, actor(SITES[1]).await?, actor(SITES[2]).await?])
 }
 
-/// Waits until every site sees this.
-async fn everywhere(stage: &Stage, key: &str, value: &str) -> Told {
+/// Waits until the key has the value at every site.
+async fn everywhere(stage: &Stage, key: &str, value: &str) -> Checked {
     for (site, _) in SITES {
         let mut client = stage.cluster.client(site).await?;
         wait_until(async || Ok(client.get(key).await?.as_deref() == Some(value))).await?;
@@ -119,8 +120,8 @@ async fn everywhere(stage: &Stage, key: &str, value: &str) -> Told {
     Ok(())
 }
 
-/// Three tills pay out the whole balance of one account at the same time.
-pub(super) async fn overdraft(stage: &mut Stage) -> Told {
+/// Three clients withdraw the whole balance of one account concurrently.
+pub(super) async fn overdraft(stage: &mut Stage) -> Checked {
     stage.title("Money is paid out once");
     stage.say("An account holds 100. At all three sites somebody withdraws 100, at the same time:");
     stage.say("each reads the balance, and takes the money if it is there.");
@@ -148,12 +149,14 @@ pub(super) async fn overdraft(stage: &mut Stage) -> Told {
         match how {
             How::Causal => {
                 check(paid == 3, "causal transactions have kept the account from an overdraft")?;
-                stage.say(&format!("causal     all {paid} are paid, and the account holds {left}"));
+                stage.say(&format!(
+                    "causal     all {paid} withdrawals succeed, and the account holds {left}"
+                ));
             }
             How::Strong => {
                 check(paid == 1, &format!("{paid} of 3 strong withdrawals were paid"))?;
                 stage.say(&format!(
-                    "strong     {paid} is paid; the others begin again, see {left}, and get nothing"
+                    "strong     {paid} withdrawal succeeds; the others retry, see {left}, and withdraw nothing"
                 ));
             }
         }
@@ -161,8 +164,8 @@ pub(super) async fn overdraft(stage: &mut Stage) -> Told {
     Ok(())
 }
 
-/// Three people register one name.
-pub(super) async fn unique_names(stage: &mut Stage) -> Told {
+/// Three clients register the same name concurrently.
+pub(super) async fn unique_names(stage: &mut Stage) -> Checked {
     stage.title("A name belongs to one");
     stage.say("At all three sites somebody registers as 'ada', if nobody has that name yet.");
     for how in [How::Causal, How::Strong] {
@@ -182,22 +185,22 @@ pub(super) async fn unique_names(stage: &mut Stage) -> Told {
         let [(_, at_a), (_, at_b), (_, at_c)] = SITES;
         let (a, b, c) =
             tokio::join!(register(&mut a, at_a), register(&mut b, at_b), register(&mut c, at_c));
-        let told = [(at_a, a?), (at_b, b?), (at_c, c?)];
+        let results = [(at_a, a?), (at_b, b?), (at_c, c?)];
         let welcome: Vec<&str> =
-            told.iter().filter(|(_, taken)| *taken).map(|(at, _)| *at).collect();
+            results.iter().filter(|(_, taken)| *taken).map(|(at, _)| *at).collect();
         match how {
             How::Causal => {
                 check(welcome.len() == 3, "causal transactions have kept the name unique")?;
                 stage
-                    .say("causal     all 3 are welcomed, and two of them lose the name in silence");
+                    .say("causal     all 3 registrations succeed, and two of them silently lose the name");
             }
             How::Strong => {
                 let [owner] = *welcome else {
-                    return Err(Untrue(format!("{} have got one name", welcome.len())));
+                    return Err(CheckFailed(format!("{} have got one name", welcome.len())));
                 };
                 everywhere(stage, &name, owner).await?;
                 stage.say(&format!(
-                    "strong     {owner} has the name, and the others are told that it is taken"
+                    "strong     {owner} has the name, and the others learn that it is taken"
                 ));
             }
         }
@@ -205,8 +208,8 @@ pub(super) async fn unique_names(stage: &mut Stage) -> Told {
     Ok(())
 }
 
-/// An auction is closed while bids come.
-pub(super) async fn auction(stage: &mut Stage) -> Told {
+/// One client closes an auction while two others bid.
+pub(super) async fn auction(stage: &mut Stage) -> Checked {
     stage.title("The highest bid wins");
     stage.say("An auction has a bid of 100. Virginia closes it and names the winner while");
     stage.say("california bids 110 and frankfurt 120. A closed auction takes no bids.");
@@ -244,21 +247,25 @@ pub(super) async fn auction(stage: &mut Stage) -> Told {
         let accepted: Vec<i64> =
             accepted.iter().filter(|(_, taken)| *taken).map(|(bid, _)| *bid).collect();
         let mut client = stage.cluster.client(FRANKFURT).await?;
-        // Closed by now, and told everywhere a little later.
+        // The auction is closed by now; the other sites learn this a little later.
         wait_until(async || Ok(client.get(&winner).await?.is_some())).await?;
         let won = client.get(&winner).await?.and_then(|won| won.parse::<i64>().ok());
         let highest = accepted.iter().max().copied();
         let bids: Vec<String> = accepted.iter().map(i64::to_string).collect();
-        let told = format!("{} wins, of the accepted bids {}", won.unwrap_or(0), bids.join(", "));
+        let outcome =
+            format!("{} wins, of the accepted bids {}", won.unwrap_or(0), bids.join(", "));
         let late = if accepted.len() < SITES.len() { "; the rest came too late" } else { "" };
         match how {
             How::Causal => {
-                check(won < highest, &format!("causal transactions have closed it well: {told}"))?;
-                stage.say(&format!("causal     {told}"));
+                check(
+                    won < highest,
+                    &format!("causal transactions have closed it well: {outcome}"),
+                )?;
+                stage.say(&format!("causal     {outcome}"));
             }
             How::Strong => {
-                check(won == highest, &told)?;
-                stage.say(&format!("strong     {told}{late}"));
+                check(won == highest, &outcome)?;
+                stage.say(&format!("strong     {outcome}{late}"));
             }
         }
     }

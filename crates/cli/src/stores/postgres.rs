@@ -1,14 +1,14 @@
 //! `kind = "postgres"`.
 
 use solera_config::{ConfigError, Placed, StoreSpec};
-use solera_postgres::{ConfigError as Wrong, Postgres};
+use solera_postgres::{ConfigError as StoreError, Postgres};
 
 use super::{refuse, require_level};
 
-/// A PostgreSQL database as it is configured.
+/// Opens a PostgreSQL database as the configuration describes it.
 ///
 /// # Errors
-/// If it cannot be so.
+/// Fails if a setting is invalid.
 pub(super) fn open(spec: &StoreSpec) -> Result<Postgres, ConfigError> {
     require_level(spec, "PostgreSQL", "linearizable")?;
     let mut builder = Postgres::builder(&spec.url.value).name(&spec.name);
@@ -33,22 +33,25 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Postgres, ConfigError> {
             builder = builder.operation(name, &sql.value);
         }
     }
-    builder.build().or_else(|wrong| match (&wrong, &spec.tls) {
-        (Wrong::Tls(why), Some(tls)) => refuse(spec, tls, why),
-        _ => refuse(spec, setting(spec, &wrong), &wrong.to_string()),
+    builder.build().or_else(|error| match (&error, &spec.tls) {
+        (StoreError::Tls(why), Some(tls)) => refuse(spec, tls, why),
+        _ => refuse(spec, setting(spec, &error), &error.to_string()),
     })
 }
 
-/// What is to be mended.
-fn setting<'a>(spec: &'a StoreSpec, wrong: &Wrong) -> &'a Placed<String> {
+/// Returns the setting that the error is about.
+fn setting<'a>(spec: &'a StoreSpec, error: &StoreError) -> &'a Placed<String> {
     let of = |name: &str| spec.spaces.iter().find(|space| space.name.value == name);
-    let found = match wrong {
-        Wrong::Schema(_) => spec.schema.as_ref(),
-        Wrong::Space(space) | Wrong::SpaceTwice(space) => of(space).map(|space| &space.name),
-        Wrong::Statement { space, operation, .. } | Wrong::OperationTwice { space, operation } => {
+    let found = match error {
+        StoreError::Schema(_) => spec.schema.as_ref(),
+        StoreError::Space(space) | StoreError::SpaceTwice(space) => {
+            of(space).map(|space| &space.name)
+        }
+        StoreError::Statement { space, operation, .. }
+        | StoreError::OperationTwice { space, operation } => {
             of(space).and_then(|space| space.operations.get(operation))
         }
-        Wrong::Url(_) | Wrong::Tls(_) | Wrong::OperationWithoutSpace(_) => None,
+        StoreError::Url(_) | StoreError::Tls(_) | StoreError::OperationWithoutSpace(_) => None,
     };
     found.unwrap_or(&spec.url)
 }

@@ -5,10 +5,10 @@ use solera_redis::{Redis, TIMEOUT, Target, TargetError};
 
 use super::{refuse, require_level};
 
-/// A Redis server or cluster as it is configured.
+/// Opens a Redis server or cluster as the configuration describes it.
 ///
 /// # Errors
-/// If it cannot be so.
+/// Fails if a setting is invalid.
 pub(super) fn open(spec: &StoreSpec) -> Result<Redis, ConfigError> {
     let files = spec.tls.as_ref().map(|tls| &tls.value);
     let target =

@@ -10,16 +10,15 @@ use solera_mixt::store::BoxFuture;
 
 use super::refuse;
 
-/// What an answer may take if nothing is said: strong phases that meet others are tried for some
-/// time.
+/// Default timeout of a reply. It is long because strong phases are retried after conflicts.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 const URL: &str = "the URL of a cluster looks like solera://[USER[:PASSWORD]@]HOST:PORT";
 
-/// Another cluster as it is configured.
+/// Opens another cluster as the configuration describes it.
 ///
 /// # Errors
-/// If it cannot be so.
+/// Fails if a setting is invalid.
 pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
     let (endpoint, user) = endpoint(spec)?;
     let mut endpoint = endpoint.timeout(spec.timeout.unwrap_or(TIMEOUT));
@@ -33,7 +32,7 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
     let mut spaces = Vec::new();
     for space in &spec.spaces {
         if let Some(prefix) = &space.prefix {
-            return refuse(spec, prefix, "the cluster itself says which prefixes its spaces have");
+            return refuse(spec, prefix, "the other cluster configures the prefixes of its spaces");
         }
         if let Some(operation) = space.operations.values().next() {
             return refuse(spec, operation, "spaces of a cluster have no operations of their own");
@@ -42,7 +41,7 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
             return refuse(
                 spec,
                 &space.name,
-                "a space of a cluster needs its level, as it is there",
+                "a space of another cluster needs a level, the same as in that cluster",
             );
         };
         let parsed = level.value.parse::<Level>();
@@ -53,11 +52,11 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
         let endpoint = endpoint.clone();
         Box::pin(async move {
             let connected = Client::connect_to(&endpoint).await;
-            // Whoever is told this did not say where.
+            // The caller did not choose the address, so the error names it.
             connected.map_err(|error| match error {
                 Error::Connection(error) => {
-                    let told = format!("{endpoint}: {error}");
-                    Error::Connection(std::io::Error::new(error.kind(), told))
+                    let text = format!("{endpoint}: {error}");
+                    Error::Connection(std::io::Error::new(error.kind(), text))
                 }
                 other => other,
             })
@@ -70,7 +69,7 @@ pub(super) fn open(spec: &StoreSpec) -> Result<Cluster, ConfigError> {
     })
 }
 
-/// Where it is, and as whom it is used.
+/// Returns the cluster's address with its login, and the name of the user.
 fn endpoint(spec: &StoreSpec) -> Result<(Endpoint, Option<String>), ConfigError> {
     let Some(rest) = spec.url.value.strip_prefix("solera://") else {
         return refuse(spec, &spec.url, URL);

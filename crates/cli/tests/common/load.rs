@@ -1,4 +1,4 @@
-//! A load that is recorded: what clients did and saw, for the checker to judge.
+//! A recorded load: operations and results of clients, for the checker.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// Clients that go on until they are told to stop.
+/// Clients that run until they are stopped.
 pub(crate) struct Recording {
     shared: Arc<Shared>,
     sites: Vec<usize>,
@@ -33,7 +33,7 @@ pub(crate) struct Recording {
 struct Shared {
     stop: AtomicBool,
     next_session: AtomicUsize,
-    /// How many transactions of each client are committed so far.
+    /// Number of committed transactions of each client so far.
     committed: Vec<AtomicUsize>,
 }
 
@@ -54,7 +54,7 @@ impl Recording {
         Recording { sites: gateways.iter().map(|(site, _)| *site).collect(), loads, shared }
     }
 
-    /// How many transactions a site's clients have committed so far.
+    /// Returns the number of transactions that a site's clients have committed so far.
     pub(crate) fn committed_at(&self, site: usize) -> usize {
         let counts = self.sites.iter().zip(&self.shared.committed);
         counts.filter(|(of, _)| **of == site).map(|(_, n)| n.load(Ordering::Relaxed)).sum()
@@ -71,9 +71,8 @@ impl Recording {
     }
 }
 
-/// Requires that all gateways agree in the end, that everything acknowledged is there, and that
-/// what clients saw is causal. A gateway comes with its site's index and what it tells with a
-/// failure.
+/// Requires that all gateways converge, that all acknowledged writes are present, and that the
+/// history is causal. Each gateway has its site's index, and a text that is printed with a failure.
 pub(crate) async fn judge(
     seed: u64,
     sites: usize,

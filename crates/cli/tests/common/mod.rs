@@ -1,5 +1,4 @@
-//! What tests of the built binary share: processes of it, folders and ports of their own, and
-//! patience.
+//! Shared by tests of the built binary: its processes, temporary folders, ports, and timeouts.
 
 // Each file of tests is a program of its own, and none needs all of this.
 #![allow(dead_code)]
@@ -34,7 +33,7 @@ level = 'linearizable'
 /// The binary.
 pub(crate) const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 
-/// How long a test waits for what must happen some time.
+/// Time that a test waits for an event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Tests run side by side, in one program and in several.
@@ -112,7 +111,7 @@ impl Process {
         Process { child, log, reader: Some(reader) }
     }
 
-    /// What it has said on its standard error so far.
+    /// Returns its standard error so far.
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -132,7 +131,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Waits until it has ended by itself and all it said is in the log.
+    /// Waits until it has exited by itself and its log is complete.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let status = self.child.wait().unwrap();
         if let Some(reader) = self.reader.take() {
@@ -344,7 +343,7 @@ pub(crate) fn ok(output: &Output) {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// Says that a test has done nothing.
+/// Reports that a test was skipped.
 pub(crate) fn skipped(test: &str, reason: &str) {
     // Not by the macros, whose words are kept back when a test passes.
     let _ = writeln!(std::io::stderr(), "skipped {test}: {reason}");
@@ -383,7 +382,7 @@ pub(crate) fn http(address: SocketAddr, path: &str, headers: &str) -> Option<(u1
     Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
 }
 
-/// Waits until something holds; `what` tells why it did not.
+/// Waits until a condition holds; `what` describes it in the failure.
 pub(crate) async fn eventually(what: impl fmt::Display, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
     while !holds().await {

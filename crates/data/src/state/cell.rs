@@ -7,21 +7,21 @@ use crate::{CellChange, Dot, Value};
 
 /// A register with a counter on top: a string key, or a field of a hash.
 ///
-/// An assignment lives until a removal or assignment that observed it. Of the living, which are
-/// concurrent, the one with the greatest dot shows.
+/// An assignment lives until a removal or assignment that observed it. Living assignments are
+/// concurrent; the one with the greatest dot is visible.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
     assigned: SmallVec<[(Dot, Value); 1]>,
     counter: Option<Box<Counter>>,
 }
 
-/// What a cell shows.
+/// Visible value of a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Shown {
     Nothing,
-    /// Bytes as they were assigned; `Some` number if they are one.
+    /// Assigned bytes.
     Bytes(Value),
-    /// A number that increments made.
+    /// Result of increments.
     Number(i64),
 }
 
@@ -78,7 +78,8 @@ impl Cell {
         self.assigned.len() + self.counter.as_ref().map_or(0, |counter| counter.unsettled())
     }
 
-    /// A copy to apply changes to. If none of them removes, the increments need not be apart.
+    /// Returns a copy to apply changes to. If none of the changes removes, the increments need not
+    /// be kept separately.
     pub(crate) fn for_changes(&self, removes: bool) -> Cell {
         if removes {
             return self.clone();
@@ -87,7 +88,8 @@ impl Cell {
         Cell { assigned: self.assigned.clone(), counter }
     }
 
-    /// Its values one by one, each with about how many bytes it takes; the counter comes first.
+    /// Splits the cell into its values, each with its approximate size in bytes; the counter comes
+    /// first.
     pub(crate) fn split(self) -> impl Iterator<Item = (usize, Cell)> {
         let counter = self.counter.map(|counter| {
             let size = size_of::<Counter>() + counter.size();
@@ -100,7 +102,7 @@ impl Cell {
         counter.into_iter().chain(values)
     }
 
-    /// Takes what another part has.
+    /// Adds another part of the same cell.
     pub(crate) fn absorb(&mut self, part: Cell) {
         self.assigned.extend(part.assigned);
         self.counter = self.counter.take().or(part.counter);
@@ -111,7 +113,7 @@ impl Cell {
         values + self.counter.as_ref().map_or(0, |c| size_of::<Counter>() + c.size())
     }
 
-    /// What the reading transaction itself does: its removals observed everything.
+    /// Applies a change of the reading transaction itself, whose removals observed everything.
     pub(crate) fn apply_own(&mut self, removes: bool, change: &CellChange) {
         if removes || change.assign.is_some() {
             *self = Cell::default();
@@ -139,7 +141,7 @@ impl Shown {
         }
     }
 
-    /// The number it shows; nothing counts as 0, and bytes that are no number as `None`.
+    /// Returns the visible number: 0 for an absent value, `None` for bytes that are not a number.
     pub(crate) fn number(&self) -> Option<i64> {
         match self {
             Shown::Nothing => Some(0),

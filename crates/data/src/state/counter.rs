@@ -6,19 +6,19 @@ use crate::effect::Seen;
 
 /// A sum of increments, each of which lives until a removal that observed it.
 ///
-/// Increments that are causally stable are merged: every later removal has observed them all.
-/// The others are kept apart, because a removal may have observed only some.
+/// Causally stable increments are merged, because every later removal has observed all of them. The
+/// others are kept separately, because a removal may have observed only some.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Counter {
-    /// The sum of the settled increments, if there are any.
+    /// Sum of the settled increments, if there are any.
     settled: Option<i128>,
-    /// The sum of `unsettled`.
+    /// Sum of `unsettled`.
     rest: i128,
     unsettled: VecDeque<(Dot, i64)>,
 }
 
 impl Counter {
-    /// The sum, if any increment lives.
+    /// Returns the sum, if any increment lives.
     pub(crate) fn sum(&self) -> Option<i128> {
         (!self.is_empty()).then(|| self.settled.unwrap_or(0) + self.rest)
     }
@@ -42,8 +42,8 @@ impl Counter {
         });
     }
 
-    /// Merges the increment of a causally stable transaction: usually one of the oldest, so the
-    /// search is short. A transaction adds to a counter once.
+    /// Merges the increment of a causally stable transaction. It is usually one of the oldest, so
+    /// the search is short. A transaction adds to a counter at most once.
     pub(crate) fn settle(&mut self, dot: Dot) {
         let Some(at) = self.unsettled.iter().position(|(other, _)| *other == dot) else { return };
         if let Some((_, by)) = self.unsettled.remove(at) {
@@ -56,7 +56,7 @@ impl Counter {
         self.unsettled.len()
     }
 
-    /// The same sum in one piece.
+    /// Returns a counter with the same sum as a single increment.
     pub(crate) fn summed(&self) -> Counter {
         Counter { settled: self.sum(), ..Counter::default() }
     }

@@ -11,12 +11,12 @@ use crate::{Dot, HashChange, Value};
 #[serde(from = "Fields")]
 pub(crate) struct Hash {
     fields: HashMap<Value, Cell, FixedState>,
-    /// What `bytes_of` says of all fields: how much there is must not take a walk to know.
+    /// Sum of `bytes_of` over all fields, maintained so that the size is known in constant time.
     #[serde(skip)]
     bytes: usize,
 }
 
-/// A hash as it is written down.
+/// Serialized form of a hash.
 #[derive(Deserialize)]
 struct Fields {
     fields: HashMap<Value, Cell, FixedState>,
@@ -29,7 +29,7 @@ impl From<Fields> for Hash {
     }
 }
 
-/// Of a field without its cell.
+/// Returns the size of a field without its cell, in bytes.
 fn bytes_of(field: &Value) -> usize {
     field.len() + 16
 }
@@ -76,7 +76,7 @@ impl Hash {
         }
     }
 
-    /// Changes a field that there is.
+    /// Changes an existing field.
     fn change<R>(&mut self, field: &Value, change: impl FnOnce(&mut Cell) -> R) -> Option<R> {
         let cell = self.fields.get_mut(field)?;
         self.bytes -= cell.size();
@@ -111,7 +111,7 @@ impl Hash {
         self.fields.keys()
     }
 
-    /// Takes a field, or some of one, of another part.
+    /// Adds a field, or a part of one, of another part.
     pub(crate) fn absorb_field(&mut self, field: Value, cell: Cell) {
         self.change_or_add(&field, |known| known.absorb(cell));
     }

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use crate::effect::Seen;
 use crate::{Dot, SetChange, Value};
 
-/// The living adds of one element. An add takes the place of those it observed: whoever observes it
-/// has observed them.
+/// Living adds of one element. An add replaces those that it observed: a transaction that observes
+/// it has observed them too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Dots(SmallVec<[Dot; 1]>);
 
@@ -26,18 +26,18 @@ impl Dots {
     }
 }
 
-/// A set in which an add wins over a concurrent removal. Needs no tombstones: effects come in
-/// causal order, so a removal never comes before what it observed.
+/// A set in which an add wins over a concurrent removal. It needs no tombstones: effects are
+/// applied in causal order, so a removal never precedes the adds that it observed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Elements")]
 pub(crate) struct AddWinsSet {
     elements: HashMap<Value, Dots, FixedState>,
-    /// What `bytes_of` says of all elements: how much there is must not take a walk to know.
+    /// Sum of `bytes_of` over all elements, maintained so that the size is known in constant time.
     #[serde(skip)]
     bytes: usize,
 }
 
-/// A set as it is written down.
+/// Serialized form of a set.
 #[derive(Deserialize)]
 struct Elements {
     elements: HashMap<Value, Dots, FixedState>,
@@ -100,7 +100,7 @@ impl AddWinsSet {
         self.elements.keys()
     }
 
-    /// Takes an element of another part.
+    /// Adds an element of another part.
     pub(crate) fn insert(&mut self, element: Value, dots: Dots) {
         *self.dots_of(&element) = dots;
     }

@@ -1,4 +1,4 @@
-//! Calls: of functions, of methods of values, of operations of handles and stores.
+//! Lowers calls of functions, of methods of values, and of operations of handles and stores.
 
 use solera_program::builtin;
 use solera_program::operation::{self, ObjectOp};
@@ -12,7 +12,7 @@ use crate::flat::{Compute, Custom, Remote, StepKind, Var};
 use crate::syntax::ast::{Expr, ExprKind, Name};
 
 impl Lower<'_> {
-    /// `name(args)`
+    /// Lowers `name(args)`.
     pub(super) fn call(
         &mut self,
         name: &Name,
@@ -71,7 +71,8 @@ impl Lower<'_> {
         self.diagnostics.push(error);
     }
 
-    /// The arguments of a call; as many as there are parameters, also if not as many were given.
+    /// Lowers the arguments of a call. Returns one variable per parameter, even if the call has a
+    /// wrong number of arguments.
     fn arguments(&mut self, params: &[Type], args: &[Expr], name: &str, span: Span) -> Vec<Var> {
         if params.len() != args.len() {
             let takes: Vec<_> = params.iter().map(|ty| self.known.show(ty)).collect();
@@ -84,7 +85,7 @@ impl Lower<'_> {
             let wanted = params.get(index);
             let var = self.expression(arg, wanted);
             if let Some(wanted) = wanted {
-                self.must_fit(var, wanted, arg.span);
+                self.require_type(var, wanted, arg.span);
                 vars.push(var);
             }
         }
@@ -94,7 +95,7 @@ impl Lower<'_> {
         vars
     }
 
-    /// `receiver.name(args)`. Only as a statement it may change its receiver.
+    /// Lowers `receiver.name(args)`. Only a call statement may change its receiver.
     pub(super) fn method(
         &mut self,
         receiver: &Expr,
@@ -115,7 +116,7 @@ impl Lower<'_> {
         let base = base.expect("it was just found");
         let method = builtin::method(&self.type_of(base), &name.text);
         if is_statement && method.is_some_and(|method| method.changes) {
-            // What is changed is a place, which is not read.
+            // The receiver is a place that is changed, so its value is not read.
             drop(steps);
             self.body.vars.truncate(vars);
             self.diagnostics.truncate(reported);
@@ -186,7 +187,7 @@ impl Lower<'_> {
         self.diagnostics.push(error);
     }
 
-    /// `handle.name(args)`
+    /// Lowers `handle.name(args)`.
     #[expect(clippy::too_many_arguments, reason = "what was found of the call, each once")]
     fn operation(
         &mut self,
@@ -210,7 +211,8 @@ impl Lower<'_> {
             }
             return self.remote(handle, signature.op, vars, signature.result, span);
         }
-        // A method of what is read: `group.members.len()` reads the list, then takes its length.
+        // A method of the value that is read: `group.members.len()` reads the list, then takes its
+        // length.
         let ty = self.type_of(handle);
         let mut known = operation::names(object).to_vec();
         if let Some(custom) =
@@ -245,7 +247,7 @@ impl Lower<'_> {
         self.temp(Type::Unknown, span)
     }
 
-    /// `store.name(args)`
+    /// Lowers `store.name(args)`.
     fn custom(&mut self, store: StoreId, name: &Name, args: &[Expr], span: Span) -> Var {
         let info = self.known.store_info(store).clone();
         let Some(index) = info.operations.iter().position(|one| *one.name == *name.text) else {
@@ -276,7 +278,7 @@ impl Lower<'_> {
         dst
     }
 
-    /// Appends an operation on what a handle leads to.
+    /// Appends an operation on the object that a handle refers to.
     pub(super) fn remote(
         &mut self,
         handle: Var,
@@ -303,12 +305,13 @@ impl Lower<'_> {
         );
     }
 
-    /// Whether there is anything where a handle leads.
+    /// Appends a test whether a handle's object exists.
     pub(super) fn is_valid(&mut self, handle: Var, span: Span) -> Var {
         self.remote(handle, ObjectOp::Exists, Vec::new(), Type::Bool, span)
     }
 
-    /// A field of a cell of a `RemoteList`: 0 is its value, 1 the handle of the next cell.
+    /// Appends a read of a field of a `RemoteList` cell: 0 is its value, 1 the handle of the next
+    /// cell.
     pub(super) fn cell_field(&mut self, cell: Var, field: u16, span: Span) -> Var {
         let fields = match self.type_of(cell) {
             Type::Handle(object, store) => self.known.object_fields(&object, store),
@@ -319,8 +322,8 @@ impl Lower<'_> {
         self.remote(cell, ObjectOp::Field(field), Vec::new(), ty, span)
     }
 
-    /// Puts a value in front of a `RemoteList`: what the first cell held moves to a new one behind
-    /// it, so that the list's handle stays the same.
+    /// Prepends a value to a `RemoteList`. The content of the first cell moves to a new cell behind
+    /// it, so that the list's handle stays valid.
     fn push_cell(&mut self, list: Var, of: &Type, store: StoreId, value: Var, span: Span) {
         let ty = Type::Handle(Object::RemoteList(of.clone()).into(), store);
         let cell = self.temp(ty, span);

@@ -1,4 +1,4 @@
-//! What a module declares: levels, stores, structs, and the signatures of functions and
+//! Declarations of a module: levels, stores, structs, and the signatures of functions and
 //! transactions.
 
 mod levels;
@@ -17,28 +17,29 @@ use crate::syntax::ast::{
     TypeKind,
 };
 
-/// How many stores and structs a module may declare, so that their numbers fit.
+/// Maximum numbers of stores and structs in a module; their indices must fit their types.
 const MAX_STORES: usize = 30;
 const MAX_STRUCTS: usize = 1000;
 
-/// What a module declares.
+/// Declarations of a module.
 #[derive(Clone, Debug)]
 pub struct Declarations {
     /// The levels.
     pub lattice: Lattice,
-    /// By [`StoreId`].
+    /// Stores, by [`StoreId`].
     pub stores: Vec<StoreInfo>,
-    /// By [`StructId`].
+    /// Structs, by [`StructId`].
     pub structs: Vec<StructInfo>,
     /// The functions, in the order of their declaration.
     pub functions: Vec<Signature>,
-    /// By function, whether it may fail; empty until all are checked.
+    /// For each function, whether it may fail; empty until all functions are checked.
     pub failing: Vec<bool>,
-    /// By function, what in it is likely to fail; empty until all are checked.
+    /// For each function, the step that is likely to fail, if any; empty until all functions are
+    /// checked.
     pub risks: Vec<Option<Risk>>,
     names: BTreeMap<String, (Kind, Span)>,
-    /// The names of levels that do not fit into the lattice.
-    refused: BTreeSet<String>,
+    /// Names of levels that were rejected because they have no place in the lattice.
+    rejected: BTreeSet<String>,
 }
 
 /// A store.
@@ -48,11 +49,11 @@ pub struct StoreInfo {
     pub name: String,
     /// Its level.
     pub level: Label,
-    /// Whether a transaction there takes effect as a whole.
+    /// Whether the store's transactions are atomic.
     pub atomic: bool,
     /// Its custom operations.
     pub operations: Vec<ir::Operation>,
-    /// Where its name is declared.
+    /// Span of its name in the declaration.
     pub span: Span,
 }
 
@@ -63,11 +64,11 @@ pub struct StructInfo {
     pub name: String,
     /// Its fields.
     pub fields: Vec<(String, Type)>,
-    /// Where its name is declared.
+    /// Span of its name in the declaration.
     pub span: Span,
 }
 
-/// What is known of a function before its body is.
+/// Signature of a function, known before its body is checked.
 #[derive(Clone, Debug)]
 pub struct Signature {
     /// Its name.
@@ -76,7 +77,7 @@ pub struct Signature {
     pub params: Vec<Type>,
     /// The type of its result.
     pub result: Type,
-    /// From its keyword to the type of its result.
+    /// Span from its keyword to the type of its result.
     pub head: Span,
 }
 
@@ -101,14 +102,15 @@ impl Kind {
     }
 }
 
-/// The types that have a name of their own.
+/// Names of the built-in types.
 const TYPES: [&str; 14] = [
     "int", "float", "bool", "string", "bytes", "unit", "option", "list", "set", "map", "handle",
     "register", "counter", "log",
 ];
 
 impl Declarations {
-    /// Reads a module's declarations, in an order in which each finds what it refers to.
+    /// Collects a module's declarations, in an order in which each finds the names that it refers
+    /// to.
     pub fn of(module: &Module, diagnostics: &mut Vec<Diagnostic>) -> Declarations {
         let mut all = Declarations {
             lattice: Lattice::builtin(),
@@ -116,7 +118,7 @@ impl Declarations {
             structs: Vec::new(),
             functions: Vec::new(),
             failing: Vec::new(),
-            refused: BTreeSet::new(),
+            rejected: BTreeSet::new(),
             risks: Vec::new(),
             names: BTreeMap::new(),
         };
@@ -139,7 +141,7 @@ impl Declarations {
                 _ => {}
             }
         }
-        all.refuse_endless_structs(diagnostics);
+        all.reject_recursive_structs(diagnostics);
         for item in &module.items {
             match item {
                 Item::Function(function) => all.function(function, diagnostics),
@@ -152,7 +154,7 @@ impl Declarations {
         all
     }
 
-    /// A store by its name.
+    /// Returns the store of a name.
     pub fn store_named(&self, name: &str) -> Option<StoreId> {
         match self.names.get(name)?.0 {
             Kind::Store(id) => Some(id),
@@ -160,7 +162,7 @@ impl Declarations {
         }
     }
 
-    /// A struct by its name.
+    /// Returns the struct of a name.
     pub fn struct_named(&self, name: &str) -> Option<StructId> {
         match self.names.get(name)?.0 {
             Kind::Struct(id) => Some(id),
@@ -168,7 +170,7 @@ impl Declarations {
         }
     }
 
-    /// A function by its name.
+    /// Returns the index of the function of a name.
     pub fn function_named(&self, name: &str) -> Option<usize> {
         match self.names.get(name)?.0 {
             Kind::Function(index) => Some(index),
@@ -176,7 +178,7 @@ impl Declarations {
         }
     }
 
-    /// What else a name stands for, for people.
+    /// Describes, for error messages, what else a name refers to.
     pub fn kind_of(&self, name: &str) -> Option<&'static str> {
         self.names.get(name).map(|(kind, _)| kind.text())
     }
@@ -196,15 +198,15 @@ impl Declarations {
         self.lattice.name(label)
     }
 
-    /// The level of a name, or an error that names those there are.
+    /// Resolves the name of a level. Reports an unknown name with the list of known levels.
     pub fn level_of(&self, name: &Name, diagnostics: &mut Vec<Diagnostic>) -> Label {
         self.known_level(name, diagnostics).unwrap_or_else(|| self.lattice.top())
     }
 
     fn known_level(&self, name: &Name, diagnostics: &mut Vec<Diagnostic>) -> Option<Label> {
         let found = self.lattice.lookup(&name.text);
-        // What was refused is declared all the same.
-        if found.is_none() && !self.refused.contains(&name.text) {
+        // A rejected level is still declared, so the name is not unknown.
+        if found.is_none() && !self.rejected.contains(&name.text) {
             let all: Vec<_> = self.lattice.labels().map(|label| self.lattice.name(label)).collect();
             let help = match nearest(&name.text, all.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -216,7 +218,7 @@ impl Declarations {
         found
     }
 
-    /// A type as it is written in a program.
+    /// Formats a type as a program writes it.
     pub fn show(&self, ty: &Type) -> String {
         match ty {
             Type::Unit => "unit".into(),
@@ -237,7 +239,7 @@ impl Declarations {
         }
     }
 
-    /// What a handle leads to, as it is written in a program.
+    /// Formats the object type of a handle as a program writes it.
     pub fn show_object(&self, object: &Object) -> String {
         match object {
             Object::Register(of) => format!("register<{}>", self.show(of)),
@@ -251,7 +253,7 @@ impl Declarations {
         }
     }
 
-    /// The fields of what a handle leads to, if it has any.
+    /// Returns the fields of an object, if it has any.
     pub fn object_fields(&self, object: &Object, store: StoreId) -> Option<Vec<(String, Type)>> {
         match object {
             Object::Struct(id) => Some(self.struct_info(*id).fields.clone()),
@@ -263,7 +265,7 @@ impl Declarations {
         }
     }
 
-    /// A type as it is written becomes one that is known.
+    /// Resolves a written type. Reports unknown names.
     pub fn resolve(&self, written: &TypeExpr, diagnostics: &mut Vec<Diagnostic>) -> Type {
         if let Some(level) = &written.level {
             let error = Diagnostic::error("E0402", level.span, "a level cannot be stated here")
@@ -273,7 +275,7 @@ impl Declarations {
         self.resolve_stated(written, diagnostics)
     }
 
-    /// As [`resolve`](Self::resolve), where a level may be stated.
+    /// Resolves like [`resolve`](Self::resolve), where the type may state a level.
     pub fn resolve_stated(&self, written: &TypeExpr, diagnostics: &mut Vec<Diagnostic>) -> Type {
         let (name, args) = match &written.kind {
             TypeKind::Error => return Type::Unknown,
@@ -322,7 +324,7 @@ impl Declarations {
         }
     }
 
-    /// What `handle<…>` or `new …` names.
+    /// Resolves the object type of `handle<…>` or `new …`.
     pub fn object(
         &self,
         written: &TypeExpr,
@@ -368,7 +370,7 @@ impl Declarations {
         (!args.contains(&Type::Unknown)).then_some(object)
     }
 
-    /// The store of a name, or an error that names those there are.
+    /// Resolves the name of a store. Reports an unknown name with the list of stores.
     pub fn store_of(&self, name: &Name, diagnostics: &mut Vec<Diagnostic>) -> Option<StoreId> {
         let found = self.store_named(&name.text);
         if found.is_none() {
@@ -387,7 +389,7 @@ impl Declarations {
         found
     }
 
-    /// Refuses elements of sets and keys of maps that are, or hold, floats.
+    /// Rejects element types of sets and key types of maps that are or contain floats.
     pub(super) fn must_be_key(&self, ty: &Type, span: Span, diagnostics: &mut Vec<Diagnostic>) {
         if !ty.is_key() {
             let error = format!("{} cannot be an element of a set or a key", self.show(ty));
@@ -512,8 +514,9 @@ impl Declarations {
         self.structs[id.0 as usize].fields = fields;
     }
 
-    /// A struct that holds itself, not behind a handle, an option or a collection, has no value.
-    fn refuse_endless_structs(&mut self, diagnostics: &mut Vec<Diagnostic>) {
+    /// Rejects structs that contain themselves other than through a handle, an option or a
+    /// collection: they have no values.
+    fn reject_recursive_structs(&mut self, diagnostics: &mut Vec<Diagnostic>) {
         for index in 0..self.structs.len() {
             let start = StructId(index as u16);
             let (mut seen, mut next) = (vec![false; self.structs.len()], vec![start]);
@@ -595,7 +598,7 @@ impl Declarations {
             );
         }
         let index = self.functions.len();
-        // That it states no level is told where its body is checked.
+        // A missing level is reported when the body is checked.
         let params = declared.params.iter();
         let params = params.map(|param| self.resolve_stated(&param.ty, diagnostics)).collect();
         let result = declared.result.as_ref();
@@ -606,7 +609,7 @@ impl Declarations {
     }
 }
 
-/// What to do about a name that the language itself has.
+/// Suggests how to avoid a name that the language reserves.
 fn another_name(taken: &str) -> String {
     format!("choose another name, such as `my_{}`", taken.to_lowercase())
 }
@@ -615,7 +618,8 @@ fn unstated(written: &TypeExpr) -> TypeExpr {
     TypeExpr { level: None, ..written.clone() }
 }
 
-/// The nearest of some names, if one is near enough to be meant.
+/// Returns the known name with the smallest edit distance, if it is close enough to be a
+/// misspelling.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.get(..64).unwrap_or(name);
     let near = known.into_iter().map(|known| (distance(name, known), known));
@@ -623,7 +627,8 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     (distance <= name.len().max(known.len()) / 3).then_some(known)
 }
 
-/// How many letters are to be changed, added, left out or swapped with a neighbour.
+/// Returns the edit distance: the number of letters to change, insert, delete or swap with a
+/// neighbour.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];

@@ -1,16 +1,17 @@
-//! What `return`, `break` and `continue` may leave, and the flags that say what was left.
+//! Finds the blocks and loops that `return`, `break` and `continue` may leave, and manages the
+//! flags that record an exit.
 
 use solera_program::span::Span;
 
 use crate::flat::Var;
 use crate::syntax::ast::{Block, ExprKind, Literal, Stmt, StmtKind};
 
-/// The flags that say what was left.
+/// Flags that record which constructs were left.
 #[derive(Debug, Default)]
 pub(super) struct Exits {
-    /// How many statements that may leave come before the one that is lowered.
+    /// Number of statements that may exit before the one being lowered.
     pub(super) depth: usize,
-    /// Whether some `return` is followed by something.
+    /// Whether statements follow some `return`.
     pub(super) early_return: bool,
     pub(super) returned: Option<Var>,
     pub(super) loops: Vec<LoopExits>,
@@ -22,7 +23,7 @@ pub(super) struct LoopExits {
     pub(super) skipped: Option<Var>,
 }
 
-/// What a statement may leave.
+/// Constructs that a statement may leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Leaves {
     pub(super) function: bool,
@@ -40,12 +41,12 @@ impl Leaves {
     }
 }
 
-/// What the statements of a block may leave.
+/// Returns the constructs that the statements of a block may leave.
 pub(super) fn leaves_block(block: &Block) -> Leaves {
     block.statements.iter().map(leaves).fold(Leaves::default(), Leaves::or)
 }
 
-/// What a statement may leave.
+/// Constructs that a statement may leave.
 pub(super) fn leaves(statement: &Stmt) -> Leaves {
     match &statement.kind {
         StmtKind::Return(_) => Leaves { function: true, ..Leaves::default() },
@@ -66,7 +67,8 @@ pub(super) fn leaves(statement: &Stmt) -> Leaves {
     }
 }
 
-/// The first `return`, `break` or `continue` of a statement that may leave what is around it.
+/// Returns the first `return`, `break` or `continue` in a statement that may leave the enclosing
+/// construct.
 pub(super) fn first_exit(statement: &Stmt) -> Option<Span> {
     let in_block = |block: &Block| block.statements.iter().find_map(first_exit);
     if leaves(statement) == Leaves::default() {
@@ -90,7 +92,7 @@ pub(super) fn always_returns(block: &Block) -> bool {
         StmtKind::If(_, then, Some(other)) => always_returns(then) && always_returns(other),
         StmtKind::Match(_, arms) => arms.iter().all(|arm| always_returns(&arm.body)),
         StmtKind::Block(block) => always_returns(block),
-        // It ends by a `return`, or not at all.
+        // Such a loop ends by a `return`, or never.
         StmtKind::While(condition, body) => {
             condition.kind == ExprKind::Literal(Literal::Bool(true)) && !leaves_block(body).the_loop
         }
@@ -98,7 +100,7 @@ pub(super) fn always_returns(block: &Block) -> bool {
     })
 }
 
-/// Whether a block has a `return` that is followed by something, or is in a loop.
+/// Whether a block has a `return` that is inside a loop or that statements follow.
 fn returns_early(statements: &[Stmt], tail: bool) -> bool {
     let last = statements.len().saturating_sub(1);
     statements.iter().enumerate().any(|(index, statement)| {
@@ -120,12 +122,12 @@ fn returns_early(statements: &[Stmt], tail: bool) -> bool {
 }
 
 impl Exits {
-    /// Looks at a transaction's body before it is lowered.
+    /// Analyses a transaction's body before it is lowered.
     pub(super) fn begin(&mut self, body: &Block) {
         self.early_return = returns_early(&body.statements, true);
     }
 
-    /// Whether there is a loop around.
+    /// Whether the current statement is inside a loop.
     pub(super) fn in_loop(&self) -> bool {
         !self.loops.is_empty()
     }

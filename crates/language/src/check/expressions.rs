@@ -1,4 +1,4 @@
-//! Expressions.
+//! Lowers expressions.
 
 use solera_program::builtin::Builtin;
 use solera_program::operation::ObjectOp;
@@ -12,8 +12,9 @@ use crate::flat::{Compute, StepKind, Var};
 use crate::syntax::ast::{BinaryOp, Expr, ExprKind, Literal, Name, NewObject, UnaryOp};
 
 impl Lower<'_> {
-    /// The value of an expression. `wanted` helps where the expression alone does not tell its
-    /// type, as `[]`; whether the type fits is the caller's to check.
+    /// Lowers an expression and returns the variable of its value. `wanted` gives the type where
+    /// the expression alone does not determine it, as for `[]`. The caller checks that the result
+    /// has the wanted type.
     #[expect(clippy::too_many_lines, reason = "one arm per kind of expression")]
     pub(super) fn expression(&mut self, expr: &Expr, wanted: Option<&Type>) -> Var {
         let span = expr.span;
@@ -90,7 +91,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A value that is written out.
+    /// Lowers a literal.
     pub(super) fn literal(&mut self, literal: &Literal, span: Span) -> Var {
         let (ty, value) = match literal {
             Literal::Int(number) => (Type::Int, Value::Int(*number)),
@@ -118,7 +119,7 @@ impl Lower<'_> {
         self.compute(span, ty, Compute::Unary(op, var))
     }
 
-    /// `base.name`: of a struct, or of what a handle leads to.
+    /// Lowers `base.name`, for a struct or for the object of a handle.
     pub(super) fn field(&mut self, base: Var, name: &Name, span: Span) -> Var {
         let ty = self.type_of(base);
         let fields = match &ty {
@@ -136,7 +137,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The number and type of a field, or an error that names those there are.
+    /// Returns the number and type of a field. Reports an unknown field with the list of fields.
     pub(super) fn find_field(
         &mut self,
         fields: Option<Vec<(String, Type)>>,
@@ -169,7 +170,7 @@ impl Lower<'_> {
         None
     }
 
-    /// `*handle`: all of what it leads to, as a value.
+    /// Lowers `*handle`: reads the whole object as a value.
     pub(super) fn dereference(&mut self, handle: Var, span: Span) -> Var {
         let ty = self.type_of(handle);
         let Type::Handle(object, store) = &ty else {
@@ -228,14 +229,14 @@ impl Lower<'_> {
             }
         };
         let index_var = self.expression(index, Some(&key));
-        self.must_fit(index_var, &key, index.span);
+        self.require_type(index_var, &key, index.span);
         let at = Compute::Builtin(Builtin::Index, vec![base_var, index_var]);
         self.compute(span, of, at)
     }
 
-    /// The elements of a list or set, and their type.
+    /// Lowers the elements of a list or set; returns their type too.
     fn elements(&mut self, items: &[Expr], wanted: Option<Type>) -> (Type, Vec<Var>) {
-        // Where nothing else says of which type they are, the first does.
+        // Without a wanted type, the first element determines the type.
         let first = items.first().filter(|_| wanted.is_none());
         let mut of = wanted;
         let mut vars = Vec::new();
@@ -243,7 +244,7 @@ impl Lower<'_> {
             let var = self.expression(item, of.as_ref());
             match &of {
                 Some(of) => {
-                    if !self.must_fit(var, of, item.span)
+                    if !self.require_type(var, of, item.span)
                         && let (Some(first), Some(error)) = (first, self.diagnostics.last_mut())
                     {
                         let text = format!("the first is {}", self.known.show(of));
@@ -268,7 +269,7 @@ impl Lower<'_> {
                 let var = self.expression(expr, ty.as_ref());
                 match ty {
                     Some(ty) => {
-                        self.must_fit(var, ty, expr.span);
+                        self.require_type(var, ty, expr.span);
                     }
                     None => *ty = Some(self.type_of(var)),
                 }
@@ -281,7 +282,7 @@ impl Lower<'_> {
         self.compute(span, ty, Compute::Map(vars))
     }
 
-    /// The fields of a struct that is written out, in the order of its declaration.
+    /// Lowers the fields of a struct literal, in the order of the struct's declaration.
     fn struct_literal(
         &mut self,
         name: &Name,
@@ -303,7 +304,7 @@ impl Lower<'_> {
             let wanted = found.as_ref().map(|(_, ty)| ty);
             let var = self.expression(value, wanted);
             let Some((index, ty)) = found else { continue };
-            self.must_fit(var, &ty, value.span);
+            self.require_type(var, &ty, value.span);
             if vars[index as usize].replace(var).is_some() {
                 self.error("E0302", field.span, format!("'{}' is given twice", field.text));
             }

@@ -1,5 +1,6 @@
-//! `return`, `break` and `continue` become branches: what follows them is done only if nothing was
-//! left. So the rules for branches hold for them, and a transaction can be split along them.
+//! Lowers `return`, `break` and `continue` to branches: the statements that follow run only if no
+//! exit was taken. So the rules for branches apply to them, and a transaction can be split along
+//! them.
 
 use solera_program::span::Span;
 use solera_program::types::Type;
@@ -11,8 +12,8 @@ use crate::flat::{Compute, StepKind, Var};
 use crate::syntax::ast::{Block, Stmt, UnaryOp};
 
 impl Lower<'_> {
-    /// At the beginning of a transaction: the flag that says whether it has returned, if it needs
-    /// one.
+    /// Creates, at the beginning of a transaction, the flag that records whether it has returned,
+    /// if it needs one.
     pub(super) fn make_exit_flag(&mut self, span: Span) {
         if self.exits.early_return {
             let flag = self.constant(span, Type::Bool, Value::Bool(false));
@@ -20,13 +21,14 @@ impl Lower<'_> {
         }
     }
 
-    /// After a statement that may leave something, if that needs flags: whether nothing was left.
+    /// Computes, after a statement that may exit, whether no exit was taken; `None` if that needs
+    /// no flags.
     pub(super) fn go_on_after(&mut self, statement: &Stmt) -> Option<Var> {
         let span = first_exit(statement)?;
         self.go_on(leaves(statement), span)
     }
 
-    /// Whether nothing was left of what may have been.
+    /// Computes whether none of the constructs `left` was left.
     fn go_on(&mut self, left: Leaves, span: Span) -> Option<Var> {
         let flags = [
             self.exits.returned.filter(|_| left.function),
@@ -55,7 +57,7 @@ impl Lower<'_> {
         all
     }
 
-    /// Opens a loop, before its steps are written.
+    /// Opens a loop, before its steps are emitted.
     pub(super) fn enter_loop(&mut self, body: &Block, span: Span) {
         let left = leaves_block(body);
         let mut flag = |needed: bool, purpose| {
@@ -74,32 +76,31 @@ impl Lower<'_> {
         self.exits.loops.pop();
     }
 
-    /// At the beginning of a turn.
-    pub(super) fn begin_turn(&mut self, span: Span) {
+    /// Resets the loop's flags at the beginning of an iteration.
+    pub(super) fn begin_iteration(&mut self, span: Span) {
         if let Some(skipped) = self.exits.loops.last().and_then(|one| one.skipped) {
             self.step(span, StepKind::Set(skipped, Compute::Const(Value::Bool(false))));
         }
     }
 
-    /// Whether a loop with this body may have another turn, as far as `break` and `return` are
-    /// concerned.
-    pub(super) fn another_turn(&mut self, body: &Block, span: Span) -> Option<Var> {
+    /// Computes whether `break` and `return` permit another iteration of a loop with this body.
+    pub(super) fn may_iterate(&mut self, body: &Block, span: Span) -> Option<Var> {
         let left = Leaves { turn: false, ..leaves_block(body) };
         let exit = body.statements.iter().find_map(first_exit);
         self.go_on(left, exit.unwrap_or(span))
     }
 
-    /// `return`, in a transaction.
+    /// Lowers `return` in a transaction: sets its flag.
     pub(super) fn mark_returned(&mut self, span: Span) {
         if let Some(returned) = self.exits.returned {
             self.step(span, StepKind::Set(returned, Compute::Const(Value::Bool(true))));
         }
     }
 
-    /// `break` or `continue`, in a loop.
-    pub(super) fn mark_left(&mut self, turn_only: bool, span: Span) {
+    /// Lowers `break` or `continue` in a loop: sets its flag.
+    pub(super) fn mark_left(&mut self, iteration_only: bool, span: Span) {
         let exits = self.exits.loops.last();
-        let flag = exits.and_then(|one| if turn_only { one.skipped } else { one.broken });
+        let flag = exits.and_then(|one| if iteration_only { one.skipped } else { one.broken });
         if let Some(flag) = flag {
             self.step(span, StepKind::Set(flag, Compute::Const(Value::Bool(true))));
         }

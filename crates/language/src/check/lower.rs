@@ -1,5 +1,4 @@
-//! Walks through a module's bodies: what is in scope, which steps are being written, and types that
-//! must fit.
+//! State of lowering a body: the variables in scope, the steps being emitted, and type comparisons.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +42,7 @@ pub(super) struct Lower<'a> {
     pub(super) result: Type,
     pub(super) exits: Exits,
     scopes: Vec<BTreeMap<String, Var>>,
-    /// The steps of the blocks that are open, the innermost last.
+    /// Steps of the open blocks, the innermost last.
     steps: Vec<Vec<Step>>,
 }
 
@@ -118,7 +117,7 @@ impl<'a> Lower<'a> {
         Checkable { name, params, result: self.result, stated, head, body: self.body }
     }
 
-    /// A type that may state a level.
+    /// Resolves a type that may state a level.
     pub(super) fn stated_type(&mut self, written: &TypeExpr) -> (Type, Option<(Label, Span)>) {
         let ty = self.known.resolve_stated(written, self.diagnostics);
         let stated = written.level.as_ref().map(|level| {
@@ -134,7 +133,7 @@ impl<'a> Lower<'a> {
         (ty, stated)
     }
 
-    /// A new variable.
+    /// Creates a variable.
     pub(super) fn var(&mut self, name: Option<&str>, ty: Type, span: Span) -> Var {
         let var = Var(self.body.vars.len() as u32);
         let name = name.map(str::to_owned);
@@ -142,23 +141,23 @@ impl<'a> Lower<'a> {
         var
     }
 
-    /// A new variable without a name.
+    /// Creates a variable without a name.
     pub(super) fn temp(&mut self, ty: Type, span: Span) -> Var {
         self.var(None, ty, span)
     }
 
-    /// Says what a variable without a name is for.
+    /// Sets the purpose of a variable without a name.
     pub(super) fn purpose(&mut self, var: Var, purpose: &'static str) -> Var {
         self.body.vars[var.0 as usize].purpose = purpose;
         var
     }
 
-    /// The type of a variable.
+    /// Returns the type of a variable.
     pub(super) fn type_of(&self, var: Var) -> Type {
         self.body.vars[var.0 as usize].ty.clone()
     }
 
-    /// What a type is called.
+    /// Formats the type of a variable.
     pub(super) fn shown(&self, var: Var) -> String {
         self.known.show(&self.body.vars[var.0 as usize].ty)
     }
@@ -168,19 +167,19 @@ impl<'a> Lower<'a> {
         self.steps.last_mut().expect("a block is open").push(Step { kind, span });
     }
 
-    /// Appends a computation; its value is in the variable that comes back.
+    /// Appends a computation, and returns the variable of its value.
     pub(super) fn compute(&mut self, span: Span, ty: Type, compute: Compute) -> Var {
         let dst = self.temp(ty, span);
         self.step(span, StepKind::Set(dst, compute));
         dst
     }
 
-    /// Appends a value that is written out.
+    /// Appends a constant.
     pub(super) fn constant(&mut self, span: Span, ty: Type, value: Value) -> Var {
         self.compute(span, ty, Compute::Const(value))
     }
 
-    /// The steps that are appended meanwhile, instead of to the innermost block.
+    /// Returns the steps that `write` appends, instead of adding them to the innermost block.
     pub(super) fn capture(&mut self, write: impl FnOnce(&mut Self)) -> Vec<Step> {
         self.steps.push(Vec::new());
         write(self);
@@ -192,7 +191,7 @@ impl<'a> Lower<'a> {
         self.steps.last_mut().expect("a block is open").extend(steps);
     }
 
-    /// Within a scope of its own.
+    /// Runs `write` in a new scope.
     pub(super) fn scoped<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
         self.scopes.push(BTreeMap::new());
         let result = write(self);
@@ -216,18 +215,18 @@ impl<'a> Lower<'a> {
         var
     }
 
-    /// The variable of a name.
+    /// Returns the variable of a name.
     pub(super) fn lookup(&self, name: &str) -> Option<Var> {
         self.scopes.iter().rev().find_map(|scope| scope.get(name).copied())
     }
 
-    /// The variable of a name, or an error that says what else the name may mean.
+    /// Resolves the name of a variable. Reports an unknown name with a suggestion.
     pub(super) fn variable(&mut self, name: &str, span: Span) -> Option<Var> {
         if let Some(var) = self.lookup(name) {
             return Some(var);
         }
         if !name.is_ascii() {
-            // That it is no name was told when it was read.
+            // The parser has reported that this is not a name.
             return None;
         }
         let mut error = Diagnostic::error("E0304", span, format!("no variable '{name}'"));
@@ -251,7 +250,7 @@ impl<'a> Lower<'a> {
         None
     }
 
-    /// Reports an error at a place.
+    /// Reports an error at a span.
     pub(super) fn error(&mut self, code: &'static str, span: Span, message: impl Into<String>) {
         self.diagnostics.push(Diagnostic::error(code, span, message));
     }
@@ -264,10 +263,10 @@ impl<'a> Lower<'a> {
         );
     }
 
-    /// Reports that a value has not the type that is needed.
-    pub(super) fn must_fit(&mut self, var: Var, wanted: &Type, span: Span) -> bool {
+    /// Reports a value that does not have the wanted type.
+    pub(super) fn require_type(&mut self, var: Var, wanted: &Type, span: Span) -> bool {
         let found = self.type_of(var);
-        if fits(&found, wanted) {
+        if is_assignable(&found, wanted) {
             return true;
         }
         let (found_text, wanted_text) = (self.known.show(&found), self.known.show(wanted));
@@ -275,10 +274,10 @@ impl<'a> Lower<'a> {
         let mut error =
             Diagnostic::error("E0206", span, message).here(format!("this is {found_text}"));
         match (&found, wanted) {
-            (Type::Option(of), wanted) if fits(of, wanted) => {
+            (Type::Option(of), wanted) if is_assignable(of, wanted) => {
                 error = error.help("say what holds if there is none: `….or(…)`, or `….or_fail()`");
             }
-            (found, Type::Option(of)) if fits(found, of) => {
+            (found, Type::Option(of)) if is_assignable(found, of) => {
                 error = error.help("write `some(…)`");
             }
             (Type::Int, Type::Float) => error = error.help("write `float(…)`"),
@@ -294,7 +293,7 @@ impl<'a> Lower<'a> {
                     solera_program::types::Object::Struct(id) => Some(Type::Struct(*id)),
                     _ => None,
                 };
-                if leads.is_some_and(|leads| fits(&leads, wanted)) {
+                if leads.is_some_and(|leads| is_assignable(&leads, wanted)) {
                     error = error.help("read what the handle leads to: `*…`");
                 }
             }
@@ -307,7 +306,7 @@ impl<'a> Lower<'a> {
         false
     }
 
-    /// What is to be said of two types that differ in the stores of handles alone.
+    /// Explains two types that differ only in the stores of their handles.
     pub(super) fn levels_of_stores(&self, one: &Type, other: &Type) -> Option<String> {
         let stores = differing_stores(one, other)?;
         let [one, other] = stores.map(|store| {
@@ -318,7 +317,7 @@ impl<'a> Lower<'a> {
     }
 }
 
-/// The stores of the handles that two types differ in, if they differ in nothing else.
+/// Returns the stores of the handles in which two types differ, if they differ in nothing else.
 fn differing_stores(one: &Type, other: &Type) -> Option<[StoreId; 2]> {
     match (one, other) {
         (Type::Handle(object, a), Type::Handle(same, b)) if object == same && a != b => {
@@ -333,20 +332,20 @@ fn differing_stores(one: &Type, other: &Type) -> Option<[StoreId; 2]> {
     }
 }
 
-/// Whether a value of one type may stand where another is needed. What was reported already fits
-/// everywhere.
-pub(super) fn fits(found: &Type, wanted: &Type) -> bool {
+/// Whether a value of one type can be used where another is wanted. A type with a reported error is
+/// accepted everywhere.
+pub(super) fn is_assignable(found: &Type, wanted: &Type) -> bool {
     match (found, wanted) {
         (Type::Unknown, _) | (_, Type::Unknown) => true,
         (Type::Option(a), Type::Option(b))
         | (Type::List(a), Type::List(b))
-        | (Type::Set(a), Type::Set(b)) => fits(a, b),
-        (Type::Map(k, v), Type::Map(l, w)) => fits(k, l) && fits(v, w),
+        | (Type::Set(a), Type::Set(b)) => is_assignable(a, b),
+        (Type::Map(k, v), Type::Map(l, w)) => is_assignable(k, l) && is_assignable(v, w),
         _ => found == wanted,
     }
 }
 
-/// Whether a type is known in all its parts.
+/// Whether all parts of a type are known.
 pub(super) fn is_known(ty: &Type) -> bool {
     match ty {
         Type::Unknown => false,

@@ -1,22 +1,22 @@
-//! Operators.
+//! Lowers operators.
 
 use solera_program::span::Span;
 use solera_program::types::{Object, Type};
 
-use super::lower::{Lower, fits, is_known};
+use super::lower::{Lower, is_assignable, is_known};
 use crate::diagnostic::Diagnostic;
 use crate::flat::{Compute, StepKind, Var};
 use crate::syntax::ast::{BinaryOp, Expr};
 
 impl Lower<'_> {
-    /// `&&` and `||`: the right side is evaluated only if it matters.
+    /// Lowers `&&` and `||`, which evaluate the right side only if the left one does not decide.
     pub(super) fn shortcut(&mut self, op: BinaryOp, left: &Expr, right: &Expr, span: Span) -> Var {
         let first = self.expression(left, Some(&Type::Bool));
-        self.must_fit(first, &Type::Bool, left.span);
+        self.require_type(first, &Type::Bool, left.span);
         let all = self.compute(span, Type::Bool, Compute::Copy(first));
         let second = self.capture(|this| {
             let second = this.expression(right, Some(&Type::Bool));
-            this.must_fit(second, &Type::Bool, right.span);
+            this.require_type(second, &Type::Bool, right.span);
             this.step(span, StepKind::Set(all, Compute::Copy(second)));
         });
         match op {
@@ -26,11 +26,11 @@ impl Lower<'_> {
         all
     }
 
-    /// An operator whose sides are both evaluated.
+    /// Lowers an operator that evaluates both sides.
     pub(super) fn binary(&mut self, op: BinaryOp, left: Var, right: Var, span: Span) -> Var {
         let (one, other) = (self.type_of(left), self.type_of(right));
         let unknown = one == Type::Unknown || other == Type::Unknown;
-        let fine = fits(&one, &other)
+        let fine = is_assignable(&one, &other)
             && match op {
                 BinaryOp::Equal | BinaryOp::Unequal => true,
                 BinaryOp::Less
@@ -61,8 +61,8 @@ impl Lower<'_> {
         let types = sides.map(|side| self.type_of(side));
         let [one, other] = types.each_ref().map(|ty| self.known.show(ty));
         let spans = sides.map(|side| self.body.vars[side.0 as usize].span);
-        let told = format!("`{}` does not take {one} and {other}", op.symbol());
-        let mut error = Diagnostic::error("E0212", span, told);
+        let message = format!("`{}` does not take {one} and {other}", op.symbol());
+        let mut error = Diagnostic::error("E0212", span, message);
         if one != other && spans.iter().all(|at| span.start <= at.start && at.end <= span.end) {
             error = error.mark(spans[0], one).mark(spans[1], other);
         }
@@ -73,9 +73,9 @@ impl Lower<'_> {
     }
 }
 
-/// What to write where an operator does not take the types of its sides.
+/// Suggests an alternative where an operator does not accept the types of its sides.
 fn instead(op: BinaryOp, sides: &[Type; 2]) -> &'static str {
-    let has = |fits: fn(&Type) -> bool| sides.iter().any(fits);
+    let has = |test: fn(&Type) -> bool| sides.iter().any(test);
     let arithmetic = !op.compares() && op != BinaryOp::Add;
     let register =
         |ty: &Type| matches!(ty, Type::Handle(at, _) if matches!(**at, Object::Register(_)));

@@ -1,4 +1,4 @@
-//! Places: what can be assigned to. What leads to a place is evaluated once.
+//! Lowers places, the expressions that can be assigned to. The parts of a place are evaluated once.
 
 use solera_program::builtin::Builtin;
 use solera_program::operation::ObjectOp;
@@ -10,7 +10,7 @@ use crate::diagnostic::Diagnostic;
 use crate::flat::{Compute, StepKind, Var};
 use crate::syntax::ast::{Expr, ExprKind};
 
-/// What can be assigned to.
+/// An expression that can be assigned to.
 pub(super) enum Place {
     /// A variable.
     Var(Var),
@@ -18,14 +18,14 @@ pub(super) enum Place {
     Field(Box<Place>, u16, Type),
     /// An element of a list or map in a place.
     Element(Box<Place>, Var, Type),
-    /// A field of what a handle leads to.
+    /// A field of the object of a handle.
     RemoteField(Var, u16, Type),
-    /// All of what a handle leads to.
+    /// The whole object of a handle.
     Remote(Var, Type),
 }
 
 impl Lower<'_> {
-    /// The place that an expression stands for, or an error.
+    /// Lowers an expression to a place. Reports expressions that are not places.
     #[expect(clippy::too_many_lines, reason = "one arm per kind of expression")]
     pub(super) fn place(&mut self, expr: &Expr) -> Option<Place> {
         match &expr.kind {
@@ -79,7 +79,7 @@ impl Lower<'_> {
                     }
                 };
                 let index_var = self.expression(index, Some(&key));
-                self.must_fit(index_var, &key, index.span);
+                self.require_type(index_var, &key, index.span);
                 Some(Place::Element(Box::new(place), index_var, of))
             }
             ExprKind::Deref(handle) => {
@@ -123,14 +123,14 @@ impl Lower<'_> {
         }
     }
 
-    /// Of what stands before a dot or bracket: its type and place. What is no place, as the result
-    /// of a call, is one only if it is a handle.
+    /// Lowers the expression before a dot or bracket; returns its type and place. An expression
+    /// that is not a place, such as a call, is accepted only if it is a handle.
     fn place_or_value_type(&mut self, base: &Expr) -> Option<(Type, Place)> {
         if let ExprKind::Name(name) = &base.kind
             && let Some(var) = self.lookup(name)
             && matches!(self.type_of(var), Type::Handle(..))
         {
-            // A parameter, too: what it leads to can be changed.
+            // This includes parameters: the object of a handle can be changed.
             return Some((self.type_of(var), Place::Var(var)));
         }
         match &base.kind {
@@ -150,7 +150,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The type of what is in a place.
+    /// Returns the type of a place.
     pub(super) fn place_type(&self, place: &Place) -> Type {
         match place {
             Place::Var(var) => self.type_of(*var),
@@ -161,7 +161,7 @@ impl Lower<'_> {
         }
     }
 
-    /// What is in a place.
+    /// Appends the read of a place.
     pub(super) fn load(&mut self, place: &Place, span: Span) -> Var {
         match place {
             Place::Var(var) => *var,
@@ -181,7 +181,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Writes a place.
+    /// Appends the write of a place.
     pub(super) fn store(&mut self, place: &Place, value: Var, span: Span) {
         match place {
             Place::Var(var) => self.step(span, StepKind::Set(*var, Compute::Copy(value))),
@@ -225,8 +225,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Changes what is in a place by a builtin that gives the changed value. Where the place is a
-    /// variable the interpreter changes the value where it is.
+    /// Changes the value in a place by a builtin that returns the changed value. If the place is a
+    /// variable, the interpreter changes the value in place.
     pub(super) fn change(&mut self, place: &Place, builtin: Builtin, args: Vec<Var>, span: Span) {
         if let Place::Var(var) = place {
             let args = std::iter::once(*var).chain(args).collect();

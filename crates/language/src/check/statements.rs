@@ -1,4 +1,4 @@
-//! Statements.
+//! Lowers statements.
 
 use solera_program::builtin::Builtin;
 use solera_program::span::Span;
@@ -12,16 +12,16 @@ use crate::syntax::ast::{
     Arm, BinaryOp, Block, Expr, ExprKind, Literal, Name, PatternKind, Stmt, StmtKind, TypeExpr,
 };
 
-/// How many statements that may leave a block may come before another one.
+/// Maximum number of statements that may exit a block before another statement in it.
 const MAX_EXITS: usize = 100;
 
 impl Lower<'_> {
-    /// A block, in a scope of its own. `tail`: nothing follows it.
+    /// Lowers a block in its own scope. `tail`: nothing follows the block.
     fn block(&mut self, block: &Block, tail: bool) {
         self.scoped(|this| this.statements(&block.statements, tail));
     }
 
-    /// Statements. What follows one that may leave the block is done only if it did not.
+    /// Lowers statements. Statements after one that may exit the block run only if it did not.
     pub(super) fn statements(&mut self, statements: &[Stmt], tail: bool) {
         for (index, statement) in statements.iter().enumerate() {
             let rest = &statements[index + 1..];
@@ -47,16 +47,16 @@ impl Lower<'_> {
         }
     }
 
-    /// What is never done: its errors are told, and nothing comes of it.
+    /// Lowers unreachable code: reports its errors and discards its steps.
     fn unreachable(&mut self, lower: impl FnOnce(&mut Self)) {
-        let (told, vars) = (self.diagnostics.len(), self.body.vars.len());
+        let (reported, vars) = (self.diagnostics.len(), self.body.vars.len());
         self.capture(lower);
-        let found = self.diagnostics.split_off(told);
+        let found = self.diagnostics.split_off(reported);
         self.diagnostics.extend(found.into_iter().filter(|one| one.severity == Severity::Error));
         self.body.vars.truncate(vars);
     }
 
-    /// The statements after one that may leave the block: each time one level deeper.
+    /// Lowers the statements after one that may exit the block, one level deeper each time.
     fn after_exit(&mut self, rest: &[Stmt], tail: bool) {
         if self.exits.depth == MAX_EXITS {
             let error =
@@ -98,7 +98,7 @@ impl Lower<'_> {
             }
             StmtKind::Abort(text) => {
                 let var = self.expression(text, Some(&Type::String));
-                self.must_fit(var, &Type::String, text.span);
+                self.require_type(var, &Type::String, text.span);
                 if self.is_function {
                     self.error("E0306", span, "a function cannot abort a transaction");
                 }
@@ -114,7 +114,7 @@ impl Lower<'_> {
         let found = self.expression(value, wanted);
         let ty = match wanted {
             Some(wanted) => {
-                if let (false, Some(ty)) = (self.must_fit(found, wanted, value.span), ty)
+                if let (false, Some(ty)) = (self.require_type(found, wanted, value.span), ty)
                     && let Some(error) = self.diagnostics.last_mut()
                 {
                     error.others.push(Mark { span: ty.span, text: "as stated here".into() });
@@ -142,7 +142,7 @@ impl Lower<'_> {
             place.kind,
             ExprKind::Name(_) | ExprKind::Field(..) | ExprKind::Index(..) | ExprKind::Deref(_)
         );
-        // What cannot be assigned to by its form was reported when it was read.
+        // The parser has reported expressions whose form cannot be assigned to.
         let Some(place) = could_be.then(|| self.place(place)).flatten() else {
             self.expression(value, None);
             return;
@@ -153,7 +153,7 @@ impl Lower<'_> {
             let old = self.load(&place, span);
             new = self.binary(op, old, new, span);
         }
-        if self.must_fit(new, &ty, value.span) {
+        if self.require_type(new, &ty, value.span) {
             self.store(&place, new, span);
         }
     }
@@ -171,10 +171,10 @@ impl Lower<'_> {
         }
     }
 
-    /// A condition: a truth value.
+    /// Lowers a condition, which must be a `bool`.
     fn condition(&mut self, condition: &Expr) -> Var {
         let var = self.expression(condition, Some(&Type::Bool));
-        self.must_fit(var, &Type::Bool, condition.span);
+        self.require_type(var, &Type::Bool, condition.span);
         var
     }
 
@@ -182,7 +182,7 @@ impl Lower<'_> {
         self.enter_loop(body, span);
         let mut holds = None;
         let before = self.capture(|this| {
-            holds = Some(match this.another_turn(body, condition.span) {
+            holds = Some(match this.may_iterate(body, condition.span) {
                 None => this.condition(condition),
                 Some(go_on) => {
                     let all = this.compute(condition.span, Type::Bool, Compute::Copy(go_on));
@@ -198,15 +198,15 @@ impl Lower<'_> {
         });
         let condition = holds.expect("the condition was just written");
         let body = self.capture(|this| {
-            this.begin_turn(span);
+            this.begin_iteration(span);
             this.block(body, false);
         });
         self.step(span, StepKind::Loop { before, condition, body });
         self.leave_loop();
     }
 
-    /// `for name in over { body }`: through the elements of a list or set, the keys of a map, what
-    /// an object of a store holds, or the values of a `RemoteList`.
+    /// Lowers `for name in over { body }`, which iterates over the elements of a list or set, the
+    /// keys of a map, the content of an object of a store, or the values of a `RemoteList`.
     fn for_loop(&mut self, name: &Name, over: &Expr, body: &Block, span: Span) {
         let all = self.expression(over, None);
         if let Type::Handle(object, _) = self.type_of(all)
@@ -249,7 +249,7 @@ impl Lower<'_> {
                 let less = Compute::Binary(BinaryOp::Less, next, count);
                 this.step(over.span, StepKind::Set(more, less));
             };
-            match this.another_turn(body, over.span) {
+            match this.may_iterate(body, over.span) {
                 None => compare(this),
                 Some(go_on) => {
                     this.step(over.span, StepKind::Set(more, Compute::Copy(go_on)));
@@ -259,7 +259,7 @@ impl Lower<'_> {
             }
         });
         let body = self.capture(|this| {
-            this.begin_turn(span);
+            this.begin_iteration(span);
             this.scoped(|this| {
                 let var = this.declare(name, element);
                 let at = Compute::Builtin(Builtin::Index, vec![elements, next]);
@@ -273,7 +273,7 @@ impl Lower<'_> {
         self.leave_loop();
     }
 
-    /// Through the cells of a `RemoteList`, as in the paper's Fig. 4.
+    /// Lowers a `for` over the cells of a `RemoteList`, as in the paper's Fig. 4.
     fn for_cells(&mut self, name: &Name, first: Var, body: &Block, over: Span, span: Span) {
         let ty = self.type_of(first);
         let cell = self.compute(over, ty, Compute::Copy(first));
@@ -286,7 +286,7 @@ impl Lower<'_> {
                 let valid = this.is_valid(cell, over);
                 this.step(over, StepKind::Set(more, Compute::Copy(valid)));
             };
-            match this.another_turn(body, over) {
+            match this.may_iterate(body, over) {
                 None => valid(this),
                 Some(go_on) => {
                     this.step(over, StepKind::Set(more, Compute::Copy(go_on)));
@@ -296,7 +296,7 @@ impl Lower<'_> {
             }
         });
         let body = self.capture(|this| {
-            this.begin_turn(span);
+            this.begin_iteration(span);
             this.scoped(|this| {
                 let value = this.cell_field(cell, 0, name.span);
                 let var = this.declare(name, this.type_of(value));
@@ -322,7 +322,7 @@ impl Lower<'_> {
         let at = arm.pattern.span;
         let found = match &arm.pattern.kind {
             PatternKind::Any => None,
-            // The last arm is taken whenever it is reached: the arms cover all values.
+            // The last arm needs no test: the arms cover all values.
             PatternKind::Some(_) | PatternKind::None if others.is_empty() => None,
             PatternKind::Some(_) => {
                 Some(self.compute(at, Type::Bool, Compute::Builtin(Builtin::IsSome, vec![value])))
@@ -360,8 +360,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Patterns fit the type, none comes after one that takes all, and together they take all
-    /// values.
+    /// Checks the patterns of a `match`: each matches the type, none follows a catch-all, and
+    /// together they cover all values.
     fn check_arms(&mut self, ty: &Type, scrutinee: Span, arms: &[Arm], span: Span) {
         let (mut all, mut some, mut none) = (false, false, false);
         let mut literals: Vec<&Literal> = Vec::new();
@@ -438,7 +438,7 @@ impl Lower<'_> {
                 Diagnostic::error("E0206", at, "nothing is to be returned here")
                     .help(format!("say what is returned: `-> {shown}`")),
             );
-        } else if !self.must_fit(var, &wanted, at) {
+        } else if !self.require_type(var, &wanted, at) {
             return;
         }
         match self.body.result {
@@ -451,7 +451,7 @@ impl Lower<'_> {
     }
 }
 
-/// Whether nothing that follows a statement is ever done.
+/// Whether the code after a statement is unreachable.
 fn ends(statement: &Stmt) -> bool {
     match &statement.kind {
         StmtKind::Return(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Abort(_) => true,

@@ -1,4 +1,4 @@
-//! A phase as code, lifted back to the surface syntax (MixT Fig. 10).
+//! Formats a phase as code in the surface syntax (MixT Fig. 10).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::flat::{Compute, Remote, Step, StepKind, Var};
 use crate::split::Planned;
 use crate::syntax::ast::{BinaryOp, UnaryOp};
 
-/// The lines of a phase.
+/// Returns the lines of a phase.
 pub(super) fn lines(about: &About, phase: usize, names: &mut Names) -> Vec<String> {
     let plan = &about.transaction.split.phases[phase];
     let mut code = Code {
@@ -52,17 +52,17 @@ pub(super) fn lines(about: &About, phase: usize, names: &mut Names) -> Vec<Strin
 /// A line, or a block with its lines.
 enum Line {
     Plain(String),
-    /// A variable gets a value. Whether the value is kept for later phases.
+    /// Assigns a value to a variable. The `bool` is whether the value is kept for later phases.
     Set(Var, Term, bool),
-    /// A variable gets the next of the values that were handed on.
+    /// Assigns the next of the passed values to a variable.
     Advance(Var, Term),
-    /// What stands before the brace, what is remarked after it, and what is within.
+    /// A block: the text before its brace, a remark after it, and its lines.
     Block(String, String, Vec<Line>),
     Else(Vec<Line>),
 }
 
 impl Line {
-    /// Whether it gives a variable a value that no later phase needs.
+    /// Whether it assigns a value that no later phase needs to this variable.
     fn sets(&self, var: Var) -> bool {
         matches!(self, Line::Set(dst, _, false) if *dst == var)
     }
@@ -71,13 +71,13 @@ impl Line {
 struct Code<'a> {
     about: &'a About<'a>,
     names: &'a mut Names,
-    /// What stands for variables that are used once, right away.
+    /// Expressions that replace variables used exactly once, immediately after their assignment.
     inline: BTreeMap<Var, Term>,
     uses: BTreeMap<Var, usize>,
     /// The variables that come from tapes.
     peeks: Vec<Var>,
     witnesses: bool,
-    /// By variable, whether it is written at one place only.
+    /// For each variable, whether it is assigned at one place only.
     once: Vec<bool>,
     walks: Walks,
 }
@@ -121,7 +121,7 @@ impl Code<'_> {
             }
             Planned::Advance(..) => {}
             Planned::If(condition, ..) => *uses.entry(*condition).or_default() += 1,
-            // Never inline: it is computed at another place than where it is tested.
+            // Never inline: the condition is computed at another place than where it is tested.
             Planned::Loop { condition, .. } => *uses.entry(*condition).or_default() += 2,
         });
     }
@@ -178,7 +178,8 @@ impl Code<'_> {
         }
     }
 
-    /// A line that stands for two and the branch between them; so its variable is used once less.
+    /// Adds a line that replaces two lines and the branch between them, so its variable is used
+    /// once less.
     fn keep_joined(&mut self, joined: Line, lines: &mut Vec<Line>) {
         if let Line::Set(var, term, false) = &joined {
             let uses = self.uses.entry(*var).or_default();
@@ -192,7 +193,7 @@ impl Code<'_> {
         lines.push(joined);
     }
 
-    /// A loop: `for` or `while` where it is one, else `loop`.
+    /// Formats a loop as `for`, `while` or `loop`.
     fn turns(&mut self, before: &[Planned], condition: Var, body: &[Planned]) -> Line {
         if let Some(walk) = self.walks.walk(before, body) {
             return self.walk(&walk, before, condition, body);
@@ -235,7 +236,7 @@ impl Code<'_> {
         Line::Block(format!("for {name} in {}", all.text), remark, inside)
     }
 
-    /// Says which variables of a loop's head are kept for later phases.
+    /// Returns a remark on the variables of a loop's head that are kept for later phases.
     fn remark(&mut self, kept: &[Var]) -> String {
         if kept.is_empty() {
             return String::new();
@@ -288,7 +289,8 @@ impl Code<'_> {
                 let text = self.expr(*text).text;
                 return lines.push(Line::Plain(format!("abort {text};")));
             }
-            // Branches are planned as such, and a transaction's `return` has become one.
+            // The plan has its own kinds for branches and loops, and a transaction's `return` was
+            // lowered to a branch.
             StepKind::If(..) | StepKind::Loop { .. } | StepKind::Return(_) => return,
         };
         let dst = step.dst().expect("every other step writes a variable");
@@ -301,7 +303,7 @@ impl Code<'_> {
                 return;
             }
             if uses == 0 {
-                // Nobody needs its value, but if it fails the transaction does.
+                // The value is unused, but the transaction fails if the computation does.
                 let computes = matches!(step.kind, StepKind::Set(..));
                 let remark = if computes { "  // may fail" } else { "" };
                 return lines.push(Line::Plain(format!("{};{remark}", term.text)));
@@ -432,7 +434,8 @@ impl Code<'_> {
     }
 }
 
-/// `x = a; if x { x = b; }` as `x = a && b`, and `x = a; if !x { x = b; }` as `x = a || b`.
+/// Converts `x = a; if x { x = b; }` to `x = a && b`, and `x = a; if !x { x = b; }` to `x = a ||
+/// b`.
 fn shortcut(condition: Var, last: Option<&Line>, then: &[Line], other: &[Line]) -> Option<Line> {
     let (operator, second) = match (then, other) {
         ([second], []) => (BinaryOp::And, second),

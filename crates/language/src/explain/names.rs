@@ -1,5 +1,4 @@
-//! Names for variables: their own, and for those that the compiler made, ones that say what they
-//! hold.
+//! Chooses names for variables: their own, or a descriptive name for variables of the compiler.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +10,24 @@ use super::each_step;
 use crate::check::Declarations;
 use crate::flat::{Body, Compute, StepKind, Var};
 
-/// The names of the variables of a transaction, each different. Those that the compiler made are
-/// named when they are first told of, so that their numbers have no gaps.
+/// Unique names of the variables of a transaction. Variables of the compiler get their name at
+/// first use, so that their numbers have no gaps.
 pub(super) struct Names {
     given: BTreeMap<Var, String>,
     taken: BTreeSet<String>,
-    /// What unnamed variables would like to be called.
+    /// Preferred names of unnamed variables.
     wanted: BTreeMap<Var, String>,
 }
 
 impl Names {
-    /// Names for the variables of a body.
+    /// Chooses the names of the variables of a body.
     pub(super) fn of(body: &Body, known: &Declarations) -> Names {
         let mut names =
             Names { given: BTreeMap::new(), taken: BTreeSet::new(), wanted: BTreeMap::new() };
         for (index, info) in body.vars.iter().enumerate() {
             let var = Var(index as u32);
             match &info.name {
-                // A name with a space is none that a program could give.
+                // A name with a space cannot occur in a program.
                 Some(name) => names.give(var, name.trim_start_matches("the ")),
                 None if !info.purpose.is_empty() => {
                     names.wanted.insert(var, info.purpose.to_owned());
@@ -44,7 +43,7 @@ impl Names {
         names
     }
 
-    /// The name of a variable.
+    /// Returns the name of a variable.
     pub(super) fn of_var(&mut self, var: Var) -> String {
         if let Some(name) = self.given.get(&var) {
             return name.clone();
@@ -64,7 +63,7 @@ impl Names {
     }
 }
 
-/// A word for what a step computes.
+/// Returns a word for the result of a step.
 fn describe(step: &StepKind, body: &Body, known: &Declarations) -> String {
     let word = match step {
         StepKind::Remote(remote) => match remote.op {

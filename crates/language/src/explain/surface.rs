@@ -1,11 +1,11 @@
-//! Values, operations and functions as a program writes them.
+//! Formats values, operations and functions as a program writes them.
 
 use solera_program::builtin::Builtin;
 use solera_program::operation::ObjectOp;
 use solera_program::types::Object;
 use solera_program::value::Value;
 
-/// How a function of the language is called.
+/// Syntax of a call to a function of the language.
 pub(super) enum Call {
     /// `name(args)`
     Function(&'static str),
@@ -15,7 +15,7 @@ pub(super) enum Call {
     Index,
 }
 
-/// How a function of the language is called.
+/// Syntax of a call to a function of the language.
 pub(super) fn call(builtin: Builtin) -> Call {
     use Builtin as B;
     match builtin {
@@ -63,7 +63,8 @@ pub(super) fn call(builtin: Builtin) -> Call {
     }
 }
 
-/// Whether a function gives another value of its first argument, in whose place a program puts it.
+/// Whether a function returns a changed version of its first argument, which the program assigns
+/// back.
 pub(super) fn changes(builtin: Builtin) -> bool {
     use Builtin as B;
     matches!(
@@ -72,7 +73,7 @@ pub(super) fn changes(builtin: Builtin) -> bool {
     )
 }
 
-/// The name of an operation that is called as a method.
+/// Returns the name of an operation that is called as a method.
 pub(super) fn operation(op: ObjectOp, object: &Object) -> &'static str {
     match op {
         ObjectOp::Exists => "is_valid",
@@ -96,7 +97,7 @@ pub(super) fn operation(op: ObjectOp, object: &Object) -> &'static str {
     }
 }
 
-/// A value as it is written out.
+/// Formats a value as a literal.
 pub(super) fn literal(value: &Value) -> String {
     match value {
         Value::Unit => "()".into(),
@@ -106,7 +107,7 @@ pub(super) fn literal(value: &Value) -> String {
         Value::String(text) => format!("{text:?}"),
         Value::Bytes(bytes) => format!("b\"{}\"", bytes.escape_ascii()),
         Value::Option(None) => "none".into(),
-        // A program writes out no others.
+        // Programs have no literals of other types.
         other => format!("{other:?}"),
     }
 }

@@ -1,5 +1,5 @@
-//! An explanation as a picture: the phases from left to right, each in the colour of its level,
-//! with its code; arrows for what is handed on; a mark where witnesses are written.
+//! Draws an explanation as SVG: the phases from left to right in the colours of their levels, with
+//! their code; arrows for passed values; and a mark where witnesses are written.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ const STYLE: &str = "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1c2
 .name{font-weight:600;font-size:15px}.small{font-size:12px;fill:#4a5568}\
 .box{fill:#fff;stroke:#8a94a6}.arrow{fill:none;stroke:#4a5568;stroke-width:1.5}";
 
-/// A picture of transactions, one below the other. It is a whole document, and refers to no other.
+/// Draws transactions, one below the other, as a self-contained SVG document.
 pub fn svg(transactions: &[Transaction]) -> String {
     let (mut body, mut width, mut top) = (String::new(), 2 * MARGIN, MARGIN);
     for transaction in transactions {
@@ -39,13 +39,14 @@ pub fn svg(transactions: &[Transaction]) -> String {
     )
 }
 
-/// Where a phase stands.
+/// Position of a phase.
 struct Place {
     left: usize,
     width: usize,
 }
 
-/// One transaction. Writing to a text cannot fail, so what `write!` says is not looked at.
+/// Drawing of one transaction. Writing to a string cannot fail, so the results of `write!` are
+/// ignored.
 struct Drawing {
     body: String,
     right: usize,
@@ -68,12 +69,12 @@ impl Drawing {
         for phase in &transaction.phases {
             for handed in &phase.hands {
                 let (from, to) = (&places[phase.number - 1], &places[handed.to - 1]);
-                let told = cut(&values(handed), COLUMNS);
+                let label = cut(&values(handed), COLUMNS);
                 if handed.to == phase.number + 1 {
-                    drawing.beside(from, to, top + HEAD / 2, &told);
+                    drawing.beside(from, to, top + HEAD / 2, &label);
                 } else {
                     lane += 2 * LINE;
-                    drawing.below(from, to, top + height, lane, &told);
+                    drawing.below(from, to, top + height, lane, &label);
                 }
             }
         }
@@ -120,25 +121,25 @@ impl Drawing {
         }
     }
 
-    /// An arrow to the next phase.
-    fn beside(&mut self, from: &Place, to: &Place, y: usize, told: &str) {
+    /// Draws an arrow to the next phase.
+    fn beside(&mut self, from: &Place, to: &Place, y: usize, label: &str) {
         let start = from.left + from.width;
         let _ = writeln!(
             self.body,
             "<path class=\"arrow\" d=\"M{start} {y} H{}\" marker-end=\"url(#tip)\"/>",
             to.left
         );
-        self.text(start + 10, y - 6, "small", told);
+        self.text(start + 10, y - 6, "small", label);
     }
 
-    /// An arrow to a later phase, below those in between.
-    fn below(&mut self, from: &Place, to: &Place, bottom: usize, lane: usize, told: &str) {
+    /// Draws an arrow to a later phase, below the phases in between.
+    fn below(&mut self, from: &Place, to: &Place, bottom: usize, lane: usize, label: &str) {
         let (start, end) = (from.left + from.width / 2, to.left + to.width / 2);
         let _ = writeln!(
             self.body,
             "<path class=\"arrow\" d=\"M{start} {bottom} V{lane} H{end} V{bottom}\" marker-end=\"url(#tip)\"/>"
         );
-        self.text(start + 10, lane - 6, "small", told);
+        self.text(start + 10, lane - 6, "small", label);
     }
 
     fn text(&mut self, x: usize, y: usize, class: &str, text: &str) {
@@ -150,15 +151,16 @@ impl Drawing {
     }
 }
 
-/// Phases stand as far apart as what is handed from one to the next takes to tell.
+/// Returns the positions of the phases, with enough space between them for the labels of their
+/// arrows.
 fn places(transaction: &Transaction) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     let mut left = MARGIN;
     for phase in &transaction.phases {
         let head = title(phase).chars().count() + 4;
         let code = phase.code.iter().map(|line| line.chars().count().min(COLUMNS));
-        let told = summary(phase).into_iter().map(|line| line.chars().count());
-        let longest = code.chain(told).chain([head, note(phase).len()]).max().unwrap_or(0);
+        let label = summary(phase).into_iter().map(|line| line.chars().count());
+        let longest = code.chain(label).chain([head, note(phase).len()]).max().unwrap_or(0);
         let width = longest * LETTER + 24;
         places.push(Place { left, width });
         let next = phase.hands.iter().find(|handed| handed.to == phase.number + 1);
@@ -168,7 +170,7 @@ fn places(transaction: &Transaction) -> Vec<Place> {
     places
 }
 
-/// What is special about a phase.
+/// Returns the note in the head of a phase.
 fn note(phase: &Phase) -> &'static str {
     match (phase.endorsing, phase.witnesses, phase.writes) {
         (true, ..) => "reads what is endorsed",
@@ -178,7 +180,7 @@ fn note(phase: &Phase) -> &'static str {
     }
 }
 
-/// The summary in lines that are not much longer than code is.
+/// Breaks the summary into lines about as long as the code.
 fn summary(phase: &Phase) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in phase.summary.replace('`', "").split(' ') {
@@ -202,8 +204,8 @@ fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// The stronger, the warmer. A level that a program adds has the colour of the built-in one above
-/// it.
+/// Returns the colour of a level: the stronger, the warmer. A level that a program adds has the
+/// colour of the built-in level above it.
 fn colour(level: Option<Level>) -> &'static str {
     match level {
         Some(Level::Linearizable) => "#f6c9b8",
@@ -215,7 +217,8 @@ fn colour(level: Option<Level>) -> &'static str {
     }
 }
 
-/// As XML allows it. What it has no way to write, control characters, stands escaped in code, too.
+/// Escapes text for XML. Control characters, which XML cannot represent, are already escaped in
+/// code.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,8 +1,8 @@
-//! Expressions as text, with as few brackets as they need.
+//! Formats expressions with the minimal parentheses.
 
 use crate::syntax::ast::BinaryOp;
 
-/// An expression, and how strongly its parts hold together.
+/// An expression as text, and its precedence.
 #[derive(Clone)]
 pub(super) struct Term {
     pub(super) text: String,
@@ -17,7 +17,7 @@ pub(super) enum Binds {
     Comparison,
     And,
     Or,
-    /// Nothing stands beside it without brackets.
+    /// Needs parentheses beside any operator.
     Whole,
 }
 
@@ -26,12 +26,12 @@ impl Term {
         Term { text: text.into(), binds: Binds::Atom }
     }
 
-    /// As a part of something, with brackets unless it holds together at least so strongly.
+    /// Formats it as an operand, with parentheses unless it binds at least this strongly.
     pub(super) fn within(&self, most: Binds) -> String {
         if self.binds <= most { self.text.clone() } else { format!("({})", self.text) }
     }
 
-    /// Before a dot, an arrow or a bracket.
+    /// Formats it before a dot, an arrow or a bracket.
     pub(super) fn receiver(&self) -> String {
         self.within(Binds::Atom)
     }

@@ -1,15 +1,15 @@
-//! An explanation as text.
+//! Formats an explanation as text.
 
 use std::fmt::Write;
 
 use super::{Handed, Phase, Transaction, Witnesses};
 
-/// What the words mean that a program does not have (MixT §5.3).
+/// Meaning of the keywords that occur in phases only (MixT §5.3).
 const LEGEND: &str = "
 advance(x): takes the next value of x that an earlier phase handed on; peek(x): the one taken last
 ";
 
-/// Explanations as text, an empty line between them.
+/// Formats explanations as text, with an empty line between them.
 pub fn text(transactions: &[Transaction]) -> String {
     let mut out = String::new();
     for (index, transaction) in transactions.iter().enumerate() {
@@ -24,7 +24,8 @@ pub fn text(transactions: &[Transaction]) -> String {
     out
 }
 
-/// Writing to a text cannot fail, so what `writeln!` says is not looked at.
+/// Formats one transaction. Writing to a string cannot fail, so the results of `writeln!` are
+/// ignored.
 fn one(transaction: &Transaction, out: &mut String) {
     let _ = writeln!(out, "transaction {}", transaction.signature);
     levels(transaction, out);
@@ -69,7 +70,7 @@ fn phase(phase: &Phase, out: &mut String) {
     }
 }
 
-/// The store of a phase and its level.
+/// Formats the store of a phase and its level.
 pub(super) fn title(phase: &Phase) -> String {
     match (&phase.store, &phase.level) {
         (Some(store), Some(level)) => format!("{store} ({level})"),
@@ -77,7 +78,7 @@ pub(super) fn title(phase: &Phase) -> String {
     }
 }
 
-/// What is handed on, once and in every turn of a loop.
+/// Formats the passed values: those passed once, and those passed in every iteration of a loop.
 pub(super) fn values(handed: &Handed) -> String {
     let names = |each_turn: bool| {
         let values = handed.values.iter().filter(|value| value.each_turn == each_turn);

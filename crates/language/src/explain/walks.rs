@@ -1,4 +1,4 @@
-//! Finds what `for` became.
+//! Recognises the steps that `for` loops were lowered to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,17 @@ use crate::flat::{Body, Compute, Step, StepKind, Var};
 use crate::split::Planned;
 use crate::syntax::ast::BinaryOp;
 
-/// What `for` was made of: it is shown as `for` again where all of it is there.
+/// Steps of lowered `for` loops. They are displayed as `for` again where a phase contains all of
+/// them.
 pub(super) struct Walks {
-    /// The variables that count the elements, and those that hold them.
+    /// Variables that count the elements, and those that hold them.
     pub(super) hidden: BTreeSet<Var>,
-    /// By the variable with the number of elements, the one with the elements.
+    /// For each variable with a number of elements, the variable with the elements.
     all: BTreeMap<Var, Var>,
 }
 
 impl Walks {
-    /// Those of a phase.
+    /// Finds the `for` loops of a phase.
     pub(super) fn of(steps: &[Planned], body: &Body) -> Walks {
         let mut all = BTreeMap::new();
         let mut kept = BTreeSet::new();
@@ -32,8 +33,8 @@ impl Walks {
             Planned::Do(step, Some(_)) => kept.extend(step.dst()),
             _ => {}
         });
-        // A program's own `while` may look like a `for`, but its variables have names. What later
-        // phases need is shown.
+        // A program's own `while` may look like a `for`, but its variables have names. Variables
+        // that later phases need are displayed.
         all.retain(|_, all| body.vars[all.0 as usize].purpose == "all" && !kept.contains(all));
         let mut walks = Walks { hidden: BTreeSet::new(), all };
         let mut hidden = BTreeSet::new();
@@ -48,7 +49,7 @@ impl Walks {
         walks
     }
 
-    /// The parts of a `for` that was neither left early nor taken apart by splitting.
+    /// Returns the parts of a `for` that has no early exit and that splitting left intact.
     pub(super) fn walk(&self, before: &[Planned], body: &[Planned]) -> Option<Walk> {
         let [Planned::Do(Step { kind: StepKind::Set(_, compare), .. }, _)] = before else {
             return None;
@@ -82,8 +83,8 @@ impl Walks {
 pub(super) struct Walk {
     next: Var,
     pub(super) all: Var,
-    /// The variable that holds the element of the turn, and whether it is kept.
+    /// Variable of the current element, and whether it is kept for later phases.
     pub(super) element: Option<(Var, bool)>,
-    /// How many steps of the body belong to the walk.
+    /// Number of steps of the body that belong to the `for` itself.
     pub(super) skip: usize,
 }

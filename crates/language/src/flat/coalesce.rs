@@ -1,9 +1,9 @@
-//! Leaves out copies of what is computed for one use: `t = a + b; x = t` becomes `x = a + b`.
+//! Removes copies of temporary variables with one use: `t = a + b; x = t` becomes `x = a + b`.
 
 use super::{Body, Step, StepKind, Var};
 use crate::flat::Compute;
 
-/// Leaves out copies of variables that the compiler made and that nobody else reads or writes.
+/// Removes copies of compiler variables that no other step reads or writes.
 pub fn coalesce(body: &mut Body) {
     let mut uses = vec![0u32; body.vars.len()];
     let mut writes = vec![0u32; body.vars.len()];
@@ -49,8 +49,8 @@ fn merge(steps: &mut Vec<Step>, single: &impl Fn(Var) -> bool) {
 }
 
 impl Step {
-    /// Lets it write another variable. Operations of stores keep their own, so that what they
-    /// answer has the label of the store alone.
+    /// Redirects the step to another variable. Operations of stores keep their own variable, so
+    /// that their result has the label of the store alone.
     fn redirect(&mut self, to: Var) -> bool {
         match &mut self.kind {
             StepKind::Set(dst, _) | StepKind::Endorse(dst, ..) => {

@@ -1,5 +1,5 @@
-//! Which computations may fail. That values may grow too large, and that steps or memory may run
-//! out where nothing is repeated, does not count.
+//! Finds computations that may fail. Ignores values that grow too large, and fuel or memory that
+//! runs out without a loop.
 
 use solera_program::builtin::Builtin;
 use solera_program::span::Span;
@@ -9,18 +9,18 @@ use solera_program::value::Value;
 use super::{Body, Compute, Step, StepKind, Var, each};
 use crate::syntax::ast::{BinaryOp, UnaryOp};
 
-/// Tells which computations of a body may fail.
+/// Analysis of which computations of a body may fail.
 #[derive(Debug)]
 pub struct Failing<'a> {
     body: &'a Body,
-    /// By variable, the value that is written out for it.
+    /// For each variable, its constant value, if it has one.
     constants: Vec<Option<&'a Value>>,
-    /// By function, whether it may fail.
+    /// For each function, whether it may fail.
     functions: &'a [bool],
 }
 
 impl<'a> Failing<'a> {
-    /// For a body that calls functions of which it is known whether they may fail.
+    /// Analyses a body. `functions` gives, for each function, whether it may fail.
     pub fn of(body: &'a Body, functions: &'a [bool]) -> Failing<'a> {
         let mut constants = vec![None; body.vars.len()];
         let once = body.written_once();
@@ -34,13 +34,13 @@ impl<'a> Failing<'a> {
         Failing { body, constants, functions }
     }
 
-    /// The value of a variable that is written out.
+    /// Returns the constant value of a variable.
     pub fn constant(&self, var: Var) -> Option<&'a Value> {
         self.constants[var.0 as usize]
     }
 
-    /// Whether a step is a computation that may fail, so that it must be done even if nobody needs
-    /// its value.
+    /// Whether a step is a computation that may fail, so that it must run even if its value is
+    /// unused.
     pub fn step(&self, step: &Step) -> bool {
         match &step.kind {
             StepKind::Set(dst, compute) => self.compute(*dst, compute, step.span),
@@ -66,12 +66,12 @@ impl<'a> Failing<'a> {
                 let fine = |by: &Value| !matches!(by, Value::Int(0 | -1));
                 is_int() && !self.constant(*by).is_some_and(fine)
             }
-            // The number of an element is at most that of all.
+            // The index of an element is at most the number of elements.
             Compute::Binary(op, ..) => !op.compares() && is_int() && purpose(dst) != "next",
             Compute::Builtin(Builtin::Abs, _) => is_int(),
             Compute::Builtin(Builtin::Index, args) => purpose(args[0]) != "all",
-            // The pattern holds what was found to be there; whoever assigns to it later stands
-            // elsewhere.
+            // The pattern matched, so the value exists here; later assignments to the variable are
+            // other steps.
             Compute::Builtin(Builtin::OrFail, _) => {
                 purpose(dst) != "matched" || self.body.vars[dst.0 as usize].span != at
             }
@@ -84,7 +84,7 @@ impl<'a> Failing<'a> {
         }
     }
 
-    /// The first step of all that may fail, or the first loop that may have no end.
+    /// Returns the first step that may fail, or the first loop that may not terminate.
     pub fn first(&self) -> Option<&'a Step> {
         let mut found = None;
         self.body.each_step(&mut |step| {
@@ -97,8 +97,7 @@ impl<'a> Failing<'a> {
 }
 
 impl Body {
-    /// Whether a step is a loop that may have no end: any but those of `for` over what a value
-    /// holds.
+    /// Whether a step is a loop that may not terminate: any loop except a `for` over a value.
     pub fn may_not_end(&self, step: &Step) -> bool {
         let StepKind::Loop { before, .. } = &step.kind else { return false };
         let mut counts = false;
@@ -111,16 +110,16 @@ impl Body {
     }
 }
 
-/// By function, whether it may fail. One that calls itself, through others, too, may run out of
-/// depth.
+/// Returns, for each function, whether it may fail. A function that calls itself, directly or
+/// indirectly, may exceed the maximum depth.
 pub fn functions(bodies: &[&Body]) -> Vec<bool> {
     let none = vec![false; bodies.len()];
     let own = |body: &&Body| Failing::of(body, &none).first().is_some();
     or_calls(bodies, &bodies.iter().map(own).collect::<Vec<_>>())
 }
 
-/// By function, whether something holds of it, of what it calls, or of what that calls. It is taken
-/// to hold of those that call themselves.
+/// Returns, for each function, whether a property holds for it or for a function that it calls,
+/// directly or indirectly. Recursive functions are assumed to have the property.
 pub fn or_calls(bodies: &[&Body], own: &[bool]) -> Vec<bool> {
     let mut calls = vec![0; bodies.len()];
     let mut callers = vec![Vec::new(); bodies.len()];
@@ -132,7 +131,7 @@ pub fn or_calls(bodies: &[&Body], own: &[bool]) -> Vec<bool> {
             }
         });
     }
-    // Those that call none of which it may hold, one after another.
+    // Repeatedly clears the functions that call none that may have the property.
     let mut holds = vec![true; bodies.len()];
     let mut free: Vec<usize> =
         (0..bodies.len()).filter(|one| calls[*one] == 0 && !own[*one]).collect();

@@ -1,4 +1,4 @@
-//! Where a weak value came from, step by step.
+//! Traces the origin of a weak value, step by step.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Mark;
 use crate::flat::{StepKind, Var};
 
-/// Follows weak values back to where they were read.
+/// Traces weak values back to where they were read.
 pub(super) struct Blame<'a> {
     pub(super) table: &'a Table<'a>,
     pub(super) slots: &'a [Option<Slot>],
@@ -23,18 +23,18 @@ pub(super) struct Blame<'a> {
 }
 
 impl Blame<'_> {
-    /// The steps that made a variable weaker than a level, the last first. Empty if it is not
-    /// weaker.
+    /// Returns the steps that made a variable weaker than a level, the last first. Empty if it is
+    /// not weaker.
     pub(super) fn of(&self, var: Var, wanted: Label) -> Vec<Mark> {
         let mut marks = Vec::new();
         self.follow(var, wanted, &mut BTreeSet::new(), &mut marks);
-        // Of several reasons at one place the last is the one nearest to the source.
+        // Of several reasons at one span, the last is nearest to the origin.
         let last = |index: &usize| marks[index + 1..].iter().all(|m| m.span != marks[*index].span);
         let keep: Vec<usize> = (0..marks.len()).filter(last).collect();
         keep.into_iter().map(|index| marks[index].clone()).collect()
     }
 
-    /// The store in whose reading the steps end that [`of`](Self::of) found.
+    /// Returns the store that the last of the steps found by [`of`](Self::of) reads.
     pub(super) fn weak_store(&self, marks: &[Mark], wanted: Label) -> Option<StoreId> {
         let source = marks.last()?.span;
         let mut uses = self.table.entries.iter().zip(self.slots);
@@ -53,7 +53,7 @@ impl Blame<'_> {
         self.labels[var.0 as usize].level
     }
 
-    /// The name of a variable, if it has one.
+    /// Returns the name of a variable, if it has one.
     fn name(&self, var: Var) -> Option<&str> {
         self.checkable.body.vars[var.0 as usize].name.as_deref()
     }
@@ -122,7 +122,7 @@ impl Blame<'_> {
             }
         }
         for condition in entry.conditions.iter().rev() {
-            // The same conditions decide about the use that is to be explained.
+            // The same conditions apply to the use that is being explained.
             if self.once[var.0 as usize] {
                 break;
             }
@@ -142,7 +142,7 @@ impl Blame<'_> {
         false
     }
 
-    /// What a step reads, and why that is weak.
+    /// Describes what a step reads, and why that is weak.
     fn source(&self, entry: &Entry, slot: Slot) -> String {
         let info = self.known.store_info(slot.store);
         let (store, level) = (&info.name, self.known.level_name(info.level));
@@ -164,7 +164,7 @@ impl Blame<'_> {
     }
 }
 
-/// What stands before a level's name.
+/// Returns the indefinite article for a level's name.
 pub(super) fn article(level: &str) -> &'static str {
     if level.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" }
 }

@@ -1,12 +1,12 @@
-//! What is read for the sake of endorsed values: before everything else, and without writing (MixT
-//! §6.2).
+//! Finds the reads that endorsed values depend on. They run before everything else and must not
+//! write (MixT §6.2).
 
 use super::table::{Entry, Slot, Table};
 use crate::check::Declarations;
 use crate::diagnostic::Diagnostic;
 use crate::flat::{StepKind, Var};
 
-/// By step, the slot that it runs in; none for those that use no store.
+/// Returns, for each step, the slot that it runs in; `None` for steps that use no store.
 pub(super) fn slots(
     table: &Table,
     known: &Declarations,
@@ -23,7 +23,7 @@ pub(super) fn slots(
     slots
 }
 
-/// The variables that influence an endorsed value, in ascending order.
+/// Returns the variables that influence an endorsed value, in ascending order.
 pub(super) fn influencing(table: &Table) -> std::collections::BTreeSet<Var> {
     let mut found = std::collections::BTreeSet::new();
     let mut due = Vec::new();

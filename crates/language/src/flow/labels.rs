@@ -1,5 +1,5 @@
-//! Infers labels: the smallest ones for which every step's value is at least as weak as all that
-//! influences it (MixT Fig. 8).
+//! Infers labels: the strongest ones for which every step's value is at least as weak as everything
+//! that influences it (MixT Fig. 8).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,7 +10,7 @@ use super::table::{Entry, Slot, Table};
 use crate::check::{Checkable, Declarations};
 use crate::flat::{Failing, StepKind, Var};
 
-/// By variable.
+/// Infers the label of each variable.
 pub(super) fn infer(
     table: &Table,
     slots: &[Option<Slot>],
@@ -29,7 +29,8 @@ pub(super) fn infer(
     for (index, entry) in table.entries.iter().enumerate() {
         entry.influences().for_each(|var| uses[var.0 as usize].push(index));
     }
-    // In the order of the text, and again what uses a variable whose label has changed.
+    // Processes steps in the order of the text, and revisits those that use a variable whose label
+    // changed.
     let mut due: VecDeque<usize> = (0..table.entries.len()).collect();
     let mut is_due = vec![true; table.entries.len()];
     while let Some(index) = due.pop_front() {
@@ -41,7 +42,7 @@ pub(super) fn infer(
         late.postpone(index, entry, &mut found, &labels, known);
         let label = &mut labels[dst.0 as usize];
         let joined = VarLabel {
-            // What a type states holds; whether it may is checked afterwards.
+            // A stated level is taken as given; a later check rejects it if it is wrong.
             level: match stated(dst) {
                 Some(level) => level,
                 None => known.lattice.join(label.level, found.level),
@@ -62,15 +63,15 @@ pub(super) fn infer(
     labels
 }
 
-/// What is read for the sake of endorsed values is read before anything is written. What else is
-/// computed from it must not be too early as well: if it fails then, nothing is written, so a weak
-/// value would decide about strong writes that nobody endorsed it for. Such computations wait until
-/// what is too strong for them is committed. Those that an endorsed value is computed from do not:
-/// they are a part of it.
+/// Reads for endorsed values run before anything is written. Other computations with these values
+/// must not run that early: if one failed, nothing would be written, so a weak value would decide
+/// about strong writes without an endorsement. Such computations wait until the writes that are too
+/// strong for them are committed. Computations that an endorsed value depends on do not wait: they
+/// are part of the endorsement.
 struct Late {
-    /// By step, whether it may fail and nothing that is endorsed depends on it.
+    /// For each step, whether it may fail and no endorsed value depends on it.
     waits: Vec<bool>,
-    /// The stores that are written.
+    /// Slots that write, with the levels of their stores.
     written: Vec<(Slot, Label)>,
 }
 
@@ -107,7 +108,7 @@ impl Late {
         }
     }
 
-    /// Lets a step's value wait if that is due.
+    /// Postpones a step's value if necessary.
     fn postpone(
         &self,
         index: usize,
@@ -139,9 +140,9 @@ fn join(all: &mut VarLabel, other: VarLabel, known: &Declarations) {
     all.after |= other.after;
 }
 
-/// What a step alone would give the variable that it writes. `branches`: also by what decides
-/// whether it is done. That is left out where the same conditions decide about all uses of the
-/// variable, which are checked by themselves.
+/// Returns the label that a step alone gives to the variable that it assigns. `branches`: whether
+/// to include the conditions of the step. They are omitted where the same conditions apply to all
+/// uses of the variable, which are checked separately.
 pub(super) fn contribution(
     entry: &Entry,
     slot: Option<Slot>,
@@ -154,8 +155,8 @@ pub(super) fn contribution(
     let mut all = VarLabel { level: lattice.bottom(), slots: 0, after: 0 };
     let join = |all: &mut VarLabel, other: VarLabel| join(all, other, known);
     match &entry.step.kind {
-        // The only way down: the value takes the level that the program vouches for, unless it is
-        // stronger.
+        // Only an endorsement strengthens a label: the value gets the endorsed level, unless its
+        // own is stronger.
         StepKind::Endorse(_, level, src) => {
             let found = of(src);
             let level = if lattice.at_least(found.level, *level) { found.level } else { *level };
@@ -170,8 +171,8 @@ pub(super) fn contribution(
         );
     }
     let level = all.level;
-    // What depends on a store is computed once, where it is known that it is wanted; what depends
-    // on none is computed wherever it is used.
+    // A value that depends on a store is computed once, where its conditions are known. A value
+    // that depends on none is computed wherever it is used.
     if branches || all.slots != 0 {
         entry.conditions.iter().for_each(|var| join(&mut all, of(var)));
     }

@@ -1,4 +1,4 @@
-//! Warns of steps that may fail when a part of the transaction is committed already.
+//! Warns of steps that may fail after a part of the transaction is committed.
 
 use solera_program::span::Span;
 
@@ -9,8 +9,8 @@ use crate::check::{Checkable, Declarations};
 use crate::diagnostic::Diagnostic;
 use crate::risk::Risk;
 
-/// Warns of steps that fail on bad data after something was committed: the transaction is then
-/// incomplete.
+/// Warns of steps that fail on bad data after an earlier phase has committed, which leaves the
+/// transaction incomplete.
 #[expect(clippy::too_many_arguments, reason = "what the analysis has found so far")]
 pub(super) fn warn(
     table: &Table,

@@ -1,4 +1,4 @@
-//! Refuses flows from weaker values to stronger data.
+//! Rejects flows from weaker values to stronger data.
 
 use solera_levels::Label;
 
@@ -53,8 +53,8 @@ impl Blame<'_> {
         self.labels[var.0 as usize].level
     }
 
-    /// What is passed to a store, and what decides whether it is used, must be at least as strong
-    /// as the store: for reads as for writes (MixT Fig. 8, REMOTE-READ).
+    /// Checks an operation: its arguments and its conditions must be at least as strong as the
+    /// store, for reads as for writes (MixT Fig. 8, REMOTE-READ).
     fn operation(&self, entry: &Entry, slot: Slot, diagnostics: &mut Vec<Diagnostic>) {
         let info = self.known.store_info(slot.store);
         let (store, wanted) = (&info.name, info.level);
@@ -126,8 +126,8 @@ impl Blame<'_> {
         );
     }
 
-    /// `abort` undoes all writes, so what decides it must be at least as strong as all that is
-    /// written.
+    /// Checks an `abort`: it undoes all writes, so its conditions must be at least as strong as
+    /// every written store.
     fn abort(&self, entry: &Entry, diagnostics: &mut Vec<Diagnostic>) {
         for write in self.table.entries.iter().filter(|entry| entry.step.mutates()) {
             let info = write.step.store().map(|store| self.known.store_info(store));
@@ -150,7 +150,7 @@ impl Blame<'_> {
         }
     }
 
-    /// What is assigned to a variable whose type states a level.
+    /// Checks an assignment to a variable whose type states a level.
     fn stated(&self, index: usize, entry: &Entry, diagnostics: &mut Vec<Diagnostic>) {
         let Some(dst) = entry.step.dst() else { return };
         let info = &self.checkable.body.vars[dst.0 as usize];

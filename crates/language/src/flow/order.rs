@@ -1,5 +1,5 @@
-//! In which order the stores are used: what a store is told comes first, and of the rest the
-//! stronger.
+//! Orders the slots: a slot runs after those whose values it uses; among the rest, stronger stores
+//! run first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use crate::check::Declarations;
 use crate::diagnostic::Diagnostic;
 use crate::flat::{StepKind, Var};
 
-/// The slots in the order in which they run. Empty and reported if two stores need each other's
-/// values.
+/// Returns the slots in the order in which they run. Reports an error and returns an empty list if
+/// two stores need each other's values.
 pub(super) fn order(
     table: &Table,
     slots: &[Option<Slot>],
@@ -42,7 +42,7 @@ pub(super) fn order(
     order
 }
 
-/// Which slot must come before which, and a place that shows why.
+/// Returns the pairs of slots where one must precede the other, each with a span that shows why.
 fn edges(
     table: &Table,
     slots: &[Option<Slot>],
@@ -90,8 +90,8 @@ fn report_cycle(
     known: &Declarations,
     diagnostics: &mut Vec<Diagnostic>,
 ) {
-    // Every slot that is left waits for another one that is left; so going back leads into the
-    // cycle.
+    // Every remaining slot depends on another remaining slot, so following dependencies leads into
+    // a cycle.
     let before = |slot: Slot| {
         let mut waits = edges.iter().filter(|((from, to), _)| *to == slot && left.contains(from));
         waits.find(|((from, _), _)| *from != slot).map(|((from, _), span)| (*from, *span))
@@ -103,7 +103,7 @@ fn report_cycle(
     let (first, mut marks) = (slot, Vec::new());
     while let Some((from, span)) = before(slot) {
         let name = |slot: Slot| &known.store_info(slot.store).name;
-        marks.push((span, format!("`{}` is told something of `{}`", name(slot), name(from))));
+        marks.push((span, format!("`{}` receives a value of `{}`", name(slot), name(from))));
         slot = from;
         if slot == first || marks.len() > left.len() {
             break;

@@ -11,7 +11,7 @@ use crate::flat::{Body, Compute, Failing, Remote, Step, StepKind, Var, or_calls}
 use crate::risk::{Risk, Why};
 use crate::syntax::ast::BinaryOp;
 
-/// By function, what in it is likely to fail, whatever it is given.
+/// Returns, for each function, the step that is likely to fail for some arguments, if any.
 pub fn functions(bodies: &[&Body], failing: &[bool]) -> Vec<Option<Risk>> {
     let mut risks = vec![None; bodies.len()];
     let own = |body: &&Body| {
@@ -22,7 +22,8 @@ pub fn functions(bodies: &[&Body], failing: &[bool]) -> Vec<Option<Risk>> {
     };
     let own: Vec<_> = bodies.iter().map(own).collect();
     let holds = or_calls(bodies, &own.iter().map(Option::is_some).collect::<Vec<_>>());
-    // Who has none of its own has that of what it calls, or calls itself.
+    // A function without a risk of its own inherits that of a function that it calls, or is
+    // recursive.
     for start in (0..bodies.len()).filter(|one| holds[*one]) {
         let (mut at, mut seen) = (start, BTreeSet::new());
         let mut path = Vec::new();
@@ -55,7 +56,7 @@ pub fn functions(bodies: &[&Body], failing: &[bool]) -> Vec<Option<Risk>> {
     risks
 }
 
-/// Tells what in a body is likely to fail.
+/// Analysis of which steps of a body are likely to fail.
 pub(super) struct Risks<'a> {
     table: &'a Table<'a>,
     body: &'a Body,
@@ -65,7 +66,8 @@ pub(super) struct Risks<'a> {
 }
 
 impl<'a> Risks<'a> {
-    /// `failing`: by function, whether it may fail. `functions`: what is likely to fail in it.
+    /// Analyses a body. `failing`: for each function, whether it may fail. `functions`: the risk in
+    /// each function.
     pub(super) fn of(
         table: &'a Table<'a>,
         body: &'a Body,
@@ -76,7 +78,7 @@ impl<'a> Risks<'a> {
         Risks { table, body, given: given(table, body, &failing), failing, functions }
     }
 
-    /// Why a step may fail, unless what is around it makes sure that it does not.
+    /// Returns why a step may fail, unless its conditions prevent the failure.
     pub(super) fn entry(&self, entry: &Entry) -> Option<Risk> {
         let why = match &entry.step.kind {
             StepKind::Set(_, Compute::Call(function, args)) => {
@@ -94,9 +96,9 @@ impl<'a> Risks<'a> {
         (!self.is_tested(entry, why)).then_some(Risk { span, why, function: None })
     }
 
-    /// Why a computation that can fail is likely to. What a program only counts by itself leaves 64
-    /// bits in no time, and neither does a count of what is in memory, so at least one operand must
-    /// be given; for `+` and `-` both: a given value that one more would take over the edge is too
+    /// Returns why a computation is likely to fail. A count that the program keeps itself, or a
+    /// count of values in memory, never reaches 64 bits. So at least one operand must come from
+    /// outside; for `+` and `-` both must, because an input that overflows by adding one is too
     /// rare to warn of.
     fn computation(&self, compute: &Compute) -> Option<Why> {
         Some(match compute {
@@ -116,14 +118,14 @@ impl<'a> Risks<'a> {
             Compute::Builtin(Builtin::Index | Builtin::SetAt | Builtin::RemoveAt, _) => Why::Place,
             Compute::Builtin(Builtin::ToInt, _) => Why::Float,
             Compute::Builtin(Builtin::Split, _) => Why::Separator,
-            // Only the smallest integer has no negative and no absolute value.
+            // Only the smallest integer overflows when negated, which is too rare to warn of.
             _ => return None,
         })
     }
 
     fn operation(&self, remote: &Remote) -> Option<Why> {
         match remote.op {
-            // `for` has looked whether the cell is there.
+            // `for` has tested that the cell exists.
             ObjectOp::Field(_) if self.body.vars[remote.handle.0 as usize].purpose == "cell" => {
                 None
             }
@@ -133,7 +135,7 @@ impl<'a> Risks<'a> {
         }
     }
 
-    /// Loops that may have too many turns, each with its condition.
+    /// Returns the loops that may have too many iterations, each with its condition.
     pub(super) fn loops(&self) -> Vec<(Risk, Var)> {
         let mut found = Vec::new();
         self.body.each_step(&mut |step| {
@@ -148,7 +150,7 @@ impl<'a> Risks<'a> {
         found
     }
 
-    /// Whether a step looks if there is another cell for `for`.
+    /// Whether a step tests the existence of the next cell for a `for`.
     fn asks_for_cell(&self, step: &Step) -> bool {
         match &step.kind {
             StepKind::Remote(remote) => self.body.vars[remote.handle.0 as usize].purpose == "cell",
@@ -157,8 +159,8 @@ impl<'a> Risks<'a> {
         }
     }
 
-    /// Whether nothing but what is given bounds the turns of a loop. Of `a && b` one of both is
-    /// enough.
+    /// Whether only outside input bounds the iterations of a loop. For `a && b`, one bounded side
+    /// is enough.
     fn is_unbounded(&self, steps: &[Step], condition: Var) -> bool {
         let mut unbounded = None;
         for (index, step) in steps.iter().enumerate() {
@@ -171,7 +173,7 @@ impl<'a> Risks<'a> {
                         false => before || self.is_unbounded(other, condition),
                     });
                 }
-                // Whether the loop was left bounds nothing.
+                // The exit flag of the loop is no bound.
                 _ if step.dst() == Some(condition)
                     && self.body.vars[condition.0 as usize].purpose == "turn"
                     && steps[index + 1..].iter().any(asked) => {}
@@ -193,7 +195,7 @@ impl<'a> Risks<'a> {
         self.given[var.0 as usize]
     }
 
-    /// Whether a condition that a step depends on looks at what makes it fail.
+    /// Whether a condition of the step tests for the cause of its failure.
     fn is_tested(&self, entry: &Entry, why: Why) -> bool {
         let mut tests = Vec::new();
         for condition in &entry.conditions {
@@ -246,8 +248,8 @@ impl<'a> Risks<'a> {
                     StepKind::Remote(other) => other.op == ObjectOp::Exists && same(other),
                     _ => false,
                 });
-                // What was written before is there; and if it was read, that has failed in its
-                // place.
+                // An object that was written before exists; and if it was read before, that read
+                // would have failed first.
                 let before =
                     self.table.entries.iter().take_while(|one| !std::ptr::eq(one.step, entry.step));
                 asked
@@ -265,7 +267,7 @@ impl<'a> Risks<'a> {
         }
     }
 
-    /// The steps that a condition is computed by, through `!`, `&&` and `||`.
+    /// Collects the steps that compute a condition, through `!`, `&&` and `||`.
     fn tests(&self, condition: Var, seen: &mut BTreeSet<Var>, found: &mut Vec<&'a Step>) {
         if !seen.insert(condition) {
             return;
@@ -288,7 +290,7 @@ impl<'a> Risks<'a> {
         }
     }
 
-    /// What a variable is a copy of.
+    /// Returns the variable that `var` is a copy of.
     fn original(&self, mut var: Var) -> Var {
         while let Some(StepKind::Set(_, Compute::Copy(of))) = self.only_write(var) {
             var = *of;
@@ -296,8 +298,7 @@ impl<'a> Risks<'a> {
         var
     }
 
-    /// Whether two variables stand for the same value: they are one, the same constant, or the same
-    /// field.
+    /// Whether two variables have the same value: they are the same variable, constant or field.
     fn same(&self, one: Var, other: Var) -> bool {
         let [one, other] = [one, other].map(|var| self.original(var));
         if one == other {
@@ -317,8 +318,9 @@ impl<'a> Risks<'a> {
     }
 }
 
-/// By variable, whether its value comes from a parameter or a store, so that an integer in it may
-/// be of any size. Sizes are not, and what `min`, `max` and `%` have bounded is not either.
+/// Returns, for each variable, whether its value comes from a parameter or a store, so that an
+/// integer in it may have any value. Sizes are excluded, and so are results of `min`, `max` and
+/// `%`.
 fn given(table: &Table, body: &Body, failing: &Failing) -> Vec<bool> {
     let mut given = vec![false; body.vars.len()];
     let mut uses = vec![Vec::new(); body.vars.len()];

@@ -1,48 +1,49 @@
-//! The steps of a body in the order of the text, each with what decides whether it is done.
+//! Steps of a body in the order of the text, each with its conditions.
 
 use solera_program::types::StoreId;
 
 use crate::flat::{Body, Step, StepKind, Var};
 
-/// A use of a store: before everything else, for what is endorsed, or in its turn.
+/// A use of a store: either at the beginning, to read values for endorsement, or in its regular
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     /// The store.
     pub store: StoreId,
-    /// Whether it only reads what is endorsed.
+    /// Whether it only reads values for endorsement.
     pub endorsing: bool,
 }
 
 impl Slot {
-    /// Its bit in sets of slots. There are at most 30 stores.
+    /// Returns its bit in sets of slots. There are at most 30 stores.
     pub fn bit(self) -> u64 {
         1 << (self.store.0 as u64 + if self.endorsing { 32 } else { 0 })
     }
 
-    /// The slots of a set.
+    /// Iterates over the slots of a set.
     pub(super) fn all_in(set: u64) -> impl Iterator<Item = Slot> {
         let bits = (0..64u8).filter(move |bit| set >> bit & 1 == 1);
         bits.map(|bit| Slot { store: StoreId(bit % 32), endorsing: bit >= 32 })
     }
 }
 
-/// A step that is no branch or loop.
+/// A step other than a branch or loop.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) step: &'a Step,
-    /// The conditions that it depends on, the outermost first.
+    /// Conditions that it depends on, the outermost first.
     pub(crate) conditions: Vec<Var>,
-    /// The loops around it, by number.
+    /// Indices of the loops around it.
     pub(super) loops: Vec<usize>,
 }
 
-/// All steps that are no branches or loops.
+/// All steps other than branches and loops.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
     pub(crate) entries: Vec<Entry<'a>>,
-    /// By variable, the entries that write it.
+    /// For each variable, the entries that assign it.
     pub(super) writes: Vec<Vec<usize>>,
-    /// By loop, the conditions that it depends on, its own as the last.
+    /// For each loop, the conditions that it depends on, its own last.
     pub(crate) loops: Vec<Vec<Var>>,
 }
 
@@ -68,7 +69,7 @@ impl<'a> Table<'a> {
                     self.add(other, conditions, loops);
                     conditions.pop();
                 }
-                // Whether the condition is computed once more depends on what it was before.
+                // Whether the condition is recomputed depends on its previous value.
                 StepKind::Loop { before, condition, body } => {
                     conditions.push(*condition);
                     loops.push(self.loops.len());
@@ -94,7 +95,7 @@ impl<'a> Table<'a> {
 }
 
 impl Entry<'_> {
-    /// All variables that influence what it does: its inputs, and what it depends on.
+    /// Iterates over all variables that influence the step: its inputs and its conditions.
     pub(super) fn influences(&self) -> impl Iterator<Item = Var> + '_ {
         self.step.inputs().into_iter().chain(self.conditions.iter().copied())
     }

@@ -1,4 +1,4 @@
-//! Writes the instructions of phases and functions.
+//! Generates the instructions of phases and functions.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::flat::{Body, Compute, Step, StepKind, Var};
 use super::Split;
 use super::plan::{PhasePlan, Planned, as_it_is};
 
-/// A transaction's intermediate representation.
+/// Generates the intermediate representation of a transaction.
 pub(super) fn transaction(
     split: &Split,
     checkable: &Checkable,
@@ -47,7 +47,7 @@ pub(super) fn transaction(
     }
 }
 
-/// A function's intermediate representation.
+/// Generates the intermediate representation of a function.
 pub fn function(checkable: &Checkable, objects: &mut Vec<Object>) -> ir::Function {
     let mut emit = Emit::new(&checkable.body, objects);
     emit.steps(&as_it_is(&checkable.body.steps));
@@ -65,7 +65,7 @@ struct Emit<'a> {
 }
 
 impl<'a> Emit<'a> {
-    /// The parameters are the first registers.
+    /// Starts a code block whose first registers are the parameters.
     fn new(body: &Body, objects: &'a mut Vec<Object>) -> Emit<'a> {
         let registers = (0..body.params as u32).map(|param| (Var(param), param)).collect();
         let code = Code { registers: body.params as u32, ..Code::default() };
@@ -94,13 +94,13 @@ impl<'a> Emit<'a> {
         self.code.instructions.len() as u32
     }
 
-    /// Writes a jump whose aim is set later; gives its place.
+    /// Emits a jump whose target is set later; returns its index.
     fn jump(&mut self, jump: Instr, span: Span) -> usize {
         self.instr(jump, span);
         self.code.instructions.len() - 1
     }
 
-    /// Lets a jump lead to what is written next.
+    /// Sets the target of a jump to the next instruction.
     fn land(&mut self, jump: usize) {
         let here = self.here();
         match &mut self.code.instructions[jump] {

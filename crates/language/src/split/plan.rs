@@ -1,4 +1,4 @@
-//! Which step belongs to which phase, and what is handed on.
+//! Assigns steps to phases, and determines the values that phases pass on.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ use crate::flow::{Entry, Flows, Slot, Table};
 
 use super::Split;
 
-/// What a phase does.
+/// Plan of a phase.
 #[derive(Clone, Debug)]
 pub struct PhasePlan {
-    /// The store it uses; none if it only computes.
+    /// Store that it uses; `None` if it only computes.
     pub store: Option<StoreId>,
-    /// Whether it reads what is endorsed.
+    /// Whether it reads values for endorsement.
     pub endorsing: bool,
     /// Whether it may change its store.
     pub mutates: bool,
-    /// Whether what it changes is marked by witnesses.
+    /// Whether it writes witnesses for its changes.
     pub witnesses: bool,
-    /// The tapes it reads, in ascending order.
+    /// Tapes that it reads, in ascending order.
     pub takes: Vec<u32>,
-    /// The tapes it writes, in ascending order.
+    /// Tapes that it writes, in ascending order.
     pub gives: Vec<u32>,
     /// Its steps.
     pub steps: Vec<Planned>,
@@ -33,7 +33,7 @@ pub struct PhasePlan {
 /// A step of a phase.
 #[derive(Clone, Debug)]
 pub enum Planned {
-    /// Does it. The tape is where the value of the variable it writes is kept for later phases.
+    /// Runs a step. The tape, if any, keeps the assigned value for later phases.
     Do(Step, Option<u32>),
     /// Takes the next value of a variable from its tape.
     Advance(Var, u32, Span),
@@ -41,23 +41,23 @@ pub enum Planned {
     If(Var, Vec<Planned>, Vec<Planned>, Span),
     /// `loop { before; if !condition { leave } body }`
     Loop {
-        /// What computes the condition.
+        /// Steps that compute the condition.
         before: Vec<Planned>,
-        /// Whether there is another turn.
+        /// Variable that decides about another iteration.
         condition: Var,
-        /// What is done in a turn.
+        /// Steps of an iteration.
         body: Vec<Planned>,
-        /// Where it comes from.
+        /// Span of the source.
         span: Span,
     },
 }
 
-/// Splits along the slots of the flows.
+/// Splits a transaction into one phase per slot.
 pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) -> Split {
     let body = &checkable.body;
     let mut phases: Vec<usize> =
         (0..body.vars.len() as u32).map(|var| flows.phase_of(Var(var))).collect();
-    // What must wait for the last store is computed in a phase of its own.
+    // Computations that must wait for the last store get their own phase.
     let count = phases.iter().copied().max().unwrap_or(0).max(flows.order.len()).max(1);
     let failing = Failing::of(body, &known.failing);
     let table = Table::of(body);
@@ -86,7 +86,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
         numbered.first = known_after(&numbered.conditions);
         numbered.phase = match (&numbered.step.kind, numbered.slot) {
             (_, Some(slot)) => slot_phase(slot),
-            // A name is drawn once, so it is not computed by every phase for itself.
+            // A new name is generated once, so phases do not recompute it.
             (StepKind::Fresh(dst, _), _) => phases[dst.0 as usize].max(numbered.first),
             (StepKind::Abort(src), _) => numbered.first.max(known_after(&[*src])),
             _ => phases[numbered.step.dst().expect("it writes a variable").0 as usize],
@@ -96,8 +96,8 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
         }
     }
     let result_phase = body.result.map_or(1, |var| phases[var.0 as usize].max(1));
-    // A loop runs at least once, in the first phase that can, also if nothing comes of it: it may
-    // not end.
+    // A loop runs in at least one phase, the first that can run it, even if its result is unused:
+    // it may not terminate.
     let mut roots: Vec<(Var, usize)> = table
         .loops
         .iter()
@@ -130,7 +130,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
     Split { phases, tapes, result_phase: result_phase - 1 }
 }
 
-/// Everything in one phase.
+/// Plans a single phase for the whole transaction.
 pub(super) fn whole(checkable: &Checkable) -> Split {
     let plan = PhasePlan {
         store: None,
@@ -144,7 +144,7 @@ pub(super) fn whole(checkable: &Checkable) -> Split {
     Split { phases: vec![plan], tapes: Vec::new(), result_phase: 0 }
 }
 
-/// The steps of a function, or of a transaction that is not split.
+/// Converts the steps of a function, or of a transaction that is not split.
 pub(super) fn as_it_is(steps: &[Step]) -> Vec<Planned> {
     let one = |step: &Step| match &step.kind {
         StepKind::If(condition, then, other) => {
@@ -161,7 +161,8 @@ pub(super) fn as_it_is(steps: &[Step]) -> Vec<Planned> {
     steps.iter().map(one).collect()
 }
 
-/// A step that is no branch or loop, with the phase it belongs to; 0 if to every one that needs it.
+/// A step other than a branch or loop, with its phase; 0 if it belongs to every phase that needs
+/// it.
 struct Numbered<'a> {
     step: &'a Step,
     conditions: Vec<Var>,
@@ -169,18 +170,19 @@ struct Numbered<'a> {
     /// Whether it is a computation that may fail.
     can_fail: bool,
     phase: usize,
-    /// The first phase in which it is known whether it is done.
+    /// First phase in which its conditions are known.
     first: usize,
 }
 
-/// Witnesses are due where several stores that are atomic by themselves are written (MixT §4.5).
+/// Whether witnesses are needed: the transaction writes several stores with atomic transactions
+/// (MixT §4.5).
 fn witnesses_due(steps: &[Numbered], known: &Declarations) -> bool {
     let written = steps.iter().filter(|one| one.step.mutates()).filter_map(|one| one.slot);
     let atomic = written.filter(|slot| known.store_info(slot.store).atomic);
     atomic.map(|slot| slot.store).collect::<BTreeSet<_>>().len() > 1
 }
 
-/// What is done with a step in a phase.
+/// Role of a step in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Nothing,
@@ -188,23 +190,23 @@ enum Part {
     Advance,
 }
 
-/// The variables that a phase needs.
+/// Variables that a phase needs.
 #[derive(Default)]
 struct Needs {
     all: BTreeSet<Var>,
-    /// Those of earlier phases that it computes from others which it needs anyway.
-    again: BTreeSet<Var>,
+    /// Variables of earlier phases that it recomputes from other variables that it needs anyway.
+    recomputed: BTreeSet<Var>,
 }
 
 impl Needs {
-    /// Whether a variable of an earlier phase is taken from its tape.
+    /// Whether the phase takes a variable of an earlier phase from its tape.
     fn takes(&self, var: Var) -> bool {
-        self.all.contains(&var) && !self.again.contains(&var)
+        self.all.contains(&var) && !self.recomputed.contains(&var)
     }
 }
 
-/// By phase, the variables that it needs; and those that are handed on. `roots` are needed in any
-/// case, each in a phase.
+/// Returns, for each phase, the variables that it needs, and the variables that are passed on.
+/// `roots` are variables that a given phase needs in any case.
 fn needs(
     steps: &[Numbered],
     phases: &[usize],
@@ -213,7 +215,7 @@ fn needs(
 ) -> (Vec<Needs>, BTreeSet<Var>) {
     let mut all: Vec<Needs> = (0..count).map(|_| Needs::default()).collect();
     let mut carried: BTreeSet<Var> = BTreeSet::new();
-    // From the last phase to the first, so that it is known what later ones need.
+    // From the last phase to the first, because a phase's needs depend on those of later ones.
     for phase in (1..=count).rev() {
         let mut needed: BTreeSet<Var> =
             carried.iter().copied().filter(|var| phases[var.0 as usize] == phase).collect();
@@ -237,18 +239,22 @@ fn needs(
             .copied()
             .filter(|var| (1..phase).contains(&phases[var.0 as usize]))
             .collect();
-        let again = again(steps, &earlier, &needed);
-        carried.extend(earlier.difference(&again));
-        all[phase - 1] = Needs { all: needed, again };
+        let recomputed = recomputed(steps, &earlier, &needed);
+        carried.extend(earlier.difference(&recomputed));
+        all[phase - 1] = Needs { all: needed, recomputed };
     }
     (all, carried)
 }
 
-/// Of the variables of earlier phases that a phase needs, those that it can compute at no cost from
-/// others that it needs: all of what writes them is such, as a tape that was read only here and
-/// there would be out of step.
-fn again(steps: &[Numbered], earlier: &BTreeSet<Var>, needed: &BTreeSet<Var>) -> BTreeSet<Var> {
-    let mut again = earlier.clone();
+/// Returns the variables of earlier phases that a phase needs and can recompute cheaply from others
+/// that it needs. Every step that assigns such a variable must be cheap, because a tape that is
+/// read only at some assignments would get out of step.
+fn recomputed(
+    steps: &[Numbered],
+    earlier: &BTreeSet<Var>,
+    needed: &BTreeSet<Var>,
+) -> BTreeSet<Var> {
+    let mut recomputed = earlier.clone();
     for step in steps {
         let Some(dst) = step.step.dst() else { continue };
         let cheap = match &step.step.kind {
@@ -258,10 +264,10 @@ fn again(steps: &[Numbered], earlier: &BTreeSet<Var>, needed: &BTreeSet<Var>) ->
             _ => false,
         };
         if !cheap {
-            again.remove(&dst);
+            recomputed.remove(&dst);
         }
     }
-    again
+    recomputed
 }
 
 fn part(step: &Numbered, phase: usize, needed: impl Fn(Var) -> bool) -> Part {
@@ -272,8 +278,8 @@ fn part(step: &Numbered, phase: usize, needed: impl Fn(Var) -> bool) -> Part {
         _ => true,
     };
     match step.phase {
-        // Every phase computes for itself what depends on no store; the first that can also what
-        // nobody needs, but may fail.
+        // Every phase computes for itself what depends on no store. The first possible phase also
+        // runs unused computations that may fail.
         0 if phase >= step.first && (wanted || must && phase == step.first) => Part::Do,
         own if own == phase && (wanted || must) => Part::Do,
         own if own > 0 && own < phase && wanted => Part::Advance,
@@ -299,7 +305,7 @@ impl Planner<'_> {
         self.tapes.iter().position(|other| *other == var).map(|tape| tape as u32)
     }
 
-    /// The steps of a phase. `next` counts the steps that are no branches or loops.
+    /// Plans the steps of a phase. `next` counts the steps other than branches and loops.
     fn plan(&self, steps: &[Step], phase: usize, next: &mut usize) -> Vec<Planned> {
         let mut planned = Vec::new();
         for step in steps {
@@ -331,7 +337,7 @@ impl Planner<'_> {
                             let tape = dst.filter(own).and_then(|var| self.tape(var));
                             planned.push(Planned::Do(step.clone(), tape));
                         }
-                        Part::Advance if dst.is_some_and(|var| needs.again.contains(&var)) => {
+                        Part::Advance if dst.is_some_and(|var| needs.recomputed.contains(&var)) => {
                             planned.push(Planned::Do(step.clone(), None));
                         }
                         Part::Advance => {

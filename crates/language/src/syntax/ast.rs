@@ -1,21 +1,21 @@
-//! The tree of a program as it is written.
+//! Syntax tree of a program.
 
 pub use solera_program::operator::{BinaryOp, UnaryOp};
 use solera_program::span::Span;
 
-/// A name, and where it stands.
+/// A name with its span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The name.
     pub text: String,
-    /// Where it stands.
+    /// Its span.
     pub span: Span,
 }
 
 /// A source file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Module {
-    /// What it declares, in the order of the text.
+    /// Its declarations, in the order of the text.
     pub items: Vec<Item>,
 }
 
@@ -47,12 +47,12 @@ pub struct LevelDecl {
     pub span: Span,
 }
 
-/// A store that transactions use; what it is bound to is known when the module is loaded.
+/// A store that transactions use. Loading the module binds it to a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreDecl {
     /// Its name.
     pub name: Name,
-    /// The level that it promises.
+    /// Level that it guarantees.
     pub level: Name,
     /// Its custom operations.
     pub operations: Vec<OperationDecl>,
@@ -68,7 +68,7 @@ pub struct OperationDecl {
     pub name: Name,
     /// Its arguments.
     pub params: Vec<OperationParam>,
-    /// What it answers; nothing unless it is said.
+    /// Type of its result; `None` without a result.
     pub result: Option<TypeExpr>,
     /// Whether it may change something (`operation`), or not (`query`).
     pub mutates: bool,
@@ -83,8 +83,8 @@ pub struct OperationParam {
     pub name: Name,
     /// Its type.
     pub ty: TypeExpr,
-    /// Whether the caller gives a handle of this store, and the operation gets what it holds:
-    /// `name: *type`.
+    /// Whether the caller passes a handle of this store, and the operation receives the object's
+    /// value: `name: *type`.
     pub dereferenced: bool,
 }
 
@@ -106,11 +106,11 @@ pub struct FunctionDecl {
     pub name: Name,
     /// Its parameters.
     pub params: Vec<Param>,
-    /// What it returns; nothing unless it is said.
+    /// Type of its result; `None` without a result.
     pub result: Option<TypeExpr>,
-    /// What it does.
+    /// Its body.
     pub body: Block,
-    /// From its keyword to the type of its result.
+    /// Span from its keyword to the type of its result.
     pub head: Span,
 }
 
@@ -123,14 +123,14 @@ pub struct Param {
     pub ty: TypeExpr,
 }
 
-/// A type as it is written.
+/// A type in the source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TypeExpr {
-    /// Which type.
+    /// Kind of the type.
     pub kind: TypeKind,
-    /// The level it states: `int @ causal`.
+    /// Level that it states: `int @ causal`.
     pub level: Option<Name>,
-    /// The whole of it.
+    /// Its span.
     pub span: Span,
 }
 
@@ -141,7 +141,7 @@ pub enum TypeKind {
     Named(Name, Vec<TypeExpr>),
     /// `handle<T> in store`
     Handle(Box<TypeExpr>, Name),
-    /// Something that could not be read; already reported.
+    /// Invalid source, which was reported.
     Error,
 }
 
@@ -150,16 +150,16 @@ pub enum TypeKind {
 pub struct Block {
     /// Its statements.
     pub statements: Vec<Stmt>,
-    /// With the braces.
+    /// Span, including the braces.
     pub span: Span,
 }
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stmt {
-    /// What it is.
+    /// Its kind.
     pub kind: StmtKind,
-    /// The whole of it.
+    /// Its span.
     pub span: Span,
 }
 
@@ -195,18 +195,18 @@ pub enum StmtKind {
 /// `pattern => { … }`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// When it is taken.
+    /// Pattern of the values that it handles.
     pub pattern: Pattern,
-    /// What is done then.
+    /// Its body.
     pub body: Block,
 }
 
-/// What a value is held against.
+/// A pattern of a `match`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
-    /// Which.
+    /// Its kind.
     pub kind: PatternKind,
-    /// The whole of it.
+    /// Its span.
     pub span: Span,
 }
 
@@ -219,11 +219,11 @@ pub enum PatternKind {
     Some(Name),
     /// `none`
     None,
-    /// An integer, also negative, a text or a truth value.
+    /// An integer, possibly negative, a string or a `bool`.
     Literal(Literal),
 }
 
-/// A value that is written out.
+/// A literal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
     /// `42`
@@ -241,16 +241,16 @@ pub enum Literal {
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
-    /// The whole of it.
+    /// Its span.
     pub span: Span,
 }
 
 /// The forms of expressions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// A value that is written out.
+    /// A literal.
     Literal(Literal),
     /// A variable, or `none`.
     Name(String),
@@ -260,7 +260,7 @@ pub enum ExprKind {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `e.name` or `e->name`
     Field(Box<Expr>, Name),
-    /// `*e`: what a handle leads to.
+    /// `*e`: the object of a handle.
     Deref(Box<Expr>),
     /// `name(e, …)`: a function or a built-in one.
     Call(Name, Vec<Expr>),
@@ -280,15 +280,15 @@ pub enum ExprKind {
     New(NewObject, Name),
     /// `endorse(level, e)`
     Endorse(Name, Box<Expr>),
-    /// Something that could not be read; already reported.
+    /// Invalid source, which was reported.
     Error,
 }
 
-/// What a new object is.
+/// Content of a new object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NewObject {
-    /// An empty one of a type.
+    /// An empty object of a type.
     Empty(TypeExpr),
-    /// One with these fields.
+    /// A struct with these fields.
     Struct(Name, Vec<(Name, Expr)>),
 }

@@ -1,4 +1,4 @@
-//! The numbers of syntax errors, as `docs/reference/diagnostics.md` explains them.
+//! Codes of syntax errors, which `docs/reference/diagnostics.md` explains.
 
 pub(crate) const UNKNOWN_CHARACTER: &str = "E0001";
 pub(crate) const OPEN_COMMENT: &str = "E0002";

@@ -1,9 +1,9 @@
-//! What stands between the quotes of texts and bytes.
+//! Escape sequences in string and bytes literals.
 
 use std::ops::Range;
 
-/// The bytes that are meant by what stands between quotes: UTF-8 unless they are those of a `b"…"`.
-/// `bad` hears of each escape that means nothing: where, and what is wrong.
+/// Decodes the text between quotes to bytes: UTF-8, except in a `b"…"`. Calls `bad` with the offset
+/// and a message for each invalid escape.
 pub(crate) fn unescape(
     body: &str,
     bytes: bool,
@@ -38,7 +38,7 @@ enum Escaped {
     Char(char),
 }
 
-/// Reads the escape that a text begins with: how long it is, and what it means.
+/// Decodes the escape at the beginning of a text; returns its length and its meaning.
 fn escape(text: &str, bytes: bool) -> (usize, Result<Escaped, &'static str>) {
     let Some(letter) = text[1..].chars().next() else {
         return (1, Err("a backslash needs a letter after it"));
@@ -70,7 +70,7 @@ fn byte_escape(text: &str) -> (usize, Result<Escaped, &'static str>) {
 }
 
 fn char_escape(text: &str) -> (usize, Result<Escaped, &'static str>) {
-    // At most six digits.
+    // An escape has at most six digits.
     let end = text.bytes().take(10).position(|byte| byte == b'}');
     let digits = end.and_then(|end| text[2..end].strip_prefix('{'));
     let Some(digits) = digits else {
@@ -82,7 +82,7 @@ fn char_escape(text: &str) -> (usize, Result<Escaped, &'static str>) {
     (4 + digits.len(), meant.ok_or("this is not the number of a Unicode character"))
 }
 
-/// Writes a text with quotes so that [`unescape`] reads it.
+/// Quotes a text so that [`unescape`] decodes it.
 pub(crate) fn quoted_text(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -93,7 +93,7 @@ pub(crate) fn quoted_text(text: &str) -> String {
             '\0' => quoted += "\\0",
             '\\' => quoted += "\\\\",
             '"' => quoted += "\\\"",
-            // What would be seen as something else, or not at all.
+            // Characters that are invisible or look like others.
             c if c.is_control() => quoted += &c.escape_unicode().to_string(),
             c => quoted.push(c),
         }
@@ -102,7 +102,7 @@ pub(crate) fn quoted_text(text: &str) -> String {
     quoted
 }
 
-/// Writes bytes with quotes so that [`unescape`] reads them.
+/// Quotes bytes so that [`unescape`] decodes them.
 pub(crate) fn quoted_bytes(bytes: &[u8]) -> String {
     let mut quoted = String::from("b\"");
     for &byte in bytes {

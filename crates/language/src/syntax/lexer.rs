@@ -1,4 +1,4 @@
-//! From a source text to words.
+//! Splits a source text into tokens.
 
 use solera_program::span::Span;
 
@@ -7,18 +7,18 @@ use super::escape::unescape;
 use super::token::{Token, TokenKind};
 use crate::diagnostic::Diagnostic;
 
-/// The words of a text, the last being its end, and what is wrong with them.
+/// Tokens of a text, the last one being its end, and lexical errors.
 #[derive(Debug)]
 pub(crate) struct Lexed {
     pub(crate) tokens: Vec<Token>,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Cuts a text into words. What is none becomes [`TokenKind::Unknown`] and is reported.
+/// Splits a text into tokens. Invalid input becomes [`TokenKind::Unknown`] and is reported.
 pub(crate) fn lex(source: &str) -> Lexed {
     let lexed = Lexed { tokens: Vec::with_capacity(source.len() / 4), diagnostics: Vec::new() };
     let mut lexer = Lexer { source, at: 0, first: true, lexed };
-    // Some editors begin every text with this mark.
+    // Some editors begin every file with a byte order mark.
     if source.starts_with('\u{feff}') {
         lexer.at = '\u{feff}'.len_utf8();
     }
@@ -32,7 +32,7 @@ pub(crate) fn lex(source: &str) -> Lexed {
 struct Lexer<'s> {
     source: &'s str,
     at: usize,
-    /// Whether nothing but space came before on this line.
+    /// Whether only white space precedes it on its line.
     first: bool,
     lexed: Lexed,
 }
@@ -56,7 +56,7 @@ impl<'s> Lexer<'s> {
         self.lexed.diagnostics.push(diagnostic);
     }
 
-    /// Reads one word, or what stands between words.
+    /// Reads one token, or white space or a comment.
     fn word(&mut self) {
         match self.byte(0) {
             b'\n' => {
@@ -77,7 +77,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// `/* … */`, in which others may stand.
+    /// Skips a `/* … */` comment, which may be nested.
     fn comment(&mut self) {
         let start = self.at;
         let mut open = 0_usize;
@@ -149,7 +149,7 @@ impl<'s> Lexer<'s> {
         self.push(kind, start);
     }
 
-    /// A quote that has no partner on its line.
+    /// Reports a quote that is not closed on its line.
     fn open_string(&mut self, start: usize, quote: u8) {
         if quote == b'"' {
             let span = Span::new(start, self.at);
@@ -227,7 +227,7 @@ impl<'s> Lexer<'s> {
         self.push(kind, start);
     }
 
-    /// A name with letters of other alphabets: reported, and a name for what comes after.
+    /// Reports a name with non-ASCII letters, and emits a name token.
     fn foreign_name(&mut self, start: usize) {
         let rest = &self.source[start..];
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -270,7 +270,7 @@ impl<'s> Lexer<'s> {
         if character.is_alphabetic() {
             return self.foreign_name(start);
         }
-        // A row of them is one mistake.
+        // Consecutive invalid characters are one error.
         let length =
             rest.chars().take_while(|c| *c == character).map(char::len_utf8).sum::<usize>();
         self.at += length;
@@ -278,11 +278,12 @@ impl<'s> Lexer<'s> {
         let message = format!("`{}` has no meaning here", shown(&rest[..length]));
         let error = Diagnostic::error(codes::UNKNOWN_CHARACTER, span, message);
         if character.is_whitespace() {
-            // Nothing is missing if it is read as a space.
+            // Treating it as a space loses nothing.
             return self.report(error.here("looks like a space").help("write a plain space"));
         }
         if character == '#' {
-            // A comment of other languages, or an attribute: neither is read as code.
+            // Skips comments of other languages and attributes, so that they are not parsed as
+            // code.
             self.at += self.rest().find('\n').unwrap_or(self.rest().len());
         }
         let help = match character {
@@ -304,7 +305,7 @@ impl<'s> Lexer<'s> {
     }
 }
 
-/// A stretch of the source as it can be shown: short, and without what a terminal would act upon.
+/// Formats a piece of the source for a message: shortened, and without control characters.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(40).map(visible).collect();
     if text.chars().nth(40).is_some() {

@@ -1,7 +1,8 @@
-//! From words to a tree.
+//! Parses tokens to a tree.
 //!
-//! A function that cannot read what it should reports that and answers [`Reported`]; who called it
-//! goes on where something known begins. After an error, others at the same word are not told.
+//! A function that finds invalid input reports an error and returns [`Reported`]; its caller
+//! resumes at the next token that begins a known construct. After an error, further errors at the
+//! same token are suppressed.
 
 mod expressions;
 mod items;
@@ -18,7 +19,7 @@ use super::token::{Token, TokenKind};
 use super::{MAX_CHAIN, MAX_NESTING, codes};
 use crate::diagnostic::Diagnostic;
 
-/// Reads a module from the words of a source, the last of which is its end.
+/// Parses a module from the tokens of a source, the last of which is its end.
 pub(super) fn parse(source: &str, tokens: Vec<Token>) -> (Module, Vec<Diagnostic>) {
     let mut parser = Parser {
         source,
@@ -37,10 +38,10 @@ pub(super) fn parse(source: &str, tokens: Vec<Token>) -> (Module, Vec<Diagnostic
     (module, parser.diagnostics)
 }
 
-/// How many words are looked at to find out what is meant, after an error.
+/// Maximum number of tokens to look ahead after an error.
 const LOOK_AHEAD: usize = 64;
 
-/// Something could not be read, and that has been said.
+/// Invalid input was found and reported.
 #[derive(Debug)]
 struct Reported;
 
@@ -49,28 +50,28 @@ type Parse<T> = Result<T, Reported>;
 struct Parser<'s> {
     source: &'s str,
     tokens: Vec<Token>,
-    /// The word that is looked at.
+    /// Index of the current token.
     at: usize,
     diagnostics: Vec<Diagnostic>,
-    /// The word that the last error was about.
+    /// Index of the token of the last error.
     reported: Option<usize>,
-    /// How many blocks, expressions and types the word is in.
+    /// Number of blocks, expressions and types around the current token.
     depth: usize,
-    /// How many `else if` and arms of matches the word comes after.
+    /// Number of `else if` and `match` arms before the current token.
     links: usize,
-    /// How many arms of matches the word is in.
+    /// Number of `match` arms around the current token.
     arms: usize,
-    /// How many expressions stand within one another in the one that was read last.
+    /// Nesting depth of the last parsed expression.
     height: usize,
-    /// Whether `Name {` begins the block after a condition, not a struct.
+    /// Whether a `{` after a name begins the block after a condition, not a struct literal.
     in_condition: bool,
-    /// Whether the rest of the source was given up.
+    /// Whether the parser has abandoned the rest of the source.
     gave_up: bool,
 }
 
 impl<'s> Parser<'s> {
     fn nth(&self, ahead: usize) -> Token {
-        // The last word is the end, and is never passed.
+        // The last token is the end, which is never skipped.
         self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
     }
 
@@ -86,17 +87,17 @@ impl<'s> Parser<'s> {
         self.source.get(span.range()).unwrap_or_default()
     }
 
-    /// The word that is looked at, as it is written.
+    /// Returns the source text of the current token.
     fn text(&self) -> &'s str {
         self.text_of(self.span())
     }
 
-    /// The word that was read last.
+    /// Returns the previous token.
     fn previous(&self) -> Token {
         self.tokens[self.at.saturating_sub(1)]
     }
 
-    /// Right after the word that was read last.
+    /// Returns the empty span after the previous token.
     fn after_previous(&self) -> Span {
         if self.at == 0 {
             return Span::default();
@@ -105,7 +106,7 @@ impl<'s> Parser<'s> {
         Span { start: end, end }
     }
 
-    /// From a place to the end of the word that was read last.
+    /// Returns the span from `start` to the end of the previous token.
     fn since(&self, start: Span) -> Span {
         Span { start: start.start, end: self.previous().span.end.max(start.start) }
     }
@@ -140,7 +141,7 @@ impl<'s> Parser<'s> {
         Err(self.unexpected(&format!("`{sign}` {after}")))
     }
 
-    /// Reads a name. `what` says what it names.
+    /// Parses a name. `what` describes it in errors.
     fn name(&mut self, what: &str) -> Parse<Name> {
         let token = self.nth(0);
         if token.kind == TokenKind::Ident {
@@ -162,7 +163,7 @@ impl<'s> Parser<'s> {
         Err(self.unexpected(what))
     }
 
-    /// Reads a name to which a value is bound, or `_`.
+    /// Parses a name to which a value is bound, or `_`.
     fn binding(&mut self, what: &str) -> Parse<Name> {
         if self.at(TokenKind::Underscore) {
             return Ok(Name { text: "_".to_owned(), span: self.bump().span });
@@ -170,7 +171,7 @@ impl<'s> Parser<'s> {
         self.name(what)
     }
 
-    /// Says that something else should stand here.
+    /// Reports that something else was expected here.
     fn unexpected(&mut self, expected: &str) -> Reported {
         let mut error = self.unexpected_error(expected);
         if let Some(help) = self.habit() {
@@ -181,12 +182,12 @@ impl<'s> Parser<'s> {
 
     fn unexpected_error(&self, expected: &str) -> Diagnostic {
         let message = format!("expected {expected}, found {}", self.found());
-        // At the end of the text there is nothing to point at but what comes before.
+        // At the end of the text, the error points at the end of the previous token.
         let span = if self.at(TokenKind::End) { self.after_previous() } else { self.span() };
         Diagnostic::error(codes::UNEXPECTED, span, message).here(format!("expected {expected}"))
     }
 
-    /// The word that is looked at, as it is told to people.
+    /// Describes the current token for errors.
     fn found(&self) -> String {
         match self.kind() {
             TokenKind::End => "the end of the source".to_owned(),
@@ -195,7 +196,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// What to write instead of a sign that other languages have.
+    /// Suggests a replacement for an operator of other languages.
     fn habit(&self) -> Option<&'static str> {
         match self.kind() {
             TokenKind::PlusPlus => Some("there is no `++`: write `x += 1;`"),
@@ -209,7 +210,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Tells an error, unless it follows from one that is known.
+    /// Reports an error, unless one at the same token was reported.
     fn report(&mut self, error: Diagnostic) -> Reported {
         let known = self.reported == Some(self.at)
             || self.at(TokenKind::Unknown)
@@ -221,7 +222,7 @@ impl<'s> Parser<'s> {
         Reported
     }
 
-    /// Tells an error that is the last one: the rest of the source is not read.
+    /// Reports an error and abandons the rest of the source.
     fn give_up(&mut self, error: Diagnostic) -> Reported {
         self.report(error);
         self.gave_up = true;
@@ -229,7 +230,7 @@ impl<'s> Parser<'s> {
         Reported
     }
 
-    /// Reads something that stands within something else.
+    /// Parses a nested construct; reports an error if the nesting is too deep.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         if self.depth == MAX_NESTING {
             let error = Diagnostic::error(codes::TOO_DEEP, self.span(), "nested too deeply")
@@ -243,7 +244,7 @@ impl<'s> Parser<'s> {
         read
     }
 
-    /// Puts the expression that was read last into another one.
+    /// Increases the nesting depth of the last parsed expression by one.
     fn raise(&mut self, operator: Span) -> Parse<()> {
         self.height += 1;
         if self.height <= MAX_CHAIN + MAX_NESTING {
@@ -255,8 +256,8 @@ impl<'s> Parser<'s> {
         Err(self.give_up(error))
     }
 
-    /// Reads `item, item, …` up to a closing sign; the opening one is looked at. Answers with the
-    /// items that could be read, and the span from sign to sign.
+    /// Parses `item, item, …` from the opening delimiter, which is the current token, to the
+    /// closing one. Returns the valid items, and the span of the list with its delimiters.
     fn delimited<T>(
         &mut self,
         close: TokenKind,
@@ -279,7 +280,7 @@ impl<'s> Parser<'s> {
                 Err(Reported) => {
                     self.skip_item(close);
                     if ends_list(self.kind()) {
-                        // What is missing here follows from the error.
+                        // Errors at this token follow from the first one.
                         self.reported = Some(self.at);
                     }
                 }
@@ -295,14 +296,14 @@ impl<'s> Parser<'s> {
         Ok((items, self.since(open)))
     }
 
-    /// Reads what stands between the items of a list. Answers whether another one may follow.
+    /// Parses the separator after an item of a list. Returns whether another item may follow.
     fn separator(&mut self, close: TokenKind, open: Span, what: &str) -> bool {
         if self.at(close) || self.eat(TokenKind::Comma) {
             return true;
         }
         let sign = close.text().unwrap_or_default();
         let kind = self.kind();
-        // The fields of a struct as other languages end them.
+        // Other languages end the fields of a struct with other separators.
         let next = self.nth(1).kind;
         let goes_on =
             next == close || (next == TokenKind::Ident && self.nth(2).kind == TokenKind::Colon);
@@ -336,12 +337,12 @@ impl<'s> Parser<'s> {
         self.report(error);
     }
 
-    /// Whether a declaration begins here, rather than something that is named like its keyword.
+    /// Whether a declaration begins here, rather than a name that equals its keyword.
     fn at_item(&self) -> bool {
         self.kind().begins_item() && self.nth(1).kind == TokenKind::Ident
     }
 
-    /// Whether a list is closed by a sign further on, rather than not at all.
+    /// Whether a closing delimiter of the list follows.
     fn closes(&self, close: TokenKind) -> bool {
         let mut open = 0_usize;
         for ahead in 0..LOOK_AHEAD {
@@ -357,7 +358,7 @@ impl<'s> Parser<'s> {
         true
     }
 
-    /// Skips the rest of a list's item that could not be read.
+    /// Skips the rest of an invalid item of a list.
     fn skip_item(&mut self, close: TokenKind) {
         let mut open = 0_usize;
         loop {
@@ -379,7 +380,8 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Skips a balanced `{ … }`, the opening brace being looked at. Stops before a declaration.
+    /// Skips a balanced `{ … }` from the opening brace, which is the current token. Stops before a
+    /// declaration.
     fn skip_block(&mut self) {
         let mut open = 0_usize;
         loop {
@@ -398,7 +400,7 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// Whether a word cannot belong to a list in parentheses or brackets that is still open.
+/// Whether a token cannot occur in an open list in parentheses or brackets.
 fn ends_list(kind: TokenKind) -> bool {
     let sign = matches!(
         kind,

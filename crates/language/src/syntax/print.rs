@@ -1,4 +1,4 @@
-//! From a tree back to a source text, in one normal form.
+//! Prints a tree as source text, in a normal form.
 
 use super::ast::{
     Arm, Block, Expr, ExprKind, FunctionDecl, Item, LevelDecl, Literal, Module, Name, NewObject,
@@ -7,12 +7,12 @@ use super::ast::{
 };
 use super::escape::{quoted_bytes, quoted_text};
 
-/// Writes a tree as a source, which reads as the same tree but for the places. Comments are not
-/// part of a tree. What could not be read is written as a comment.
+/// Prints a tree as source text, which parses to the same tree apart from spans. Comments are not
+/// part of a tree. Invalid parts are printed as comments.
 pub fn print(module: &Module) -> String {
     let mut printer = Printer { text: String::new(), depth: 0 };
     for (index, item) in module.items.iter().enumerate() {
-        // Short declarations of one kind stand together.
+        // Short declarations of one kind are not separated by empty lines.
         let apart = index > 0 && !(short(item) && short(&module.items[index - 1]));
         if apart {
             printer.text.push('\n');
@@ -24,9 +24,9 @@ pub fn print(module: &Module) -> String {
 
 const UNREADABLE: &str = "/* not readable */";
 
-/// How strongly signs before an operand bind: more than all operators between operands.
+/// Binding power of unary operators: higher than that of all binary operators.
 const PREFIX: u8 = 6;
-/// How strongly `.name` and the like bind.
+/// Binding power of `.name` and other suffixes.
 const POSTFIX: u8 = 7;
 
 struct Printer {
@@ -53,7 +53,7 @@ impl Printer {
         }
     }
 
-    /// Writes things with `, ` between.
+    /// Writes items separated by `, `.
     fn list<T>(&mut self, things: &[T], mut write: impl FnMut(&mut Self, &T)) {
         for (index, thing) in things.iter().enumerate() {
             if index > 0 {
@@ -239,7 +239,7 @@ impl Printer {
         self.push(";");
     }
 
-    /// What stands before a block.
+    /// Writes an expression before a block.
     fn head(&mut self, expr: &Expr) {
         if shows_struct(expr) {
             self.push("(");
@@ -294,7 +294,7 @@ impl Printer {
     fn literal(&mut self, literal: &Literal) {
         match literal {
             Literal::Int(number) => self.push(&number.to_string()),
-            // Written with a point or an exponent always.
+            // `Debug` always writes a point or an exponent.
             Literal::Float(number) => self.push(&format!("{number:?}")),
             Literal::String(text) => self.push(&quoted_text(text)),
             Literal::Bytes(bytes) => self.push(&quoted_bytes(bytes)),
@@ -302,7 +302,7 @@ impl Printer {
         }
     }
 
-    /// Writes an expression, in parentheses if it binds less than needed.
+    /// Writes an expression, in parentheses if it binds less strongly than needed.
     fn expr(&mut self, expr: &Expr, needed: u8) {
         if power(expr) < needed {
             return self.parenthesized(expr);
@@ -314,7 +314,7 @@ impl Printer {
             ExprKind::Unary(UnaryOp::Negate, operand) => self.negated(operand),
             ExprKind::Deref(operand) => self.prefixed("*", operand),
             ExprKind::Binary(op, left, right) => {
-                // Equal operators group to the left; comparisons not at all.
+                // Operators are left-associative; comparisons do not associate.
                 self.expr(left, op.power() + u8::from(op.compares()));
                 self.push(&format!(" {} ", op.symbol()));
                 self.expr(right, op.power() + 1);
@@ -365,7 +365,7 @@ impl Printer {
         self.expr(operand, PREFIX);
     }
 
-    /// A minus of its own, not the sign of a number, and not half of a `--`.
+    /// Writes a unary minus that is neither parsed as the sign of a number nor as half of a `--`.
     fn negated(&mut self, operand: &Expr) {
         self.push("-");
         let number = matches!(operand.kind, ExprKind::Literal(Literal::Int(_) | Literal::Float(_)));
@@ -378,7 +378,7 @@ impl Printer {
     }
 
     fn index(&mut self, object: &Expr, index: &Expr) {
-        // `set[…]` and `map[…]` would make a set or a map.
+        // `set[…]` and `map[…]` would parse as a set or a map.
         let mistaken =
             matches!(&object.kind, ExprKind::Name(name) if name == "set" || name == "map");
         if mistaken {
@@ -430,7 +430,7 @@ impl Printer {
     }
 }
 
-/// How strongly an expression holds together as it is written.
+/// Returns the binding power of a printed expression.
 fn power(expr: &Expr) -> u8 {
     match &expr.kind {
         ExprKind::Binary(op, ..) => op.power(),
@@ -441,7 +441,7 @@ fn power(expr: &Expr) -> u8 {
     }
 }
 
-/// Whether the brace of a struct is not within parentheses or brackets.
+/// Whether the expression has a struct literal outside parentheses and brackets.
 fn shows_struct(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Struct(..) | ExprKind::New(NewObject::Struct(..), _) => true,

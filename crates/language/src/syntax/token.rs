@@ -1,13 +1,13 @@
-//! The words of a program.
+//! Tokens of a program.
 
 use solera_program::span::Span;
 
-/// A word, and where it stands.
+/// A token with its span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
     pub(crate) span: Span,
-    /// Whether it is the first of its line.
+    /// Whether it is the first token of its line.
     pub(crate) first: bool,
 }
 
@@ -17,7 +17,7 @@ macro_rules! tokens {
         keywords { $($keyword:ident $word:literal,)* }
         marks { $($mark:ident $sign:literal,)* }
     ) => {
-        /// The kinds of words.
+        /// Kinds of tokens.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum TokenKind {
             $($(#[$doc])* $loose,)*
@@ -26,7 +26,7 @@ macro_rules! tokens {
         }
 
         impl TokenKind {
-            /// How it is written, where that is always the same.
+            /// Returns its spelling, if the kind has only one.
             pub(crate) fn text(self) -> Option<&'static str> {
                 match self {
                     $(TokenKind::$loose => None,)*
@@ -35,7 +35,7 @@ macro_rules! tokens {
                 }
             }
 
-            /// The keyword that is written so.
+            /// Returns the keyword with this spelling.
             pub(crate) fn keyword(word: &str) -> Option<TokenKind> {
                 match word {
                     $($word => Some(TokenKind::$keyword),)*
@@ -47,7 +47,7 @@ macro_rules! tokens {
                 matches!(self, $(TokenKind::$keyword)|*)
             }
 
-            /// Signs, longer ones before those that they begin with.
+            /// Punctuation and operators, each before its own prefixes.
             pub(crate) const MARKS: &[(&str, TokenKind)] = &[$(($sign, TokenKind::$mark),)*];
         }
     };
@@ -62,7 +62,7 @@ tokens! {
         Float,
         String,
         Bytes,
-        /// Something that has been reported already.
+        /// Invalid input, which was reported.
         Unknown,
         /// The end of the text.
         End,
@@ -103,7 +103,7 @@ tokens! {
         StarEq "*=",
         SlashEq "/=",
         PercentEq "%=",
-        // No part of the language, but typed by habit.
+        // Not part of the language, but common in others.
         PlusPlus "++",
         ColonColon "::",
         DotDot "..",

@@ -1,4 +1,4 @@
-//! JSON as values of known types.
+//! Decodes JSON to values of known types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
         Reader { codec, text, handles, at: 0 }
     }
 
-    /// A value, and nothing after it.
+    /// Decodes a value; fails if anything follows it.
     pub(super) fn whole(mut self, ty: &Type) -> Result<Value, CodecError> {
         let value = self.value(ty, 0)?;
         if self.peek().is_some() {
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(Value::Struct(Arc::new(all)))
     }
 
-    /// What stands between brackets, with commas between.
+    /// Reads items separated by commas, up to the closing bracket.
     fn items(
         &mut self,
         (open, close): (u8, u8),
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What stands after a backslash.
+    /// Decodes the escape after a backslash.
     fn escape(&mut self) -> Result<char, CodecError> {
         let found = self.text.as_bytes().get(self.at).copied();
         let plain = match found {
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
         Ok(plain)
     }
 
-    /// Four hexadecimal digits, or twice as many for what UTF-16 has two units for.
+    /// Decodes four hexadecimal digits, or twice four for a UTF-16 surrogate pair.
     fn unicode(&mut self) -> Result<char, CodecError> {
         let first = self.unit()?;
         if !(0xd800..0xdc00).contains(&first) {
@@ -286,7 +286,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         self.space();
         self.text.as_bytes().get(self.at).copied()

@@ -1,4 +1,4 @@
-//! Values as JSON, in one way only.
+//! Encodes values as canonical JSON.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,15 @@ pub(super) struct Writer<'a> {
     pub(super) out: Vec<u8>,
 }
 
-/// A float as a text.
+/// Formats a float.
 pub(super) fn float(number: f64) -> String {
-    // The shortest that reads as the same number. `Debug` gives large and small ones an exponent.
+    // The shortest text that parses to the same number. `Debug` gives large and small numbers an
+    // exponent.
     format!("{number:?}")
 }
 
 impl Writer<'_> {
-    /// A value that has the type.
+    /// Writes a value, which must have the type.
     pub(super) fn json(&mut self, value: &Value, ty: &Type) {
         match (value, ty) {
             (Value::Bool(truth), _) => self.raw(if *truth { "true" } else { "false" }),
@@ -55,7 +56,7 @@ impl Writer<'_> {
                     writer.json(value, ty);
                 });
             }
-            // Nothing, and the option without a value.
+            // `Unit`, and an option without a value.
             _ => self.raw("null"),
         }
     }

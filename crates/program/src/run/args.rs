@@ -1,11 +1,11 @@
-//! The operands of an instruction.
+//! Operands of an instruction.
 
 use super::failure::FailureKind;
 use super::slot::{Meter, Slot, Weight};
 use crate::ir::Reg;
 use crate::value::Value;
 
-/// The registers of a frame, those an instruction reads, and the one it writes.
+/// Registers of a frame, with those that an instruction reads and the one that it writes.
 pub(super) struct Args<'a> {
     pub(super) registers: &'a mut [Slot],
     pub(super) dst: Reg,
@@ -21,13 +21,13 @@ impl Args<'_> {
         meter.weigh(&mut self.registers[self.args[index] as usize])
     }
 
-    /// An operand that something else will hold, too.
+    /// Returns an operand that another value will share.
     pub(super) fn share(&mut self, index: usize) -> Slot {
         self.registers[self.args[index] as usize].share()
     }
 
-    /// An operand that is going to be changed. If the result takes its place, it is taken out of
-    /// its register, so that it can be changed in place.
+    /// Returns an operand that will be changed. If the result goes to the same register, the
+    /// operand is moved out of it, so that it can be changed in place.
     pub(super) fn take(&mut self, index: usize) -> Slot {
         let replaced = self.args[index] == self.dst;
         let once = self.args.iter().filter(|reg| **reg == self.dst).count() == 1;

@@ -1,4 +1,4 @@
-//! Operators.
+//! Evaluates operators.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::slot::{Meter, NODE, Slot, Weight};
 use crate::operator::{BinaryOp, UnaryOp};
 use crate::value::Value;
 
-/// `op a`
+/// Evaluates `op a`.
 pub(super) fn unary(op: UnaryOp, value: &Value) -> Result<Slot, FailureKind> {
     let result = match (op, value) {
         (UnaryOp::Negate, Value::Int(number)) => {
@@ -24,17 +24,16 @@ pub(super) fn unary(op: UnaryOp, value: &Value) -> Result<Slot, FailureKind> {
     Ok(Slot::scalar(result))
 }
 
-/// A float as a result. What is not a number has one form: processors differ in its sign, and the
-/// order of values would show it.
+/// Returns a float with canonical NaN: processors differ in its sign, which the order of values
+/// would expose.
 pub(crate) fn float(number: f64) -> Value {
-    // By bits: a choice between floats may be left out by the compiler, to which all such forms are
-    // one.
+    // By bits: the optimizer treats all NaNs alike and may remove a choice between floats.
     let bits = number.to_bits();
     let is_nan = bits & !(1 << 63) > f64::INFINITY.to_bits();
     Value::Float(f64::from_bits(if is_nan { f64::NAN.to_bits() } else { bits }))
 }
 
-/// `a op b` of integers.
+/// Evaluates `a op b` for integers.
 #[inline]
 pub(super) fn integers(op: BinaryOp, a: i64, b: i64) -> Result<Value, FailureKind> {
     let number = match op {
@@ -45,14 +44,14 @@ pub(super) fn integers(op: BinaryOp, a: i64, b: i64) -> Result<Value, FailureKin
             return Err(FailureKind::DivisionByZero);
         }
         BinaryOp::Divide => a.checked_div(b),
-        // Also of the smallest integer by -1, where the division itself does not fit.
+        // Includes the smallest integer divided by -1, where the division itself overflows.
         BinaryOp::Remainder => a.checked_rem(b),
         _ => return compared(op, a.cmp(&b)).map(Value::Bool),
     };
     number.map(Value::Int).ok_or_else(|| FailureKind::Overflow(format!("{a} {} {b}", op.symbol())))
 }
 
-/// `dst = a op b` of anything.
+/// Evaluates `dst = a op b` for any type.
 pub(super) fn binary(
     op: BinaryOp,
     mut args: Args<'_>,
@@ -93,8 +92,8 @@ fn compared(op: BinaryOp, order: Ordering) -> Result<bool, FailureKind> {
     })
 }
 
-/// After IEEE 754, comparisons, too. Within other values floats are compared by the order of
-/// [`Value`].
+/// Evaluates `a op b` for floats according to IEEE 754, including comparisons. Floats within other
+/// values are compared by the order of [`Value`].
 #[allow(clippy::float_cmp)]
 fn floats(op: BinaryOp, a: f64, b: f64) -> Result<Value, FailureKind> {
     Ok(match op {
@@ -136,8 +135,8 @@ fn add(mut args: Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
             let by = args.weigh(1, meter)?;
             let mut list = args.take(0);
             list.list_mut(meter)?.extend(more.iter().cloned());
-            // Its elements are as deep in the sum as they were in the summand, which itself is not
-            // in it.
+            // The elements have the same depth in the sum as in the operand, but the operand itself
+            // is not part of the sum.
             let elements = Weight { size: by.size - NODE, depth: by.depth.saturating_sub(1) };
             meter.grow(&mut list, elements)?;
             Ok(list)

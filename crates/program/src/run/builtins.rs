@@ -1,4 +1,4 @@
-//! What the functions and methods of values do.
+//! Evaluates built-in functions and methods.
 
 mod keyed;
 mod lists;
@@ -13,7 +13,7 @@ use super::slot::{Meter, Slot, Weight};
 use crate::builtin::Builtin;
 use crate::value::Value;
 
-/// `dst = builtin(args)`. There are as many operands as [`arity`] says.
+/// Evaluates `dst = builtin(args)`. The number of operands is that of [`arity`].
 pub(super) fn evaluate(
     builtin: Builtin,
     mut args: Args<'_>,
@@ -68,7 +68,7 @@ pub(super) fn evaluate(
     }
 }
 
-/// How many operands a builtin has, its receiver included.
+/// Returns the number of operands of a builtin, including its receiver.
 pub(crate) fn arity(builtin: Builtin) -> usize {
     use Builtin as B;
     match builtin {
@@ -121,7 +121,7 @@ fn truth(truth: bool) -> Slot {
 }
 
 fn integer(length: usize) -> Slot {
-    // No collection has more elements than a number of 63 bits tells.
+    // No collection has more than 2^63 - 1 elements.
     Slot::scalar(Value::Int(i64::try_from(length).unwrap_or(i64::MAX)))
 }
 
@@ -152,7 +152,7 @@ fn length(args: &Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
     }
 }
 
-/// `xs[i]`, `m[k]` and `get`.
+/// Evaluates `xs[i]`, `m[k]` and `get`.
 fn element(builtin: Builtin, args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
     if matches!(args.value(0), Value::Map(_)) {
         return keyed::entry(builtin, args, meter);
@@ -173,7 +173,7 @@ fn element(builtin: Builtin, args: &mut Args<'_>, meter: &mut Meter) -> Result<S
     }
 }
 
-/// What a collection may hold, as an option. It is less deep than the collection.
+/// Returns an element of a collection as an option. It is nested less deeply than the collection.
 fn maybe(found: Option<&Value>) -> Slot {
     Slot::made(found.map_or(Value::NONE, |value| Value::Option(Some(Arc::new(value.clone())))))
 }

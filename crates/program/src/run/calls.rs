@@ -1,8 +1,8 @@
-//! What a phase asks of its store, and what it accepts as an answer.
+//! Calls of a phase to its store, and checks of the answers.
 
 use super::failure::{FailureKind, malformed};
-use super::fits::{Misfit, fits, found_instead, leads_to, spell, spell_object};
 use super::slot::{Meter, Slot};
+use super::type_check::{TypeMismatch, check_type, found_instead, leads_to, spell, spell_object};
 use super::{Refusal, Step};
 use crate::ir::{Instr, Program, Reg};
 use crate::objects::{name, signature};
@@ -14,19 +14,19 @@ use crate::value::{Handle, Value};
 /// An operation on an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RemoteCall {
-    /// The store, which is the handle's.
+    /// The store of the handle.
     pub store: StoreId,
-    /// What is done.
+    /// The operation.
     pub op: ObjectOp,
-    /// What the handle leads to, by its index in the program's objects.
+    /// Type of the object, by its index in the program's objects.
     pub object: u32,
-    /// Which object.
+    /// The object.
     pub handle: Handle,
-    /// The arguments. They have the types that the operation takes.
+    /// The arguments. They have the types of the operation's parameters.
     pub args: Vec<Value>,
-    /// The type that the answer must have.
+    /// Required type of the answer.
     pub result: Type,
-    /// Where it stands in the source text.
+    /// Span in the source text.
     pub span: Span,
 }
 
@@ -39,16 +39,16 @@ pub struct CustomCall {
     pub operation: u16,
     /// The arguments. Where the parameter is dereferenced, it is a handle of this store.
     pub args: Vec<Value>,
-    /// The type that the answer must have.
+    /// Required type of the answer.
     pub result: Type,
-    /// Where it stands in the source text.
+    /// Span in the source text.
     pub span: Span,
 }
 
-/// A call that is to be answered.
+/// A call that awaits its answer.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// The register that the answer goes to.
+    /// Register for the answer.
     pub(super) dst: Reg,
     asked: Asked,
     result: Type,
@@ -60,7 +60,7 @@ enum Asked {
     Custom { store: StoreId, operation: u16 },
 }
 
-/// What an instruction that calls a store is run with.
+/// Context of an instruction that calls a store.
 pub(super) struct Caller<'a> {
     pub(super) program: &'a Program,
     pub(super) registers: &'a mut [Slot],
@@ -137,7 +137,7 @@ impl Caller<'_> {
         Ok((Step::Custom(call), waiting))
     }
 
-    /// A handle of a store.
+    /// Returns the handle in a register; fails if it belongs to another store.
     fn handle(&self, reg: Reg, store: StoreId) -> Result<Handle, FailureKind> {
         match &self.registers[reg as usize].value {
             Value::Handle(handle) => {
@@ -148,19 +148,19 @@ impl Caller<'_> {
         }
     }
 
-    /// An argument as its type says: stores rely on it, and keep handles without the names of their
-    /// stores.
+    /// Returns an argument after checking its type. Stores rely on the check: they keep handles
+    /// without the names of their stores.
     fn argument(&mut self, reg: Reg, ty: &Type, meter: &mut Meter) -> Result<Value, FailureKind> {
         let slot = &mut self.registers[reg as usize];
         let weight = meter.weigh(slot)?;
         meter.spend(u64::from(weight.size) / 64)?;
-        fits(self.program, &slot.value, ty).map_err(of_program)?;
+        check_type(self.program, &slot.value, ty).map_err(of_program)?;
         Ok(slot.share().value)
     }
 }
 
 impl Waiting {
-    /// The answer as a register's content, if it is one that the call may have.
+    /// Checks an answer, and returns it as the content of a register.
     pub(super) fn accept(
         &self,
         program: &Program,
@@ -168,10 +168,12 @@ impl Waiting {
         meter: &mut Meter,
     ) -> Result<Slot, FailureKind> {
         let value = answer.map_err(|refusal| self.refused(program, refusal))?;
-        fits(program, &value, &self.result).map_err(|misfit| match misfit {
-            Misfit::Store { handle, expected } => FailureKind::WrongStore { handle, expected },
-            Misfit::TooDeep => FailureKind::TooDeep,
-            Misfit::Kind { expected, found } => {
+        check_type(program, &value, &self.result).map_err(|mismatch| match mismatch {
+            TypeMismatch::Store { handle, expected } => {
+                FailureKind::WrongStore { handle, expected }
+            }
+            TypeMismatch::TooDeep => FailureKind::TooDeep,
+            TypeMismatch::Kind { expected, found } => {
                 let whole = spell(program, &self.result);
                 let found = found_instead(&whole, &expected, found);
                 let operation = self.operation(program);
@@ -179,7 +181,7 @@ impl Waiting {
             }
         })?;
         let mut slot = Slot::shared(value);
-        // It takes memory as what is made here does.
+        // An answer counts toward the memory limits like a computed value.
         let weight = meter.weigh(&mut slot)?;
         meter.bytes(weight.size as usize)?;
         Ok(slot)
@@ -198,7 +200,7 @@ impl Waiting {
         }
     }
 
-    /// What was asked, in words.
+    /// Describes the call, for error messages.
     fn operation(&self, program: &Program) -> String {
         match &self.asked {
             Asked::Remote { op, object, .. } => {
@@ -213,10 +215,10 @@ impl Waiting {
     }
 }
 
-fn of_program(misfit: Misfit) -> FailureKind {
-    match misfit {
-        Misfit::Store { handle, expected } => FailureKind::WrongStore { handle, expected },
-        Misfit::TooDeep => FailureKind::TooDeep,
-        Misfit::Kind { .. } => FailureKind::Malformed(misfit.to_string()),
+fn of_program(mismatch: TypeMismatch) -> FailureKind {
+    match mismatch {
+        TypeMismatch::Store { handle, expected } => FailureKind::WrongStore { handle, expected },
+        TypeMismatch::TooDeep => FailureKind::TooDeep,
+        TypeMismatch::Kind { .. } => FailureKind::Malformed(mismatch.to_string()),
     }
 }

@@ -1,4 +1,4 @@
-//! Why a phase fails.
+//! Failures of phases.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use crate::nesting::MAX_NESTING;
 use crate::span::{Position, Span};
 use crate::value::{Handle, Value};
 
-/// A phase that failed. Unless it was the store's doing, or took too long, the same inputs make it
-/// fail again.
+/// Failure of a phase. The same inputs fail again, unless the store caused the failure or the phase
+/// took too long.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// What went wrong.
     pub kind: FailureKind,
-    /// Where in the source text.
+    /// Span in the source text.
     pub span: Span,
-    /// In which function or transaction.
+    /// Function or transaction that failed.
     pub place: Place,
 }
 
-/// What was being run.
+/// Function or transaction that a failure occurred in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// A transaction.
@@ -30,117 +30,117 @@ pub enum Place {
     Function(Arc<str>),
 }
 
-/// What went wrong.
+/// Kind of the failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FailureKind {
-    /// A number does not fit: what was computed.
+    /// A number overflowed; the computation.
     Overflow(String),
     /// An integer was divided by zero.
     DivisionByZero,
-    /// There is no such place.
+    /// An index is out of range.
     OutOfRange {
-        /// The place that was asked for, from 0.
+        /// The index, from 0.
         index: i64,
-        /// How many there are.
+        /// Length of the collection.
         length: usize,
     },
     /// The map has no such key.
     MissingKey(String),
-    /// `or_fail` of what is not there.
+    /// `or_fail` of an option without a value.
     NothingThere,
-    /// A text was to be split at nothing.
+    /// A text was split at an empty separator.
     EmptySeparator,
-    /// The store has nothing where the handle leads.
+    /// The object of a handle does not exist.
     NothingStored {
-        /// What was done.
+        /// The operation.
         operation: String,
-        /// Where.
+        /// Handle of the object.
         handle: Handle,
     },
-    /// The store refused an operation.
+    /// The store rejected an operation.
     Refused {
-        /// What was done.
+        /// The operation.
         operation: String,
-        /// What the store said.
+        /// Reason that the store gave.
         reason: String,
     },
-    /// It takes too many steps.
+    /// The phase used all its fuel.
     Fuel {
-        /// How many it may take.
+        /// Maximum fuel.
         limit: u64,
     },
-    /// Functions call one another too deeply.
+    /// Function calls are nested too deeply.
     Depth {
-        /// How deeply they may.
+        /// Maximum depth.
         limit: u32,
     },
     /// A value is too large.
     TooLarge {
-        /// How large it may be, in bytes.
+        /// Maximum size in bytes.
         limit: u64,
     },
-    /// The values that are there at a time are too large together.
+    /// The values held at one time are too large together.
     HeldTooLarge {
-        /// How large they may be, in bytes.
+        /// Maximum total size in bytes.
         limit: u64,
     },
     /// A value is nested deeper than [`MAX_NESTING`].
     TooDeep,
-    /// What is kept for later phases is too large.
+    /// The values for later phases are too large.
     TapesTooLarge {
-        /// How large it may be, in bytes.
+        /// Maximum size in bytes.
         limit: u64,
     },
     /// The program aborted, with its text.
     Aborted(String),
     /// The number of arguments is wrong.
     ArgumentCount {
-        /// How many the transaction takes.
+        /// Number of parameters.
         expected: usize,
-        /// How many there were.
+        /// Number of arguments.
         found: usize,
     },
     /// An argument has the wrong type.
     WrongArgument {
-        /// The parameter.
+        /// Name of the parameter.
         name: Arc<str>,
         /// Its type.
         expected: String,
-        /// What was given.
+        /// What was passed.
         found: String,
     },
     /// A store's answer has the wrong type.
     WrongAnswer {
-        /// What was done.
+        /// The operation.
         operation: String,
-        /// What it should answer.
+        /// Required type of the answer.
         expected: String,
-        /// What it did answer.
+        /// What the store answered.
         found: String,
     },
-    /// A handle leads to another store than its type says (MixT §3.1, note 1).
+    /// A handle refers to another store than its type (MixT §3.1, note 1).
     WrongStore {
         /// The handle.
         handle: Handle,
-        /// The store that it should lead to.
+        /// Store of the type.
         expected: Arc<str>,
     },
-    /// A value that an earlier phase should have handed on is missing.
+    /// A value that an earlier phase should have passed on is missing.
     NotHandedOn {
         /// The number of the tape.
         tape: u32,
     },
-    /// The program does what no compiled program does.
+    /// The program contains an operation that the compiler never generates.
     Malformed(String),
-    /// It takes too long, by the clock of whoever runs it.
+    /// The phase took too long by its host's clock.
     Time {
-        /// How long it may take, in milliseconds.
+        /// Timeout in milliseconds.
         limit_ms: u64,
     },
 }
 
 impl Failure {
-    /// The failure for people who have the source text: with line and column.
+    /// Formats the failure with line and column in the source text.
     pub fn describe(&self, source: &str) -> String {
         format!("{}: {self}", Position::of(source, self.span.start))
     }
@@ -223,12 +223,13 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// An instruction that got something else than it works on. The compiler never makes one.
+/// Returns the failure of an instruction on a value of the wrong kind, which the compiler never
+/// generates.
 pub(super) fn malformed(what: &str, found: &Value) -> FailureKind {
     FailureKind::Malformed(format!("{what} cannot be done with {}", found.kind()))
 }
 
-/// A value in an error message: itself if it is short, else its kind.
+/// Formats a value for an error message: the value if it is short, else its kind.
 pub(super) fn brief(value: &Value) -> String {
     match value {
         Value::Bool(truth) => truth.to_string(),

@@ -1,4 +1,4 @@
-//! What a phase starts with besides its arguments.
+//! Inputs of a phase besides its arguments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,21 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::Value;
 
-/// How much a phase may do.
+/// Limits of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Instructions, and work in proportion to the values they handle: a unit is about 10 ns.
+    /// Fuel: a unit of work takes about 10 ns. Instructions use fuel in proportion to the values
+    /// that they process.
     pub fuel: u64,
-    /// How deep functions may call one another.
+    /// Maximum depth of function calls.
     pub depth: u32,
-    /// The size of a value in bytes, with everything in it as often as it is in it.
+    /// Maximum size of a value in bytes. A part that occurs several times counts each time.
     pub value_bytes: u64,
-    /// The size of all that variables and intermediate results hold at a time, in bytes: of each as
-    /// much as its value has, also where several hold the same. It is looked at each time so much
-    /// fuel is used as can make a part of it, so that what is there may be larger for a moment, by
-    /// that part and one value.
+    /// Maximum size in bytes of all values that variables and intermediate results hold at one
+    /// time. Shared values count each time. The size is checked at intervals of fuel in which only
+    /// a fraction of it can be created, so the actual size may exceed the limit by that fraction
+    /// and one value.
     pub held_bytes: u64,
-    /// The size of all that is kept for later phases, in bytes.
+    /// Maximum size of all values for later phases, in bytes.
     pub tape_bytes: u64,
 }
 
@@ -37,32 +38,32 @@ impl Default for Limits {
     }
 }
 
-/// Names for new objects. A phase that is run again chooses the same ones.
+/// Generator of names for new objects. A phase that is rerun generates the same names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
-    /// What all names of the transaction begin with. Nobody else may use it.
+    /// Prefix of all names of the transaction. It must be unique.
     pub prefix: Arc<str>,
 }
 
 impl Names {
-    /// The name of a phase's n-th new object.
+    /// Returns the name of a phase's n-th new object.
     pub(super) fn name(&self, phase: usize, index: u32) -> Arc<str> {
         format!("{}.{phase}.{index}", self.prefix).into()
     }
 }
 
-/// What phases hand on: for each variable its values, in the order in which it took them
-/// (the implicit iterators of MixT §5.3). Copies are cheap.
+/// Values that phases pass on: for each variable, its values in the order of assignment (the
+/// implicit iterators of MixT §5.3). Copies are cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tapes(BTreeMap<u32, Arc<Vec<Value>>>);
 
 impl Tapes {
-    /// None yet.
+    /// Creates an empty set of tapes.
     pub fn new() -> Tapes {
         Tapes::default()
     }
 
-    /// Takes over what a phase has given; of a tape that is in both, the new one.
+    /// Adds the tapes that a phase wrote; they replace tapes of the same number.
     pub fn extend(&mut self, given: Tapes) {
         self.0.extend(given.0);
     }
@@ -72,12 +73,12 @@ impl Tapes {
         self.0.insert(tape, Arc::new(values));
     }
 
-    /// The values of a tape. One that nobody wrote is empty.
+    /// Returns the values of a tape; empty if no phase wrote it.
     pub fn get(&self, tape: u32) -> &[Value] {
         self.0.get(&tape).map_or(&[], |values| values)
     }
 
-    /// Only some of them: what a phase takes, if it runs elsewhere.
+    /// Returns some of the tapes: those that a phase takes, if it runs at another site.
     pub fn only(&self, tapes: &[u32]) -> Tapes {
         let held = |tape: &u32| self.0.get(tape).map(|values| (*tape, Arc::clone(values)));
         Tapes(tapes.iter().filter_map(held).collect())
@@ -88,7 +89,7 @@ impl Tapes {
     }
 }
 
-/// A tape, and how far it was read.
+/// A tape with its read position.
 #[derive(Debug)]
 pub(super) struct Reader {
     values: Arc<Vec<Value>>,

@@ -1,4 +1,4 @@
-//! Instructions that need neither another frame nor a store.
+//! Executes instructions that need neither another frame nor a store.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use super::slot::{Meter, Slot, Weight};
 use crate::ir::{Code, Instr, Phase, Program, Reg};
 use crate::value::{Handle, Value};
 
-/// Why a frame is not run on.
+/// Reason why a frame stops running.
 pub(super) enum Stop<'p> {
-    /// There is an instruction that needs another frame or a store.
+    /// The next instruction needs another frame or a store.
     At(&'p Instr),
-    /// An instruction is done, and before the next one it is to be counted what all frames hold.
+    /// The memory of all frames must be counted before the next instruction.
     Count,
     /// There are no more instructions.
     End,
 }
 
-/// What all frames of a phase share.
+/// State that all frames of a phase share.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) meter: Meter,
     names: Names,
     phase: usize,
-    /// How many new names were given.
+    /// Number of names generated so far.
     fresh: u32,
-    /// The tapes that the phase takes, by their place in its list.
+    /// Tapes that the phase takes, in the order of its list.
     taken: Vec<Reader>,
-    /// The tapes that the phase gives, by their place in its list.
+    /// Tapes that the phase writes, in the order of its list.
     given: Vec<Vec<Value>>,
-    /// What is on them, in bytes, and how much may be.
+    /// Size of the written tapes in bytes.
     given_bytes: u64,
     tape_bytes: u64,
     pub(super) result: Option<Slot>,
@@ -59,8 +59,8 @@ impl Machine {
         }
     }
 
-    /// Runs up to an instruction that it leaves to its caller, to the end of the code, or until
-    /// what is held is to be counted. `at` is where it came to, also when it fails.
+    /// Runs up to an instruction that the caller must handle, to the end of the code, or until the
+    /// memory must be counted. `at` is the position reached, also on failure.
     pub(super) fn run<'p>(
         &mut self,
         program: &'p Program,
@@ -162,7 +162,7 @@ impl Machine {
                 (*dst, Slot::shared(Value::Handle(Handle { store, key })))
             }
             Instr::Advance(tape, dst) => {
-                // The lists are short, and verified to have it.
+                // The verifier guarantees that the list contains it.
                 let index = phase.takes.binary_search(tape).map_err(|_| no_tape())?;
                 let value = self.taken[index].advance();
                 let value = value.ok_or(FailureKind::NotHandedOn { tape: *tape })?;
@@ -188,7 +188,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A new value that holds some others.
+    /// Creates a collection of other values.
     fn collect(
         &mut self,
         registers: &mut [Slot],
@@ -204,10 +204,10 @@ impl Machine {
             weight = self.meter.holding(weight, by)?;
             values.push(slot.share().value);
         }
-        // Sets and maps compare them.
+        // Sets and maps compare their elements.
         self.meter.spend(u64::from(weight.size) / 64)?;
         let value = make(values);
-        // What is twice in a set or map weighs once.
+        // Duplicates in a set or map count once.
         Ok(match value {
             Value::Set(_) | Value::Map(_) => Slot::made(value),
             _ => Slot::weighing(value, weight),
@@ -244,7 +244,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What the phase gives.
+    /// Returns the tapes that the phase wrote.
     pub(super) fn tapes(&mut self, phase: &Phase) -> Tapes {
         let mut tapes = Tapes::new();
         for (tape, values) in phase.gives.iter().zip(std::mem::take(&mut self.given)) {

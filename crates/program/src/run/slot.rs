@@ -1,4 +1,4 @@
-//! Registers, and what their values weigh.
+//! Registers, and the sizes of their values.
 
 use std::sync::Arc;
 
@@ -7,13 +7,12 @@ use super::inputs::Limits;
 use crate::nesting::MAX_NESTING;
 use crate::value::Value;
 
-/// What a value weighs without what it holds, in bytes.
+/// Size of a value without its parts, in bytes.
 pub(super) const NODE: u32 = 16;
 
-/// The size of a value in bytes, everything in it counted as often as it is in it, and how deep it
-/// is nested.
+/// Size of a value in bytes, where shared parts count each time, and its nesting depth.
 ///
-/// The depth of a value that was changed in place may be that of what it once held.
+/// After a change in place, the depth may still be that of a removed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Weight {
     pub(super) size: u32,
@@ -21,21 +20,21 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// Of a value that holds nothing yet.
+    /// Weight of an empty value.
     pub(super) const EMPTY: Weight = Weight { size: NODE, depth: 0 };
 }
 
 /// A register.
 ///
-/// What a loop builds up must be changed in place, and whether a change copies must cost the same
-/// fuel everywhere. So the register knows whether its value was made here and is held by nobody
-/// else; the count of references may differ, as the host may hold some.
+/// Values that a loop builds must be changed in place, and whether a change copies must cost the
+/// same fuel on every host. So the register records whether its value was created here and has no
+/// other owner. The reference count is not usable for this, because the host may hold references.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) value: Value,
-    /// Whether nobody else refers to what the value shares.
+    /// Whether this register is the only owner of the value's shared data.
     pub(super) owned: bool,
-    /// Not known if the size is 0.
+    /// Unknown if the size is 0.
     weight: Weight,
 }
 
@@ -46,12 +45,12 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// A value that holds no others, and no text.
+    /// Creates a register with a value without parts or text.
     pub(super) fn scalar(value: Value) -> Slot {
         Slot { value, owned: false, weight: Weight::EMPTY }
     }
 
-    /// A value that others may refer to.
+    /// Creates a register with a value that may have other owners.
     pub(super) fn shared(value: Value) -> Slot {
         let size = match &value {
             Value::Unit | Value::Bool(_) | Value::Int(_) | Value::Float(_) => NODE,
@@ -63,28 +62,28 @@ impl Slot {
         Slot { value, owned: false, weight: Weight { size, depth: 0 } }
     }
 
-    /// A value that was just made, and whose weight is to be found out.
+    /// Creates a register with a new value of unknown weight.
     pub(super) fn made(value: Value) -> Slot {
         Slot { owned: true, ..Slot::shared(value) }
     }
 
-    /// A value that was just made, and its weight.
+    /// Creates a register with a new value of known weight.
     pub(super) fn weighing(value: Value, weight: Weight) -> Slot {
         Slot { value, owned: true, weight }
     }
 
-    /// The value once more. From now on it is held twice.
+    /// Copies the register. From now on the value has two owners.
     pub(super) fn share(&mut self) -> Slot {
         self.owned = false;
         Slot { value: self.value.clone(), owned: false, weight: self.weight }
     }
 
-    /// Less is in it.
+    /// Reduces the recorded size after parts were removed.
     pub(super) fn shrink(&mut self, by: u32) {
         self.weight.size = self.weight.size.saturating_sub(by).max(NODE);
     }
 
-    /// The elements of a list, to be changed. Copies them if somebody else refers to them.
+    /// Returns the elements of a list for a change. Copies them if they have other owners.
     pub(super) fn list_mut(&mut self, meter: &mut Meter) -> Result<&mut Vec<Value>, FailureKind> {
         let values = match &mut self.value {
             Value::List(values) => values,
@@ -102,21 +101,21 @@ fn leaf(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX).saturating_add(NODE)
 }
 
-/// How many bytes a unit of fuel can make, at most: as of [`Meter::bytes`].
+/// Maximum number of bytes that one unit of fuel can create; see [`Meter::bytes`].
 const MADE_PER_UNIT: u64 = 256;
 
-/// Into how many parts what may be held is divided: what is held is counted each time so much fuel
-/// is used as can make one of them.
+/// Divisor of the memory limit: the memory is counted each time the fuel used could have created
+/// one such fraction.
 const PARTS: u64 = 16;
 
-/// How much fuel is used between two counts at least, however little may be held.
+/// Minimum fuel between two counts of the memory, however small the limit.
 const MIN_BETWEEN: u64 = 1024;
 
-/// Counts what a phase does.
+/// Meters the fuel and the memory of a phase.
 #[derive(Debug)]
 pub(super) struct Meter {
     left: u64,
-    /// When no more than this is left, what is held is to be counted.
+    /// The memory must be counted when the remaining fuel falls to this.
     count_at: u64,
     limits: Limits,
 }
@@ -139,16 +138,16 @@ impl Meter {
         self.left <= self.count_at
     }
 
-    /// Whether all that registers hold is not too large together.
+    /// Checks that the values of all registers are not too large together.
     ///
-    /// A sum that is kept up to date with each instruction would have to know what each value
-    /// weighs, also of what is only looked at within another. Fuel tells as well how much there can
-    /// be new, and the same amount everywhere.
+    /// Maintaining a sum with each instruction would require the weight of each value, including
+    /// parts that are only read. The fuel used bounds how much new data there can be, equally on
+    /// every host.
     pub(super) fn count<'a>(
         &mut self,
         held: impl ExactSizeIterator<Item = &'a mut Slot>,
     ) -> Result<(), FailureKind> {
-        // Most of them are known already.
+        // Most weights are known already.
         self.spend(held.len() as u64 / 16)?;
         let mut bytes = 0;
         for slot in held {
@@ -179,33 +178,33 @@ impl Meter {
         }
     }
 
-    /// For copying or making so many values.
+    /// Charges for copying or creating `count` values.
     pub(super) fn elements(&mut self, count: usize) -> Result<(), FailureKind> {
         self.spend(count as u64 / 4)
     }
 
-    /// For copying so many bytes.
+    /// Charges for copying `count` bytes.
     pub(super) fn bytes(&mut self, count: usize) -> Result<(), FailureKind> {
         self.spend(count as u64 / 256)
     }
 
-    /// For looking at so many bytes one by one.
+    /// Charges for scanning `count` bytes.
     pub(super) fn scan(&mut self, count: usize) -> Result<(), FailureKind> {
         self.spend(count as u64 / 16)
     }
 
-    /// For comparing two values: to the end of the smaller one, at worst.
+    /// Charges for comparing two values: at worst, to the end of the smaller one.
     pub(super) fn compare(&mut self, one: Weight, other: Weight) -> Result<(), FailureKind> {
         self.spend(u64::from(one.size.min(other.size)) / 64)
     }
 
-    /// For finding a key among so many.
+    /// Charges for finding a key among `among` keys.
     pub(super) fn search(&mut self, among: usize, key: Weight) -> Result<(), FailureKind> {
         let comparisons = u64::from(among.checked_ilog2().unwrap_or(0)) + 1;
         self.spend(comparisons * (1 + u64::from(key.size) / 64) / 4)
     }
 
-    /// What a value weighs. Finding it out costs fuel, once.
+    /// Returns the weight of a register's value. Computing it costs fuel, once.
     pub(super) fn weigh(&mut self, slot: &mut Slot) -> Result<Weight, FailureKind> {
         if slot.weight.size == 0 {
             slot.weight = self.weigh_value(&slot.value)?;
@@ -213,7 +212,7 @@ impl Meter {
         Ok(slot.weight)
     }
 
-    /// What a value weighs that is in no register.
+    /// Returns the weight of a value outside the registers.
     pub(super) fn weigh_value(&mut self, value: &Value) -> Result<Weight, FailureKind> {
         let mut scale = Scale { size: 0, limit: self.limits.value_bytes.min(u64::from(u32::MAX)) };
         let depth = scale.add(value, 0).ok_or(FailureKind::TooDeep);
@@ -223,14 +222,14 @@ impl Meter {
         Ok(weight)
     }
 
-    /// More is in a value.
+    /// Adds the weight of new parts to a value.
     pub(super) fn grow(&mut self, slot: &mut Slot, by: Weight) -> Result<(), FailureKind> {
         let weight = self.weigh(slot)?;
         slot.weight = self.holding(weight, by)?;
         Ok(())
     }
 
-    /// The weight of a value with another one in it.
+    /// Returns the weight of a value that contains another one.
     pub(super) fn holding(&self, outer: Weight, inner: Weight) -> Result<Weight, FailureKind> {
         let weight = Weight {
             size: outer.size.saturating_add(inner.size),
@@ -240,7 +239,7 @@ impl Meter {
         Ok(weight)
     }
 
-    /// Whether there may be a text of so many bytes.
+    /// Checks that a text of `bytes` bytes is within the limit.
     pub(super) fn room(&self, bytes: usize) -> Result<(), FailureKind> {
         self.check(Weight { size: leaf(bytes), depth: 0 })
     }
@@ -256,14 +255,14 @@ impl Meter {
     }
 }
 
-/// Adds up a value, no further than what is too large anyway.
+/// Measures a value, up to the maximum size.
 struct Scale {
     size: u64,
     limit: u64,
 }
 
 impl Scale {
-    /// How deep the value is nested; none if that is too deep.
+    /// Adds a value, and returns its depth; `None` if it is too deep or too large.
     fn add(&mut self, value: &Value, level: u8) -> Option<u8> {
         if level > MAX_NESTING {
             return None;

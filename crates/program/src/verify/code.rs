@@ -1,4 +1,4 @@
-//! The instructions of a function or phase.
+//! Verifies the instructions of a function or phase.
 
 use super::{MAX_REGISTERS, check_store_id, check_struct};
 use crate::ir::{Code, Instr, Phase, Program, Reg};
@@ -9,13 +9,13 @@ use crate::run::builtins::arity;
 use crate::types::StoreId;
 use crate::value::Value;
 
-/// Where instructions stand.
+/// Context of instructions.
 pub(super) enum Context<'a> {
     /// In a function.
     Function,
     /// In a phase.
     Phase {
-        /// Which.
+        /// The phase.
         phase: &'a Phase,
         /// Whether it yields the transaction's result.
         yields: bool,
@@ -124,7 +124,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A phase uses one store, unless the transaction is not split.
+    /// Checks that a phase uses only its own store, unless the transaction is not split.
     fn own_store(&self, store: StoreId, phase: &Phase) -> Result<(), String> {
         check_store_id(self.program, store)?;
         match phase.store {
@@ -135,7 +135,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What only phases do.
+    /// Checks an instruction that is only allowed in phases.
     fn effect(&self, instr: &Instr, phase: &Phase, yields: bool) -> Result<(), String> {
         match instr {
             Instr::Remote { dst, store, op, object, handle, args } => {
@@ -188,7 +188,7 @@ impl Checker<'_> {
         self.registers(args)
     }
 
-    /// One past the last instruction is the end.
+    /// Checks a jump target. The index after the last instruction is the end of the code.
     fn target(&self, to: u32) -> Result<(), String> {
         exists("instruction", to as usize, self.code.instructions.len() + 1)
     }
@@ -198,8 +198,8 @@ fn exists(what: &str, index: usize, count: usize) -> Result<(), String> {
     if index < count { Ok(()) } else { Err(format!("there is no {what} {index}")) }
 }
 
-/// Who runs the phase relies on it: what does not write needs no witness and may be endorsed (MixT
-/// §6.2).
+/// Checks that a phase writes only if it declares so. Hosts rely on this: phases that do not write
+/// need no witnesses and may read for endorsement (MixT §6.2).
 fn check_mutates(mutates: bool, phase: &Phase) -> Result<(), String> {
     if mutates && !phase.mutates {
         return Err("it writes, but the phase says it does not".to_owned());

@@ -7,28 +7,28 @@ use super::page::range;
 use crate::source::{Line, lines};
 use crate::tree::Text;
 
-/// What is cited.
+/// Cited part of a paper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Lines { algorithm: u32, lines: RangeInclusive<u32> },
     Section(String),
 }
 
-/// A citation, and where it stands.
+/// A citation with its location.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Citation {
     pub(super) file: PathBuf,
     pub(super) line: usize,
-    /// The paper, if the comment names it.
+    /// Paper, if the comment names it.
     pub(super) paper: Option<String>,
     pub(super) place: Place,
     pub(super) in_test: bool,
 }
 
-/// Words that may begin a sentence before `Alg.` or `§`, and name no paper.
+/// Words that may begin a sentence before `Alg.` or `§` and are not names of papers.
 const NO_PAPERS: &[&str] = &["As", "By", "From", "In", "See", "The", "Unlike", "With"];
 
-/// All citations in a file: in comments, and in the names of tests.
+/// Returns all citations in the comments and test names of a file.
 pub(super) fn citations(file: &Text) -> Vec<Citation> {
     let in_tests = file.path.components().nth(2).is_some_and(|part| part.as_os_str() == "tests");
     let lines = lines(&file.content);
@@ -49,11 +49,11 @@ pub(super) fn citations(file: &Text) -> Vec<Citation> {
     found.into_iter().map(citation).collect()
 }
 
-/// A paragraph of comment as one text: a citation may go on in the next line.
+/// A paragraph of comment as one text, because a citation may continue in the next line.
 #[derive(Debug, Default)]
 struct Block {
     text: String,
-    /// Where each line begins in the text, and its number.
+    /// Offset of each line in the text, and its number.
     begins: Vec<(usize, usize)>,
 }
 
@@ -77,8 +77,9 @@ fn blocks(lines: &[Line]) -> Vec<Block> {
 }
 
 impl Block {
-    /// `Alg. 1 l. 2–3, 19–20` cites two ranges; so does a later `l. 19–22` in the same paragraph,
-    /// and the paper holds until another one is named.
+    /// Finds the citations. `Alg. 1 l. 2–3, 19–20` cites two ranges; a later `l. 19–22` in the same
+    /// paragraph refers to the same algorithm, and a named paper applies until another one is
+    /// named.
     fn citations(&self) -> Vec<(usize, Option<String>, Place)> {
         let mut found = Vec::new();
         let (mut paper, mut algorithm) = (None, None);
@@ -115,7 +116,7 @@ impl Block {
     }
 }
 
-/// The next `Alg. `, `l. ` or `§` from `from` on that does not end a longer word.
+/// Finds the next `Alg. `, `l. ` or `§` from `from` on that is not the end of a longer word.
 fn next_mark(text: &str, from: usize) -> Option<(usize, &'static str)> {
     let first = |mark: &'static str| {
         let mut places = text[from..].match_indices(mark).map(|(at, _)| from + at);
@@ -124,7 +125,8 @@ fn next_mark(text: &str, from: usize) -> Option<(usize, &'static str)> {
     ["Alg. ", "l. ", "§"].into_iter().filter_map(first).min()
 }
 
-/// The paper named just before a citation: a capitalised word, but no NAME_OF_A_HANDLER.
+/// Returns the paper named just before a citation: a capitalised word that is not a
+/// NAME_OF_A_HANDLER.
 fn paper_before(text: &str) -> Option<&str> {
     let word = text.strip_suffix(' ')?.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     let name = word.starts_with(char::is_uppercase)
@@ -144,7 +146,7 @@ fn section(text: &str) -> Option<Place> {
     (!number.is_empty()).then(|| Place::Section(number.to_owned()))
 }
 
-/// `2–3, 19–20 and 37`.
+/// Parses `2–3, 19–20 and 37`.
 fn ranges(mut text: &str) -> Vec<RangeInclusive<u32>> {
     let mut found = Vec::new();
     loop {
@@ -159,7 +161,7 @@ fn ranges(mut text: &str) -> Vec<RangeInclusive<u32>> {
     }
 }
 
-/// What the name of a test cites: `alg_1_l_49_to_52_barriers_wait`.
+/// Parses the citation in the name of a test: `alg_1_l_49_to_52_barriers_wait`.
 fn in_name(code: &str) -> Option<Place> {
     let name = code.split("fn ").nth(1)?.split('(').next()?;
     let mut words = name[name.find("alg_")?..].split('_').skip(1);

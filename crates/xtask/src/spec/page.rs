@@ -14,30 +14,30 @@ use std::path::PathBuf;
 use crate::finding::Finding;
 use crate::tree::Text;
 
-/// When a line should be cited.
+/// Whether a line must be cited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Now,
-    /// We do it differently, or not at all.
+    /// The implementation differs from the paper.
     Departure,
     /// Not built yet.
     Later,
 }
 
-/// What a page fixes.
+/// Content of a page.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) path: PathBuf,
     pub(super) paper: String,
-    /// Folders in which a citation that names no paper means this one.
+    /// Folders in which a citation without a paper refers to this one.
     pub(super) homes: Vec<PathBuf>,
     pub(super) sections: BTreeSet<String>,
-    /// By algorithm and line.
+    /// Lines, by algorithm and number.
     pub(super) lines: BTreeMap<(u32, u32), Due>,
 }
 
 impl Page {
-    /// Reads a page; one that is not cited as anything is none. Also what is wrong with its rows.
+    /// Reads a page, with findings about its rows. Returns `None` for a page without `Cited as`.
     pub(super) fn read(text: &Text) -> (Option<Page>, Vec<Finding>) {
         let header = |name: &str| text.content.lines().find_map(|line| line.strip_prefix(name));
         let Some(paper) = header("Cited as: ").and_then(|rest| quoted(rest).next()) else {
@@ -85,7 +85,7 @@ impl Page {
         Ok(())
     }
 
-    /// Algorithms whose lines do not follow one another from 1.
+    /// Reports algorithms whose lines are not consecutive from 1.
     fn gaps(&self) -> Vec<Finding> {
         let missing = self.lines.keys().filter(|(algorithm, line)| {
             *line != 1 && !self.lines.contains_key(&(*algorithm, line - 1))
@@ -99,15 +99,15 @@ impl Page {
     }
 }
 
-/// What stands between backquotes.
+/// Iterates over the texts between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The longest range that is believed; anything longer is a slip of the pen.
+/// Maximum length of a range; longer ones are typing errors.
 const LONGEST: u32 = 1000;
 
-/// `18`, `18–25` or `18-25`.
+/// Parses `18`, `18–25` or `18-25`.
 pub(super) fn range(text: &str) -> Option<RangeInclusive<u32>> {
     let (first, last) = text.split_once(['–', '-']).unwrap_or((text, text));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);

@@ -1,8 +1,7 @@
-//! Modules import one another in one direction only: between modules with the same parent there is
-//! no cycle.
+//! Checks that modules with the same parent do not import one another in cycles.
 //!
-//! Parent and child may use each other, so `lib.rs` is never part of a cycle; neither are tests.
-//! What a module re-exports counts as what it is re-exported from.
+//! Parent and child may use each other, so `lib.rs` is never part of a cycle; neither are tests. A
+//! re-exported item counts as part of the module that defines it.
 
 mod modules;
 
@@ -12,10 +11,10 @@ use self::modules::{Crate, Reference};
 use crate::finding::Finding;
 use crate::tree::Text;
 
-/// What modules with the same parent use of one another, with one place for each.
+/// Uses between modules with the same parent, each with one location.
 type Uses<'a> = BTreeMap<&'a str, BTreeMap<&'a str, &'a Reference>>;
 
-/// Findings in the sources of one crate, whose folder below `crates` is `folder`.
+/// Checks the sources of one crate, whose folder below `crates` is `folder`.
 pub(crate) fn check(folder: &str, sources: &[Text]) -> Vec<Finding> {
     let source = Crate::read(&format!("crates/{folder}/src"), sources);
     let references = source.references();
@@ -26,13 +25,13 @@ pub(crate) fn check(folder: &str, sources: &[Text]) -> Vec<Finding> {
     cycles.collect()
 }
 
-/// By the parent of modules that use one another, what they use.
+/// Returns the uses between modules, by their common parent.
 fn uses(references: &[Reference]) -> BTreeMap<String, Uses<'_>> {
     let mut found: BTreeMap<String, Uses<'_>> = BTreeMap::new();
     for reference in references {
         let (from, to) = (&reference.from, &reference.to);
         let common = from.iter().zip(to).take_while(|(one, other)| one == other).count();
-        // One contains the other.
+        // One module contains the other.
         let (Some(user), Some(used)) = (from.get(common), to.get(common)) else { continue };
         let uses = found.entry(from[..common].join("::")).or_default();
         uses.entry(user).or_default().entry(used).or_insert(reference);
@@ -40,7 +39,7 @@ fn uses(references: &[Reference]) -> BTreeMap<String, Uses<'_>> {
     found
 }
 
-/// The largest groups of modules of which each uses each other one, if not at once.
+/// Returns the largest groups of modules that use one another, directly or indirectly.
 fn cycles<'a>(uses: &Uses<'a>) -> Vec<BTreeSet<&'a str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         uses.keys().map(|from| (*from, reachable(uses, from))).collect();
@@ -54,7 +53,7 @@ fn cycles<'a>(uses: &Uses<'a>) -> Vec<BTreeSet<&'a str>> {
     found
 }
 
-/// What a module uses, at once or through others.
+/// Returns the modules that a module uses, directly or indirectly.
 fn reachable<'a>(uses: &Uses<'a>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut next: Vec<&str> = vec![from];
@@ -68,7 +67,7 @@ fn reachable<'a>(uses: &Uses<'a>, from: &str) -> BTreeSet<&'a str> {
     found
 }
 
-/// Tells of a cycle, with each use within it.
+/// Creates the finding for a cycle, with each use within it.
 fn finding(uses: &Uses<'_>, cycle: &BTreeSet<&str>) -> Finding {
     let within: Vec<(&str, &str, &Reference)> = cycle
         .iter()
@@ -82,9 +81,9 @@ fn finding(uses: &Uses<'_>, cycle: &BTreeSet<&str>) -> Finding {
     let members = cycle.iter().copied().collect::<Vec<_>>().join(", ");
     let places = within.iter().map(place).collect::<Vec<_>>().join(", ");
     let what = format!("modules use one another in a cycle: {members}: {places}");
-    let mend = "move what several need to a module that needs none of them";
+    let fix = "move what several need to a module that needs none of them";
     let (_, _, first) = within[0];
-    Finding::new(&first.file, first.line, what, mend)
+    Finding::new(&first.file, first.line, what, fix)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::finding::Finding;
 
-/// The floors of the house, from the ground up.
+/// Layers of the architecture, from the bottom up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Floor {
     Vocabulary,
@@ -20,11 +20,11 @@ pub(crate) enum Floor {
     Evidence,
 }
 
-/// One crate's place.
+/// Position of a crate in the architecture.
 #[derive(Debug)]
 pub(crate) struct Room {
     pub(crate) package: &'static str,
-    /// Its folder below `crates`.
+    /// Folder below `crates`.
     pub(crate) folder: &'static str,
     pub(crate) floor: Floor,
     /// Crates of ours that it may use.
@@ -40,7 +40,7 @@ impl Room {
     }
 }
 
-/// The plan of the house. A new crate gets its line here and in ARCHITECTURE.md.
+/// The architecture. A new crate gets its line here and in ARCHITECTURE.md.
 pub(crate) const HOUSE: &[Room] = &[
     room("solera-time", "time", Floor::Vocabulary, &[], &[]),
     room("solera-levels", "levels", Floor::Vocabulary, &[], &[]),
@@ -105,7 +105,7 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-data", "solera-machine", "solera-membership", "solera-time"],
         &[],
     ),
-    // What one worker runs of them.
+    // Combines the protocols of one worker.
     room(
         "solera-site",
         "site",
@@ -121,12 +121,12 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &[],
     ),
-    // Judges what the others do, so it shares nothing with them.
+    // Checks the behaviour of the others, so it shares no code with them.
     room("solera-checker", "checker", Floor::Protocols, &[], &[]),
     room("solera-resp", "resp", Floor::Hosting, &[], &[]),
-    // Which commands there are: configurations name them, sessions run them.
+    // The command table: configurations name commands, sessions run them.
     room("solera-commands", "commands", Floor::Hosting, &[], &[]),
-    // Opaque records to and from a disk: it knows nothing of what it stores.
+    // Stores opaque records on a disk.
     room("solera-journal", "journal", Floor::Hosting, &[], &[]),
     room(
         "solera-host",
@@ -135,7 +135,7 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-journal", "solera-machine", "solera-time"],
         &[],
     ),
-    // Connections, queues and frames; whose messages they carry is a parameter.
+    // Connections, queues and frames, generic over the messages.
     room(
         "solera-links",
         "links",
@@ -143,9 +143,9 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-machine", "solera-membership", "solera-time"],
         &["solera-data", "solera-unistore"],
     ),
-    // Bytes between any client and any server: it knows nothing of what they say.
+    // Forwards bytes between any client and any server.
     room("solera-wan", "wan", Floor::Hosting, &[], &[]),
-    // A stream in another: it knows nothing of what is said.
+    // Wraps one byte stream in another.
     room("solera-tls", "tls", Floor::Hosting, &[], &[]),
     // It reads files.
     room("solera-macros", "macros", Floor::Hosting, &["solera-language", "solera-program"], &[]),
@@ -368,7 +368,7 @@ const fn room(
     Room { package, folder, floor, may_use, tests_may_use }
 }
 
-/// The client of servers, which is compiled into programs of others.
+/// The client library, which users compile into their programs.
 const CLIENT: &str = "solera";
 
 /// Crates of ours that [`CLIENT`] may reach, directly or through others: no server, session, host,
@@ -424,7 +424,7 @@ struct Package {
     dependencies: Vec<Dependency>,
 }
 
-/// Asks cargo for the workspace's crates, and checks them against the plan.
+/// Reads the workspace's crates from cargo, and checks them against the architecture.
 pub(crate) fn check(root: &Path) -> Vec<Finding> {
     match metadata(root) {
         Ok(metadata) => {
@@ -434,7 +434,7 @@ pub(crate) fn check(root: &Path) -> Vec<Finding> {
         }
         Err(reason) => {
             let what = format!("cargo metadata does not answer: {reason}");
-            vec![Finding::new(Path::new("Cargo.toml"), 1, what, "mend the manifests first")]
+            vec![Finding::new(Path::new("Cargo.toml"), 1, what, "fix the manifests first")]
         }
     }
 }
@@ -474,14 +474,14 @@ fn packages(metadata: &Value, root: &Path) -> Vec<Package> {
 fn judge(package: &Package, root: &Path) -> Vec<Finding> {
     let Some(room) = HOUSE.iter().find(|room| room.package == package.name) else {
         let what = format!("{} has no place in the house", package.name);
-        let mend = "give it one in crates/xtask/src/tidy/house.rs and in ARCHITECTURE.md";
-        return vec![Finding::new(&package.manifest, 1, what, mend)];
+        let fix = "give it one in crates/xtask/src/tidy/house.rs and in ARCHITECTURE.md";
+        return vec![Finding::new(&package.manifest, 1, what, fix)];
     };
     let manifest = fs::read_to_string(root.join(&package.manifest)).unwrap_or_default();
     let unwelcome = package.dependencies.iter().filter_map(|dependency| {
-        let (what, mend) = objection(room, dependency)?;
+        let (what, fix) = objection(room, dependency)?;
         let line = line_of(&manifest, &dependency.name);
-        Some(Finding::new(&package.manifest, line, what, mend))
+        Some(Finding::new(&package.manifest, line, what, fix))
     });
     unwelcome.chain(unused(room, package)).collect()
 }
@@ -497,8 +497,8 @@ fn unused<'a>(room: &'a Room, package: &'a Package) -> impl Iterator<Item = Find
     permitted.filter(is_unused).map(|(used, for_tests)| {
         let tests = if for_tests { " in its tests" } else { "" };
         let what = format!("{} may use {used}{tests}, and does not", room.package);
-        let mend = "take the permission out of crates/xtask/src/tidy/house.rs";
-        Finding::new(&package.manifest, 1, what, mend)
+        let fix = "take the permission out of crates/xtask/src/tidy/house.rs";
+        Finding::new(&package.manifest, 1, what, fix)
     })
 }
 
@@ -522,8 +522,8 @@ fn reached_by_client(packages: &[Package]) -> Vec<Finding> {
                     next.name,
                     way.join(" -> ")
                 );
-                let mend = "move what the client needs to a crate that stands in CLIENT_MAY_REACH";
-                findings.push(Finding::new(&last.manifest, 1, what, mend));
+                let fix = "move what the client needs to a crate that stands in CLIENT_MAY_REACH";
+                findings.push(Finding::new(&last.manifest, 1, what, fix));
             }
             ways.push(way);
         }
@@ -531,13 +531,13 @@ fn reached_by_client(packages: &[Package]) -> Vec<Finding> {
     let unreached = CLIENT_MAY_REACH.iter().filter(|name| !reached.contains(**name));
     findings.extend(unreached.map(|name| {
         let what = format!("{CLIENT} may reach {name}, and does not");
-        let mend = "take the permission out of crates/xtask/src/tidy/house.rs";
-        Finding::new(Path::new("crates/xtask/src/tidy/house.rs"), 1, what, mend)
+        let fix = "take the permission out of crates/xtask/src/tidy/house.rs";
+        Finding::new(Path::new("crates/xtask/src/tidy/house.rs"), 1, what, fix)
     }));
     findings
 }
 
-/// What is wrong with a dependency, and how to mend it.
+/// What is wrong with a dependency, and how to fix it.
 ///
 /// A pure crate reaches pure crates alone, so looking at each one's own dependencies is enough to
 /// keep the world out of all that they use within the workspace; a test holds the plan to that.
@@ -547,14 +547,14 @@ fn objection(room: &Room, dependency: &Dependency) -> Option<(String, String)> {
         let welcome = room.may_use.contains(&used)
             || (dependency.for_tests && room.tests_may_use.contains(&used));
         let what = format!("{} must not use {used}: arrows point down only", room.package);
-        let mend = "move what both need to a lower floor, or turn the dependency round";
-        return (!welcome).then(|| (what, mend.to_owned()));
+        let fix = "move what both need to a lower floor, or turn the dependency round";
+        return (!welcome).then(|| (what, fix.to_owned()));
     }
     let worldly = room.pure() && !dependency.for_tests && WORLDLY.contains(&used);
     let what =
         format!("{} must not use {used}: it does no I/O and has no hidden inputs", room.package);
-    let mend = "let the host do it, and bring the result in as an input";
-    worldly.then(|| (what, mend.to_owned()))
+    let fix = "let the host do it, and bring the result in as an input";
+    worldly.then(|| (what, fix.to_owned()))
 }
 
 /// Where a manifest names a dependency; its first line if it does not.

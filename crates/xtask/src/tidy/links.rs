@@ -23,8 +23,8 @@ pub(crate) fn check(root: &Path, all: &[Text]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in documents.values() {
         for link in links(&file.content) {
-            if let Some((what, mend)) = fault(root, file, link.target, &documents) {
-                findings.push(Finding::new(&file.path, link.line, what, mend));
+            if let Some((what, fix)) = fault(root, file, link.target, &documents) {
+                findings.push(Finding::new(&file.path, link.line, what, fix));
             }
         }
     }
@@ -45,12 +45,12 @@ fn fault(
         return Some((format!("the link to {target} leaves the repository"), "link within it"));
     };
     if !documents.contains_key(path.as_path()) && !root.join(&path).exists() {
-        return Some((format!("the link to {target} is dead"), "mend the path, or drop the link"));
+        return Some((format!("the link to {target} is dead"), "fix the path, or drop the link"));
     }
     let document = documents.get(path.as_path()).filter(|_| !heading.is_empty())?;
     let what = format!("{} has no heading #{heading}", path.display());
     (!anchors(&document.content).iter().any(|anchor| anchor == heading))
-        .then_some((what, "mend the part after the #"))
+        .then_some((what, "fix the part after the #"))
 }
 
 /// The path that `target` means in a document in `folder`; nothing if it climbs out of the

@@ -42,9 +42,9 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
     let code: Vec<&Line> = lines.iter().filter(|line| !line.in_test).collect();
     let mut findings = Vec::new();
     for Statement { number, text, .. } in statements(&code) {
-        for (word, mend) in WORLDLY.iter().filter(|(word, _)| mentions(&text, word)) {
+        for (word, fix) in WORLDLY.iter().filter(|(word, _)| mentions(&text, word)) {
             let what = format!("{word} in a crate without I/O and hidden inputs");
-            findings.push(Finding::new(&file.path, number, what, *mend));
+            findings.push(Finding::new(&file.path, number, what, *fix));
         }
     }
     findings

@@ -26,8 +26,8 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
     }
     if !file.content.is_empty() && !file.content.ends_with('\n') {
         let last = file.content.lines().count();
-        let mend = "end the file with a line break";
-        findings.push(Finding::new(&file.path, last, "the last line has no end", mend));
+        let fix = "end the file with a line break";
+        findings.push(Finding::new(&file.path, last, "the last line has no end", fix));
     }
     findings.extend(prose(file));
     if file.path.starts_with("crates") {
@@ -47,9 +47,9 @@ fn unfinished(file: &Text) -> Vec<Finding> {
     let found = numbered.flat_map(|(number, line)| {
         MARKS.into_iter().filter(|mark| mentions(line, mark)).map(move |mark| (number, mark))
     });
-    let mend = "finish it, or say in docs/ what is not there";
+    let fix = "finish it, or say in docs/ what is not there";
     found
-        .map(|(number, mark)| Finding::new(&file.path, number, format!("unfinished: {mark}"), mend))
+        .map(|(number, mark)| Finding::new(&file.path, number, format!("unfinished: {mark}"), fix))
         .collect()
 }
 
@@ -94,8 +94,8 @@ fn unintroduced(file: &Text) -> Option<Finding> {
     let first = file.content.lines().find(|line| !line.is_empty() && !line.starts_with("#!["));
     let introduced = first.is_some_and(|line| line.starts_with("//!"));
     let what = "the crate does not say what it is for";
-    let mend = "begin the file with a `//!` comment";
-    (begins_crate && !introduced).then(|| Finding::new(&file.path, 1, what, mend))
+    let fix = "begin the file with a `//!` comment";
+    (begins_crate && !introduced).then(|| Finding::new(&file.path, 1, what, fix))
 }
 
 /// `unwrap` is for tests.
@@ -106,11 +106,11 @@ fn unwraps(file: &Text) -> Vec<Finding> {
     if !source {
         return Vec::new();
     }
-    let mend = "return an error, or `expect` with the invariant that makes it impossible";
+    let fix = "return an error, or `expect` with the invariant that makes it impossible";
     lines(&file.content)
         .iter()
         .filter(|line| !line.in_test && line.code.contains(".unwrap()"))
-        .map(|line| Finding::new(&file.path, line.number, "unwrap outside of tests", mend))
+        .map(|line| Finding::new(&file.path, line.number, "unwrap outside of tests", fix))
         .collect()
 }
 

@@ -1,4 +1,5 @@
-//! Figures 15 and 16: counters, of which each is in the linearizable store and in the causal one.
+//! Figures 15 and 16: counters, each of which exists in the linearizable store and in the causal
+//! one.
 
 use std::sync::Arc;
 
@@ -7,28 +8,28 @@ use crate::random::{Random, Zipf};
 
 pub(super) const SOURCE: &str = include_str!("counters.mixt");
 
-/// How many counters the paper has.
+/// Number of counters in the paper.
 pub(super) const COUNTERS: usize = 400_000;
 
-/// How a client of the benchmark behaves.
+/// Behaviour of a client of the benchmark.
 #[derive(Clone)]
 pub(super) struct Counting {
-    /// Of 100 transactions, how many are causal.
+    /// Percentage of causal transactions.
     pub(super) causal: u8,
-    /// Of 100 transactions, how many only read.
+    /// Percentage of read-only transactions.
     pub(super) reads: u8,
-    /// Whether what follows a change of mode has a phase in both stores.
+    /// Whether the transaction after a change of mode has a phase in both stores.
     pub(super) bridging: bool,
-    /// Which counters are read.
+    /// Distribution of the counters that are read.
     pub(super) popular: Arc<Zipf>,
-    /// The mode. None before the first transaction.
+    /// Mode of the client; `None` before the first transaction.
     pub(super) weak: Option<bool>,
 }
 
-/// Of 100 transactions, before how many a client chooses its mode again.
+/// Percentage of transactions before which a client chooses its mode again.
 const RESTLESS: u8 = 10;
 
-/// How transactions are counted.
+/// Kinds under which transactions are counted.
 pub(super) const READ_WEAK: &str = "causal read";
 pub(super) const ADD_WEAK: &str = "causal write";
 pub(super) const READ_STRONG: &str = "linearizable read";

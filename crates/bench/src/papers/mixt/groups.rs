@@ -1,5 +1,5 @@
-//! Message Groups (§8.4): Figure 17, and the mix of transactions beside the same in the
-//! linearizable store alone.
+//! Message Groups (§8.4): Figure 17, and the mix of transactions, compared with the linearizable
+//! store alone.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ pub(super) const JOIN: &str = "join group";
 pub(super) const POST: &str = "deliver message";
 pub(super) const CREATE: &str = "create user";
 
-/// Of 100 transactions, how many are which (§8.4).
+/// Percentage of each transaction (§8.4).
 pub(super) const MIX: [(&str, u32); 4] = [(INBOX, 56), (POST, 20), (JOIN, 18), (CREATE, 6)];
 
-/// Users, each with a message in the inbox, and groups, each with a user of its own.
+/// Users, each with a message in the inbox, and groups, each with its own user.
 #[derive(Clone)]
 pub(super) struct Groups {
     users: Arc<[Value]>,
@@ -30,7 +30,7 @@ impl Groups {
     /// Creates them.
     ///
     /// # Errors
-    /// A transaction fails.
+    /// Fails if a transaction does.
     pub(super) fn create(bound: &Bound, count: usize) -> Result<Groups, BenchError> {
         let call = |transaction, args| Call { kind: transaction, transaction, args };
         let text = |what: &str, number: usize| Value::String(format!("{what} {number}").into());
@@ -47,8 +47,8 @@ impl Groups {
         Ok(Groups { users: users.into(), groups: groups.into() })
     }
 
-    /// Clients that call only one transaction, or all by these weights. Each has users and groups
-    /// of its own.
+    /// Creates clients that call only one transaction, or all with these weights. Each client has
+    /// its own users and groups.
     pub(super) fn clients(
         &self,
         count: usize,
@@ -64,7 +64,7 @@ impl Groups {
     }
 }
 
-/// A client with the users and groups that it chooses from.
+/// A client, with the users and groups that it chooses from.
 pub(super) struct Client {
     all: Groups,
     from: u64,

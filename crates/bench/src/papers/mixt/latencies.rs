@@ -1,4 +1,4 @@
-//! Figure 16: how long transactions take, with witnesses that are late and without any.
+//! Figure 16: latencies of transactions, with late witnesses and without witnesses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::random::Zipf;
 
 const FIGURE: &str = "Fig. 16";
 
-/// What the paper draws a line for.
+/// Kinds of transactions that the paper plots.
 const KINDS: [&str; 4] =
     [counters::READ_WEAK, counters::ADD_WEAK, counters::READ_STRONG, counters::ADD_STRONG];
 
 pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings, BenchError> {
-    (laboratory.tell)(&format!("{}: latencies", place.title));
+    (laboratory.report)(&format!("{}: latencies", place.title));
     let popular = Arc::new(Zipf::new(COUNTERS));
     let measure = |tracking, pace: Pace| {
         let bound = place.bind(SOURCE, ["strong", "weak"], Setting { tracking, ..MIXED })?;
@@ -28,7 +28,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
         let script = Counting { causal: 75, reads: 75, bridging: true, popular, weak: None };
         bound.load(std::iter::repeat_n(script, pace.clients), pace, 16)
     };
-    // As much as 60% of what so many clients could do: they wait as long as makes up for the rest.
+    // Runs at 60% of the clients' maximum throughput: they pause for the rest of the time.
     let full = laboratory.pace(place);
     let most = measure(Tracking::Off, full)?.per_second();
     let cycle = full.clients as f64 / most;
@@ -73,7 +73,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     Ok(Findings { rows, plots: vec![plot], notes })
 }
 
-/// Within how many milliseconds such a part of a kind's transactions is done.
+/// Returns a quantile of a kind's latencies, in milliseconds.
 fn at(ran: &Ran, kind: &str, part: f64) -> f64 {
     let time = ran.latencies.get(kind).and_then(|latency| latency.quantile(part));
     time.unwrap_or_default().as_secs_f64() * 1000.0

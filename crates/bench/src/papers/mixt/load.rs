@@ -1,4 +1,4 @@
-//! Clients that run transactions one after another.
+//! Clients that run transactions in closed loops.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::error::BenchError;
 use crate::histogram::Histogram;
 use crate::random::Random;
 
-/// A program whose stores are bound.
+/// A program with bound stores.
 #[derive(Clone)]
 pub(super) struct Bound {
     databases: Vec<Arc<dyn Database>>,
@@ -31,38 +31,39 @@ pub(super) struct Bound {
     limits: Limits,
 }
 
-/// A transaction that is to be run.
+/// A call of a transaction.
 pub(super) struct Call {
-    /// Under what it is counted.
+    /// Kind under which it is counted.
     pub(super) kind: &'static str,
     pub(super) transaction: &'static str,
     pub(super) args: Vec<Value>,
 }
 
-/// What a client runs next.
+/// Source of the calls of a client.
 pub(super) trait Script: Send + 'static {
     fn next(&mut self, random: &mut Random) -> Call;
 }
 
-/// How long clients are watched.
+/// Duration and pace of a measurement.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
     pub(super) clients: usize,
-    /// How long each runs before that, at least; and at least one transaction.
+    /// Minimum time that each client runs before the measurement; it also runs at least one
+    /// transaction.
     pub(super) warm_up: Duration,
     pub(super) window: Duration,
-    /// How long a client waits between transactions, on average.
+    /// Average pause of a client between transactions.
     pub(super) think: Duration,
 }
 
-/// What clients have done while they were watched.
+/// Results of a measurement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ran {
     pub(super) latencies: BTreeMap<&'static str, Histogram>,
-    /// Transactions that gave up, as others were in the way or a store did not answer.
-    pub(super) given_up: u64,
-    /// How often a group of phases was run again.
-    pub(super) again: u64,
+    /// Number of transactions that failed because of conflicts or because a store did not answer.
+    pub(super) failed: u64,
+    /// Number of retries of groups of phases.
+    pub(super) retries: u64,
     pub(super) window: Duration,
 }
 
@@ -75,24 +76,24 @@ impl Ran {
         self.count() as f64 / self.window.as_secs_f64()
     }
 
-    /// Runs again and given up, in parts of 100 of the transactions done.
+    /// Returns retries and failures, in percent of the successful transactions.
     pub(super) fn aborts(&self) -> f64 {
-        100.0 * (self.again + self.given_up) as f64 / self.count().max(1) as f64
+        100.0 * (self.retries + self.failed) as f64 / self.count().max(1) as f64
     }
 
     pub(super) fn add(&mut self, other: &Ran) {
         for (kind, latency) in &other.latencies {
             self.latencies.entry(kind).or_default().merge(latency);
         }
-        self.given_up += other.given_up;
-        self.again += other.again;
+        self.failed += other.failed;
+        self.retries += other.retries;
         self.window += other.window;
     }
 }
 
-/// What is not needed of witnesses and records is removed as soon as it may be: a client tries for
-/// two seconds to complete what it has begun, what it asked for at last may take effect
-/// [`IN_DOUBT_MS`] later, and only then nobody waits for it any more.
+/// Returns limits with which obsolete witnesses and records are removed as early as possible: a
+/// client tries for two seconds to complete a transaction, its last request may take effect
+/// [`IN_DOUBT_MS`] later, and only then no client waits for it.
 fn limits() -> Limits {
     let finish_ms = 2_000;
     let orphan_ms = finish_ms + IN_DOUBT_MS + 100;
@@ -100,19 +101,19 @@ fn limits() -> Limits {
     Limits { finish_ms, orphan_ms, blocked_ms, keep_ms, ..Limits::default() }
 }
 
-/// After how long as many witnesses are removed as clients leave.
+/// Returns the time after which witnesses are removed as fast as clients write them.
 pub(super) fn cleaning_from() -> Duration {
     Duration::from_millis(limits().keep_ms)
 }
 
-/// How often what is not needed is looked for.
+/// Interval at which obsolete witnesses and records are collected.
 const CLEANING: Duration = Duration::from_millis(250);
 
 impl Bound {
     /// Compiles a program, and binds its stores by name to spaces of databases.
     ///
     /// # Errors
-    /// A store's space is missing or too weak.
+    /// Fails if a store's space is missing or too weak.
     pub(super) fn new(
         source: &str,
         databases: Vec<Arc<dyn Database>>,
@@ -153,10 +154,10 @@ impl Bound {
         (outcome, coordinator.garbage())
     }
 
-    /// Runs clients side by side, each with sessions of its own, and watches them for a while.
+    /// Runs clients concurrently, each with its own sessions, and measures them.
     ///
     /// # Errors
-    /// A transaction failed for another reason than that others were in its way or a store did not
+    /// Fails if a transaction fails for reasons other than conflicts or a store that does not
     /// answer.
     pub(super) fn load<S: Script>(
         &self,
@@ -187,7 +188,7 @@ impl Bound {
                     while let Ok(records) = work.try_recv() {
                         collector.add(records, System.now_ms());
                     }
-                    // What cannot be done now is done the next time.
+                    // On an error, the next round retries.
                     let _ = collector.collect(&mut connections, System.now_ms()).await;
                 }
             });
@@ -202,11 +203,11 @@ impl Bound {
         })
     }
 
-    /// Runs transactions of which all must succeed, some at a time, and returns what they return,
+    /// Runs transactions, several at a time, all of which must succeed, and returns their results
     /// in order.
     ///
     /// # Errors
-    /// One did not.
+    /// Fails if a transaction does.
     pub(super) fn all(&self, calls: Vec<Call>) -> Result<Vec<Value>, BenchError> {
         const AT_A_TIME: usize = 16;
         crate::runtime()?.block_on(async {
@@ -241,14 +242,14 @@ struct Client<S> {
     bound: Bound,
     connections: Connections,
     script: S,
-    /// How long it waits between transactions, on average.
+    /// Average pause between transactions.
     think: Duration,
     left: UnboundedSender<Vec<Record>>,
     random: Random,
     ids: Random,
 }
 
-/// How a transaction of a client went.
+/// Result of a client's transaction.
 struct Ended {
     kind: &'static str,
     outcome: Outcome,
@@ -257,8 +258,8 @@ struct Ended {
 }
 
 impl<S: Script> Client<S> {
-    /// Runs transactions until then, and one at least: its connections are open afterwards, and
-    /// statements prepared.
+    /// Runs transactions until `until`, and at least one, so that connections are open and
+    /// statements are prepared.
     async fn warm_up(mut self, until: Instant) -> Result<Self, BenchError> {
         loop {
             self.next().await?;
@@ -268,7 +269,7 @@ impl<S: Script> Client<S> {
         }
     }
 
-    /// Runs transactions until then, of which those count that end before.
+    /// Runs transactions until `end`; counts those that end before.
     async fn run(mut self, end: Instant) -> Result<Ran, BenchError> {
         let mut ran = Ran::default();
         while Instant::now() < end {
@@ -277,9 +278,9 @@ impl<S: Script> Client<S> {
                 _ if at >= end => {}
                 Outcome::Done { attempts, .. } => {
                     ran.latencies.entry(kind).or_default().record(took);
-                    ran.again += u64::from(attempts.begun.saturating_sub(attempts.groups));
+                    ran.retries += u64::from(attempts.begun.saturating_sub(attempts.groups));
                 }
-                Outcome::Failed(_) | Outcome::Incomplete { .. } => ran.given_up += 1,
+                Outcome::Failed(_) | Outcome::Incomplete { .. } => ran.failed += 1,
             }
         }
         Ok(ran)
@@ -294,7 +295,7 @@ impl<S: Script> Client<S> {
         let kind = call.kind;
         let (outcome, left) = self.bound.call(&mut self.connections, call, &mut self.ids).await;
         if !left.is_empty() {
-            // It is received until all clients have ended.
+            // The receiver lives until all clients have ended.
             let _ = self.left.send(left);
         }
         if let Outcome::Failed(Why::Program(_) | Why::Refused { .. }) = outcome {
@@ -305,7 +306,7 @@ impl<S: Script> Client<S> {
     }
 }
 
-/// Waits for all, unless one fails.
+/// Waits for all tasks, or until one fails.
 async fn all<T>(
     tasks: impl IntoIterator<Item = JoinHandle<Result<T, BenchError>>>,
 ) -> Result<Vec<T>, BenchError> {
@@ -317,14 +318,14 @@ async fn all<T>(
     Ok(results)
 }
 
-/// Names for a client's transactions, which are not those of any other run.
+/// Creates the random names of a client's transactions, which differ from those of any other run.
 fn ids(client: usize) -> Random {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = since.map_or(0, |since| since.as_nanos() as u64);
     Random::new(now ^ (client as u64) << 48)
 }
 
-/// A handle of a store.
+/// Creates a handle of a store.
 pub(super) fn handle(store: &'static str, key: impl Into<Arc<str>>) -> Value {
     Value::Handle(Handle { store: store.into(), key: key.into() })
 }

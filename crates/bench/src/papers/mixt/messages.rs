@@ -1,5 +1,5 @@
-//! Figure 17: Message Groups, transaction by transaction, and all together beside the same in the
-//! linearizable store alone.
+//! Figure 17: Message Groups, by transaction, and the mix, compared with the linearizable store
+//! alone.
 
 use super::groups::{CREATE, Groups, INBOX, JOIN, MIX, POST, SOURCE};
 use super::load::Pace;
@@ -11,7 +11,7 @@ use crate::papers::Row;
 const FIGURE: &str = "Fig. 17";
 const STORES: [&str; 2] = ["directory", "mail"];
 
-/// Transactions per second of the paper.
+/// Transactions per second in the paper.
 const PAPER: [(&str, f64); 4] =
     [(INBOX, 10_626.0), (JOIN, 5_430.0), (POST, 3_313.0), (CREATE, 972.0)];
 
@@ -23,23 +23,23 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     let (mut mixes, mut shipped) = (Vec::new(), Vec::new());
     for binding in [Binding::Mixed, Binding::AllStrong] {
         let bound = |away| place.bind(SOURCE, STORES, Setting { away, binding, ..MIXED });
-        (laboratory.tell)(&format!("{title}: {count} groups are created"));
+        (laboratory.report)(&format!("{title}: {count} groups are created"));
         let groups = Groups::create(&bound(false)?, count)?;
         let away = bound(true)?;
         if binding == Binding::Mixed {
             for (kind, paper) in PAPER {
-                (laboratory.tell)(&format!("{title}: {kind}"));
+                (laboratory.report)(&format!("{title}: {kind}"));
                 let weights = MIX.map(|(name, _)| (name, u32::from(name == kind)));
                 let ran = away.load(groups.clients(pace.clients, weights), pace, 17)?;
                 let what = format!("{title}: {kind}");
                 rows.push(Row::new(FIGURE, what, paper, ran.per_second(), "tps"));
             }
         }
-        (laboratory.tell)(&format!("{title}: the mix, {binding:?}"));
+        (laboratory.report)(&format!("{title}: the mix, {binding:?}"));
         let pace = Pace { window: pace.window * 3, ..pace };
         mixes.push(away.load(groups.clients(pace.clients, MIX), pace, 18)?);
         if place.ships() {
-            (laboratory.tell)(&format!("{title}: the same, phases next to their stores"));
+            (laboratory.report)(&format!("{title}: the same, phases next to their stores"));
             let shipping = Setting { binding, shipping: true, ..MIXED };
             let away = place.bind(SOURCE, STORES, shipping)?;
             shipped.push(away.load(groups.clients(pace.clients, MIX), pace, 19)?);
@@ -80,8 +80,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
          has 40,000). Each client has groups and users of its own. Aborts: phases that were run again and \
          transactions that gave up, in 100 transactions; {} and {} of {} and {} gave up.",
         pace.clients,
-        mixed.given_up,
-        strong.given_up,
+        mixed.failed,
+        strong.failed,
         mixed.count(),
         strong.count()
     )];

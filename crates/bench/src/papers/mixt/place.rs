@@ -1,4 +1,4 @@
-//! Where experiments run: a linearizable store far away, and a causal one near.
+//! Databases of the experiments: a distant linearizable store, and a close causal one.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,35 +16,35 @@ use super::{counters, groups};
 use crate::error::BenchError;
 use crate::papers::processes::{Process, Wan};
 
-/// The paper's distances (§8.1): 85 ± 10 ms to the linearizable store, 1 ms to the causal one.
+/// Delays of the paper (§8.1): 85 ± 10 ms to the linearizable store, 1 ms to the causal one.
 const FAR: (Duration, Duration) = (Duration::from_millis(75), Duration::from_millis(20));
 const NEAR: (Duration, Duration) = (Duration::from_millis(1), Duration::ZERO);
 
-/// The space that each database has.
+/// Space of each database.
 const SPACE: &str = "data";
 
-/// A linearizable database and a causal one that know nothing of each other, or one that is both.
+/// An independent pair of a linearizable and a causal database, or one database that is both.
 pub(super) struct Place {
-    /// What the linearizable store is.
+    /// Description of the linearizable store.
     pub(super) title: &'static str,
-    /// The same databases beside the clients, to load data.
+    /// Databases without delays, to load data.
     beside: Databases,
-    /// As far away as the paper has them.
+    /// Databases with the paper's delays.
     away: Databases,
-    /// How many clients its databases take.
+    /// Maximum number of clients of its databases.
     pub(super) most_clients: usize,
     _processes: Vec<Process>,
     _network: Network,
 }
 
-/// The linearizable database with its space, and the causal one.
+/// The linearizable database and the causal one, each with its space.
 #[derive(Clone)]
 struct Databases([(Arc<dyn Database>, &'static str); 2]);
 
-/// How a program is run.
+/// Settings of running a program.
 #[derive(Clone, Copy)]
 pub(super) struct Setting {
-    /// As far away from the stores as the paper has it, or beside them.
+    /// Whether the stores have the paper's delays.
     pub(super) away: bool,
     pub(super) binding: Binding,
     pub(super) tracking: Tracking,
@@ -52,24 +52,24 @@ pub(super) struct Setting {
     pub(super) shipping: bool,
 }
 
-/// As the paper has it.
+/// Settings of the paper.
 pub(super) const MIXED: Setting =
     Setting { away: true, binding: Binding::Mixed, tracking: Tracking::On, shipping: false };
 
-/// Which stores a program gets.
+/// Binding of a program's stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Binding {
-    /// Each its own.
+    /// Each store to its own database.
     Mixed,
-    /// Both the linearizable one.
+    /// Both stores to the linearizable database.
     AllStrong,
 }
 
 impl Place {
-    /// Two clusters of a process of their own.
+    /// Starts two clusters in separate processes.
     ///
     /// # Errors
-    /// They cannot be started.
+    /// Fails if they cannot be started.
     pub(super) fn spaces() -> Result<Place, BenchError> {
         let network = Network::new()?;
         let mut processes = Vec::new();
@@ -97,10 +97,10 @@ impl Place {
         })
     }
 
-    /// A PostgreSQL server, and a cluster for what is causal.
+    /// Uses a PostgreSQL server, and starts a cluster for the causal data.
     ///
     /// # Errors
-    /// The URL names no server by host and port, or one of them cannot be reached.
+    /// Fails if the URL has no host and port, or if one of the databases cannot be reached.
     pub(super) fn postgres(url: &str) -> Result<Place, BenchError> {
         let network = Network::new()?;
         let server = Server::of(url)?;
@@ -123,10 +123,10 @@ impl Place {
         })
     }
 
-    /// Spaces of one cluster, of which two sites are far away and have the leaders.
+    /// Starts one cluster whose spaces serve as both databases; two distant sites have the leaders.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// Fails if it cannot be started.
     pub(super) fn one_cluster() -> Result<Place, BenchError> {
         let named = |level: &str| space(level).replace(SPACE, level);
         let config = named("linearizable") + &named("causal");
@@ -155,10 +155,10 @@ impl Place {
         self.away.0[0].0.executes()
     }
 
-    /// A program with its stores.
+    /// Binds the stores of a program.
     ///
     /// # Errors
-    /// Its stores cannot be bound.
+    /// Fails if they cannot be bound.
     pub(super) fn bind(
         &self,
         source: &str,
@@ -184,15 +184,15 @@ impl Place {
     }
 }
 
-/// The configuration of a cluster with one space.
+/// Returns the configuration of a cluster with one space.
 fn space(level: &str) -> String {
     format!("[[space]]\nname = '{SPACE}'\nprefix = '{SPACE}:'\nlevel = '{level}'\n")
 }
 
-/// The schema in which PostgreSQL keeps what is measured.
+/// Schema of the measured data in PostgreSQL.
 const SCHEMA: &str = "solera_papers";
 
-/// Where a PostgreSQL server is, in its URL.
+/// Address of a PostgreSQL server within its URL.
 struct Server<'a> {
     before: &'a str,
     address: &'a str,
@@ -201,34 +201,34 @@ struct Server<'a> {
 
 impl<'a> Server<'a> {
     fn of(url: &'a str) -> Result<Server<'a>, BenchError> {
-        let told = || {
+        let invalid = || {
             let text =
                 "the URL of PostgreSQL must be as postgresql://USER:PASSWORD@HOST:PORT/DATABASE";
             BenchError::Settings(text.to_owned())
         };
-        let (scheme, rest) = url.split_once("://").ok_or_else(told)?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(invalid)?;
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         let address = authority.rsplit('@').next().unwrap_or_default();
         let from = scheme.len() + 3 + authority.len() - address.len();
-        let (host, port) = address.rsplit_once(':').ok_or_else(told)?;
+        let (host, port) = address.rsplit_once(':').ok_or_else(invalid)?;
         if host.is_empty() || port.parse::<u16>().is_err() {
-            return Err(told());
+            return Err(invalid());
         }
         Ok(Server { before: &url[..from], address, after: &url[from + address.len()..] })
     }
 
-    /// The URL with another address.
+    /// Returns the URL with another address.
     fn at(&self, address: &str) -> String {
         format!("{}{address}{}", self.before, self.after)
     }
 }
 
-/// A cluster's spaces as a database, as they are seen at an address.
+/// Connects to a cluster's spaces as a database at an address.
 fn spaces(address: SocketAddr) -> Result<Spaces, BenchError> {
     crate::runtime()?.block_on(Spaces::at(address)).map_err(BenchError::Connect)
 }
 
-/// Emulated distances, on a thread of their own. They end when this is dropped.
+/// Proxies that emulate delays, on a separate thread. Dropping it stops them.
 struct Network {
     handle: tokio::runtime::Handle,
     _stop: tokio::sync::oneshot::Sender<()>,
@@ -240,14 +240,14 @@ impl Network {
         let handle = runtime.handle().clone();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let work = move || {
-            // The sender says nothing, but goes.
+            // Dropping the sender is the signal to stop.
             let _ = runtime.block_on(stopped);
         };
         std::thread::Builder::new().name("wan".into()).spawn(work).map_err(BenchError::Threads)?;
         Ok(Network { handle, _stop: stop })
     }
 
-    /// An address where a server at `HOST:PORT` is so far away.
+    /// Starts a proxy to a server at `HOST:PORT` with a delay; returns its address.
     fn at(
         &self,
         server: &str,
@@ -255,19 +255,19 @@ impl Network {
     ) -> Result<SocketAddr, BenchError> {
         let delays = Delays::new(rtt, jitter).expect("the paper's distances are on earth");
         let server = server.to_owned();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         self.handle.spawn(async move {
             let bound = Proxy::bind("127.0.0.1:0", &server, delays, 1).await;
             let address = bound
                 .as_ref()
                 .map_err(ToString::to_string)
                 .and_then(|proxy| proxy.address().map_err(|error| error.to_string()));
-            let _ = tell.send(address);
+            let _ = sender.send(address);
             if let Ok(proxy) = bound {
                 proxy.serve().await;
             }
         });
-        let address = told.recv().map_err(|error| BenchError::Start(error.to_string()))?;
+        let address = receiver.recv().map_err(|error| BenchError::Start(error.to_string()))?;
         address.map_err(BenchError::Start)
     }
 }

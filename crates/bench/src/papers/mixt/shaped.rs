@@ -1,4 +1,4 @@
-//! A database as an experiment needs it: without witnesses, with late ones, or running phases
+//! Wraps a database for an experiment: without witnesses, with late witnesses, or running phases
 //! itself.
 
 use std::sync::Arc;
@@ -12,28 +12,29 @@ use solera_mixt::store::{
     Horizon, List, NameWrite, ObjectCall, StoreError,
 };
 
-/// What becomes of the named objects by which transactions are seen as a whole.
+/// Treatment of the witnesses that make transactions visible atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tracking {
-    /// They are neither written nor read: transactions over several databases may be seen in part.
+    /// Witnesses are neither written nor read: transactions over several databases may be partially
+    /// visible.
     Off,
-    /// As always.
+    /// Witnesses work as usual.
     On,
-    /// So many of 100 times that they are looked for, it takes [`LATE`] longer, as if they had not
+    /// This percentage of the lookups of witnesses takes [`LATE`] longer, as if they had not
     /// arrived.
     Late(u8),
 }
 
-/// What the paper lets late verifications wait (§8.3).
+/// Delay of late verifications in the paper (§8.3).
 const LATE: Duration = Duration::from_millis(30);
 
-/// A database, seen so.
+/// Wrapper of a database.
 pub(super) struct Shaped {
     pub(super) inner: Arc<dyn Database>,
     pub(super) tracking: Tracking,
-    /// Whether it is to run groups of phases, if it can.
+    /// Whether it runs groups of phases, if it can.
     pub(super) shipping: bool,
-    /// How often witnesses were looked for.
+    /// Number of lookups of witnesses.
     pub(super) looks: Arc<AtomicU64>,
 }
 

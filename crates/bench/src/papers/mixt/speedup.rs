@@ -1,4 +1,4 @@
-//! Figure 15: throughput against the share of causal transactions, and what witnesses cost.
+//! Figure 15: throughput by the share of causal transactions, and the cost of witnesses.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::random::Zipf;
 
 const FIGURE: &str = "Fig. 15";
 
-/// How transactions are seen as a whole, and whether there are any of which this is asked.
+/// Series: name, treatment of witnesses, and whether transactions span both stores.
 const SERIES: [(&str, Tracking, bool); 5] = [
     ("one store each", Tracking::Off, false),
     ("mixed, no witnesses", Tracking::Off, true),
@@ -24,13 +24,13 @@ const SERIES: [(&str, Tracking, bool); 5] = [
     ("all late", Tracking::Late(100), true),
 ];
 
-/// The two that tell what witnesses cost.
+/// The two series that show the cost of witnesses.
 const WITHOUT: usize = 1;
 const WITH: usize = 2;
 
 #[expect(
     clippy::too_many_lines,
-    reason = "an experiment, in the order in which it runs and is told"
+    reason = "an experiment, in the order in which it runs and is reported"
 )]
 pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings, BenchError> {
     let popular = Arc::new(Zipf::new(COUNTERS));
@@ -45,12 +45,12 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
         let scripts = std::iter::repeat_n(script, pace.clients);
         bound.load(scripts, pace, u64::from(causal) << 8 | round)
     };
-    // Where the time goes into few transactions of a long way, one round tells little less than
-    // more.
+    // Where few transactions with long round trips take the time, one round is nearly as
+    // informative as several.
     let mut points = vec![vec![Ran::default(); SERIES.len()]; shares.len()];
     let mut dearest = (f64::NEG_INFINITY, 0);
     for (causal, series) in shares.iter().zip(&mut points) {
-        (laboratory.tell)(&format!("{}: {causal}% causal counters", place.title));
+        (laboratory.report)(&format!("{}: {causal}% causal counters", place.title));
         for round in 0..rounds {
             for (number, ran) in series.iter_mut().enumerate() {
                 let all_alike = matches!(causal, 0 | 100) && number > 0;
@@ -61,7 +61,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
                 }
             }
         }
-        // Without any change of mode they are all the same.
+        // Without changes of mode, all series are the same.
         let first = series[0].clone();
         series.iter_mut().filter(|ran| ran.window.is_zero()).for_each(|ran| *ran = first.clone());
         let together = cost(series[WITH].per_second(), series[WITHOUT].per_second());
@@ -72,7 +72,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     let (_, dearest) = dearest;
     let pairs = laboratory.pick(FEW_PAIRS, PAIRS);
     let costs = pairs::alternate(pairs, |pair, arm| {
-        (laboratory.tell)(&format!(
+        (laboratory.report)(&format!(
             "{}: what witnesses cost, pair {} of {pairs}",
             place.title,
             pair + 1
@@ -81,7 +81,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
         measure(dearest, 70, series, rounds + pair as u64).map(|ran| ran.per_second())
     })?;
     let costs = costs.into_iter().map(|[without, with]| cost(with, without));
-    (laboratory.tell)(&format!("{}: only reading, only writing", place.title));
+    (laboratory.report)(&format!("{}: only reading, only writing", place.title));
     let reading = measure(80, 100, WITH, 0)?.per_second();
     let writing = measure(80, 0, WITH, 0)?.per_second();
 
@@ -139,7 +139,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings
     Ok(Findings { rows, plots: vec![plot], notes })
 }
 
-/// By how many percent fewer there are with witnesses than without.
+/// Returns the loss of throughput by witnesses, in percent.
 fn cost(with: f64, without: f64) -> f64 {
     100.0 * (1.0 - with / without)
 }

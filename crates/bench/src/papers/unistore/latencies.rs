@@ -15,7 +15,7 @@ use crate::rubis::{self, Rubis, Scale};
 use crate::session::Strong;
 use crate::tally::Class;
 
-/// A few hundred clients leave some of two cores idle, so that latencies are not those of a queue.
+/// Number of clients that leaves some of two cores idle, so that latencies do not include queueing.
 const CLIENTS: usize = 150;
 
 const FIGURE: &str = "Fig. 3";
@@ -28,11 +28,11 @@ struct Arm {
 }
 
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
-    // Both are there all the time, so that each is measured beside the other one, which is idle.
+    // Both clusters run all the time, so that each is measured while the other one is idle.
     let mut arms = [Arm::up(laboratory, Strong::Solera)?, Arm::up(laboratory, Strong::Causal)?];
     let pairs = laboratory.pick(FEW_PAIRS, PAIRS);
     let measured = pairs::alternate(pairs, |pair, arm| {
-        (laboratory.tell)(&format!("RUBiS on real processes, pair {} of {pairs}", pair + 1));
+        (laboratory.report)(&format!("RUBiS on real processes, pair {} of {pairs}", pair + 1));
         arms[arm].measure(laboratory, pair as u64)
     })?;
     let (beside, without): (Vec<Report>, Vec<Report>) =
@@ -90,7 +90,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     let notes = vec![format!(
         "Latencies: RUBiS' bidding mix by {CLIENTS} clients that think 500 ms, on `solera up --wan aws` of three sites with one \
          worker each, in one process beside the clients'; a cluster with strong transactions and one where all of \
-         them are causal in turn, {pairs} pairs of {:.1} s each, of whose ratios the medians are told. Medians of causal \
+         them are causal in turn, {pairs} pairs of {:.1} s each, of whose ratios the medians are shown. Medians of causal \
          transactions over all pairs: {:.2} ms and {:.2} ms; averages {:.2} ms and {:.2} ms. Strong transactions read and write in three to four \
          round trips to their own site before they commit, which is part of their latency.",
         pace.window.as_secs_f64(),
@@ -130,7 +130,7 @@ impl Arm {
         Ok(Arm { process, strong, scale })
     }
 
-    /// Loads it for a while, with the same clients in each round as the other.
+    /// Loads the cluster for a while, with the same clients in each round as the other one.
     fn measure(&mut self, laboratory: &Laboratory<'_>, round: u64) -> Result<Report, BenchError> {
         let place = self.process.place(&crate::runtime()?)?;
         let rubis = Arc::new(Rubis::new(self.scale, 1 + round, crate::run_name(), None));

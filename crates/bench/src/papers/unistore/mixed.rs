@@ -16,14 +16,14 @@ use crate::virtual_cluster::recording::{Recording, record};
 use crate::virtual_cluster::replay::{COPIES, Replay};
 use crate::virtual_cluster::shape::{CORES_PER_NODE, Shape, name_of};
 
-/// Of the database that is recorded.
+/// Scale of the recorded database.
 const SCALE: &str = "small";
-/// How long the paper's clients think.
+/// Pause of the paper's clients.
 const THINK: Duration = Duration::from_millis(500);
 const VARIANTS: [Baseline; 4] =
     [Baseline::UniStore, Baseline::RedBlue, Baseline::Strong, Baseline::Causal];
 
-/// How large a site is.
+/// Size of a site.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Size {
     partitions: u16,
@@ -39,10 +39,10 @@ impl std::fmt::Display for Size {
 /// With one partition for each core, as in the paper.
 const SMALL: Size = Size { partitions: 16, cores: 16 };
 const PAPERS: Size = Size { partitions: 32, cores: 32 };
-/// No more workers of a site can lead.
+/// Size with the maximum number of leading workers per site.
 const FINE: Size = Size { partitions: 64, cores: 32 };
 
-/// What all clusters have in common.
+/// Settings of all clusters.
 struct Common {
     recording: Arc<Recording>,
     spaces: Arc<ClusterSpec>,
@@ -50,7 +50,7 @@ struct Common {
 
 impl Common {
     fn of(laboratory: &Laboratory<'_>) -> Result<Common, BenchError> {
-        (laboratory.tell)("recording RUBiS");
+        (laboratory.report)("recording RUBiS");
         let scale = SCALE.parse::<Scale>().map_err(BenchError::Settings)?;
         let recording = record(scale, 1, laboratory.pick(2000, 5000))?;
         if recording.transactions.is_empty() {
@@ -64,7 +64,7 @@ impl Common {
         Ok(Common { recording: Arc::new(recording), spaces: Arc::new(spaces) })
     }
 
-    /// More and more clients of a protocol.
+    /// Measures increasing numbers of clients of a protocol.
     fn curve<'a>(
         &self,
         laboratory: &Laboratory<'a>,
@@ -97,8 +97,8 @@ impl Common {
                 ..laboratory.load(per_core * usize::from(size.cores), strong)
             };
             match variant {
-                // With more clients than they can serve, one only aborts, and the other's strong
-                // transactions pile up.
+                // Under overload, one protocol only aborts, and the other's strong transactions
+                // pile up.
                 Baseline::Strong | Baseline::RedBlue => {
                     let steps = match variant {
                         Baseline::Strong => laboratory.pick(5, 7),
@@ -114,7 +114,7 @@ impl Common {
 
 #[expect(
     clippy::too_many_lines,
-    reason = "an experiment, in the order in which it runs and is told"
+    reason = "an experiment, in the order in which it runs and is reported"
 )]
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     let common = Common::of(laboratory)?;
@@ -209,13 +209,13 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Result<Findings, BenchError> {
     Ok(Findings { rows, plots: vec![plot], notes })
 }
 
-/// The share of attempts that met a conflict, in percent.
+/// Returns the share of attempts that aborted, in percent.
 fn aborts(measured: &Measured) -> f64 {
     let total = measured.total();
     100.0 * total.aborts as f64 / (total.latency.count() + total.aborts).max(1) as f64
 }
 
-/// In milliseconds.
+/// Returns the latency in milliseconds.
 fn latency(measured: &Measured) -> f64 {
     measured.total().latency.mean().unwrap_or_default().as_secs_f64() * 1000.0
 }

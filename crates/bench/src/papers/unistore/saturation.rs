@@ -1,4 +1,4 @@
-//! More and more clients, until throughput grows no more.
+//! Increases the number of clients until throughput stops growing.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::Laboratory;
 use crate::virtual_cluster::cluster::{Measured, VirtualCluster};
 use crate::virtual_cluster::source::Source;
 
-/// What was measured with more and more clients.
+/// Measurements with increasing numbers of clients.
 #[derive(Clone, Debug)]
 pub(super) struct Curve(pub(super) Vec<Point>);
 
-/// What was measured with one number of clients.
+/// Measurement with one number of clients.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) measured: Measured,
-    /// Whether it can go on: otherwise something piles up, and what ends instead of it is no
-    /// throughput that the protocol can sustain.
+    /// Whether the load is sustainable. Otherwise transactions pile up, and the throughput is not
+    /// one that the protocol can sustain.
     pub(super) settled: bool,
 }
 
 impl Point {
-    /// Transactions per second that can go on.
+    /// Returns the sustainable transactions per second.
     fn sustained(&self) -> f64 {
         if self.settled { self.measured.per_second() } else { 0.0 }
     }
@@ -33,33 +33,34 @@ impl std::fmt::Display for Point {
     }
 }
 
-/// Throughput that grows by less has stopped growing.
+/// Minimum growth factor; throughput that grows by less has stopped growing.
 const GROWTH: f64 = 1.04;
-/// So often has each client had its turn, on average, before its load counts as settled.
+/// Average number of transactions per client before a load counts as settled.
 const TURNS: f64 = 2.0;
-/// What ends must have so much of the share of strong transactions that begin, and the other way
-/// round: otherwise they pile up somewhere, or what has piled up is worked off, which cannot go on.
+/// Minimum ratio between the shares of strong transactions among those that end and those that
+/// begin, in both directions. Otherwise strong transactions pile up, or a backlog shrinks, which is
+/// not sustainable.
 const SETTLED: f64 = 0.85;
-/// Nothing is waited for any longer.
+/// Maximum number of windows until a load must settle.
 const MOST_WINDOWS: usize = 20;
 
-/// What a cluster is loaded with.
+/// Load of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// How long clients think.
+    /// Pause of clients.
     pub(super) think: Duration,
-    /// How many clients there are at first.
+    /// Initial number of clients.
     pub(super) first: usize,
-    /// How often they are doubled at most, the first number included.
+    /// Maximum number of measurements, each with twice as many clients as the previous one.
     pub(super) steps: usize,
-    /// The share of strong transactions in what clients begin.
+    /// Share of strong transactions among those that clients begin.
     pub(super) strong: f64,
-    /// How long it is watched at a time.
+    /// Length of a measuring window.
     pub(super) window: Duration,
 }
 
 impl Curve {
-    /// Doubles the number of clients until the throughput that can go on grows no more.
+    /// Doubles the number of clients until the sustainable throughput stops growing.
     pub(super) fn of<S: Source>(
         laboratory: &Laboratory<'_>,
         name: &str,
@@ -71,7 +72,7 @@ impl Curve {
         while steps.len() < load.steps {
             cluster.set_clients(clients);
             let point = settle(laboratory, cluster, load);
-            (laboratory.tell)(&format!("{name}: {point}"));
+            (laboratory.report)(&format!("{name}: {point}"));
             let grows =
                 steps.last().is_none_or(|last| point.sustained() > GROWTH * last.sustained());
             steps.push(point);
@@ -81,16 +82,16 @@ impl Curve {
             clients *= 2;
         }
         let inexact = steps.last().map_or(0.0, |point| point.measured.charged.inexact_share());
-        (laboratory.tell)(&format!(
+        (laboratory.report)(&format!(
             "{name}: {:.1}% of all steps are of classes that the table of costs has not",
             100.0 * inexact
         ));
         Curve(steps)
     }
 
-    /// Searches the number of clients with which the throughput that can go on is greatest: doubles
-    /// it until that falls, then looks on both sides of the best. Each number is measured on a
-    /// cluster of its own, as one that was overwhelmed may not recover.
+    /// Searches the number of clients with the greatest sustainable throughput: doubles it until
+    /// the throughput falls, then tries both sides of the best. Measures each number on a new
+    /// cluster, because an overloaded one may not recover.
     pub(super) fn search<S: Source>(
         laboratory: &Laboratory<'_>,
         name: &str,
@@ -101,18 +102,18 @@ impl Curve {
             let mut cluster = cluster();
             cluster.set_clients(clients);
             let point = settle(laboratory, &mut cluster, load);
-            (laboratory.tell)(&format!("{name}: {point}"));
+            (laboratory.report)(&format!("{name}: {point}"));
             point
         });
         Curve(steps)
     }
 
-    /// Whether what [`peak`](Self::peak) tells can go on.
+    /// Whether the load of [`peak`](Self::peak) is sustainable.
     pub(super) fn has_settled(&self) -> bool {
         self.0.iter().any(|point| point.settled)
     }
 
-    /// What was measured where throughput was greatest, of loads that have settled if any has.
+    /// Returns the measurement with the greatest throughput, among settled loads if there are any.
     pub(super) fn peak(&self) -> &Measured {
         let most = self.0.iter().max_by(|a, b| {
             let faster = a.measured.per_second().total_cmp(&b.measured.per_second());
@@ -122,9 +123,9 @@ impl Curve {
     }
 }
 
-/// Measures with fewer and fewer clients until the load settles, with more and more until
-/// throughput falls, and then with a quarter less and half as many more than were best. Returns all
-/// in the order of their numbers of clients.
+/// Measures with fewer clients until the load settles, with more until throughput falls, and then
+/// with a quarter less and with half as many more than the best. Returns all measurements in the
+/// order of their numbers of clients.
 fn best_load(
     first: usize,
     most_steps: usize,
@@ -138,7 +139,7 @@ fn best_load(
         best.0 = steps[steps.len() - 1].sustained();
     }
     let mut clients = first;
-    // If it was halved, twice the best is known to be too much.
+    // If the number was halved, twice the best is known to be too much.
     let settled = best.1 == first;
     while settled && steps.len() < most_steps {
         clients *= 2;
@@ -154,9 +155,8 @@ fn best_load(
     steps
 }
 
-/// Measures window after window until the load has settled. What counts is the second half of them:
-/// how much ends within a single one owes a good deal to chance, as virtual cores take long for
-/// each batch.
+/// Measures windows until the load has settled. The result is the second half of them: a single
+/// window varies a lot, because virtual cores take long for each batch.
 fn settle<S: Source>(
     laboratory: &Laboratory<'_>,
     cluster: &mut VirtualCluster<S>,
@@ -170,14 +170,14 @@ fn settle<S: Source>(
         passed += load.window;
         let measured = Measured::together(&windows[windows.len() / 2..]);
         let settled = has_settled(&measured, passed, load.strong);
-        // It may get nowhere at all.
+        // A load may make no progress at all.
         if settled || windows.len() == MOST_WINDOWS {
             return Point { measured, settled };
         }
     }
 }
 
-/// Whether what is measured after so long can go on.
+/// Whether a measurement after this time is sustainable.
 fn has_settled(measured: &Measured, passed: Duration, strong: f64) -> bool {
     let ended = measured.per_second().max(f64::MIN_POSITIVE);
     let turn = measured.clients as f64 / ended;

@@ -16,20 +16,21 @@ use crate::virtual_cluster::meter::Charged;
 use crate::virtual_cluster::shape::{CORES_PER_NODE, Shape};
 use crate::virtual_cluster::three_items::ThreeItems;
 
-/// Enough for transactions to meet rarely.
+/// Number of keys, enough that transactions rarely conflict.
 const KEYS: u64 = 1_000_000;
-/// The share of strong transactions that access the designated partition, in percent.
+/// Share of strong transactions that access the designated partition, in percent.
 const HOT: u8 = 20;
-/// Where the drop comes from is shown for this share of strong transactions, and of hot ones among
-/// them.
+/// Percentages of strong transactions, and of hot ones among them, for which the cause of the drop
+/// is explained.
 const EXPLAINED: (u8, u8) = (10, 0);
-/// Of the paper's machines, which have as many cores, one for each. Where several share a virtual
-/// core, so many are still one process: otherwise a small site would be one, and its messages free.
+/// Partitions per process: one for each core of the paper's machines. If several partitions share a
+/// virtual core, this many still form one process; otherwise a small site would be a single
+/// process, and its messages free.
 const PARTITIONS_PER_NODE: u16 = CORES_PER_NODE as u16;
 
 #[expect(
     clippy::too_many_lines,
-    reason = "an experiment, in the order in which it runs and is told"
+    reason = "an experiment, in the order in which it runs and is reported"
 )]
 pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     let sizes: &[u16] = laboratory.pick(&[16, 64], &[16, 32, 64]);
@@ -151,13 +152,14 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     Findings { rows, plots: vec![plot(false), plot(true)], notes }
 }
 
-/// What an experiment takes away, to show where the drop comes from.
+/// Cost that an experiment removes, to show the cause of the drop.
 #[derive(Clone, Copy, PartialEq)]
 enum Ideal {
     None,
     /// Messages within a site are not encoded.
     OneProcess,
-    /// The same, and neither sending nor waking another worker takes a system call's time.
+    /// Messages within a site are not encoded, and neither sending nor waking another worker takes
+    /// the time of a system call.
     FreeCalls,
 }
 
@@ -171,12 +173,12 @@ impl Ideal {
     }
 }
 
-/// Parts of a transaction's time that change by less are not listed, in microseconds of a core of
+/// Minimum change of a part of a transaction's time that is listed, in microseconds of a core of
 /// this machine.
 const CHANGE: f64 = 1.0;
 
-/// Where the drop from ideal scaling comes from: how busy the cores are at either size, and what a
-/// transaction costs.
+/// Explains the drop from ideal scaling: the utilization of the cores at both sizes, and the cost
+/// of a transaction.
 fn explanation(
     costs: &Costs,
     (strong, hot): (u8, u8),
@@ -212,7 +214,7 @@ fn explanation(
     )
 }
 
-/// Microseconds that a transaction keeps cores of this machine busy, by kinds of steps.
+/// Returns the processor time of a transaction in microseconds of this machine, by kind of step.
 fn time_of_one<'a>(costs: &Costs, measured: &'a Measured) -> BTreeMap<&'a str, f64> {
     let Charged { steps, host, system_calls, .. } = &measured.charged;
     let transactions = measured.total().latency.count().max(1) as f64;

@@ -1,4 +1,4 @@
-//! Figure 5: what tracking uniformity costs.
+//! Figure 5: the cost of tracking uniformity.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             Curve::of(&laboratory, &name, &mut cluster, load).peak().per_second()
         })
     };
-    // Each round has a seed of its own, which the two that are compared share.
+    // Each round has its own seed, which both compared variants share.
     let pairs = SITES.iter().flat_map(|sites| {
         let pair = |round| {
             [Baseline::CureFt, Baseline::Uniform].map(|variant| peak(*sites, variant, round))

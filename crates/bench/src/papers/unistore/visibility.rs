@@ -1,4 +1,4 @@
-//! Figure 6: by how much a uniform snapshot delays what others see.
+//! Figure 6: the delay of remote visibility by uniform snapshots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::virtual_cluster::shape::{
 };
 use crate::virtual_cluster::three_items::ThreeItems;
 
-/// The places of the sites in the cluster.
+/// Indices of the sites in the cluster.
 const FROM: usize = 1;
 const BEST: usize = 3;
 const WORST: usize = 0;
@@ -42,7 +42,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
             let mut cluster = VirtualCluster::new(shape, laboratory.meter(variant), items, think);
             cluster.set_clients(80);
             cluster.measure(Duration::from_millis(300), Duration::from_millis(1));
-            (laboratory.tell)(&format!("{}: visibility", name_of(variant)));
+            (laboratory.report)(&format!("{}: visibility", name_of(variant)));
             cluster.probe(FROM, laboratory.pick(Duration::from_secs(2), Duration::from_secs(20)))
         })
     };

@@ -1,33 +1,33 @@
-//! What a customer does.
+//! Customers of the checkout demo.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use solera::{Client, Error};
 
-use super::super::{Random, Untrue};
+use super::super::{CheckFailed, Random};
 
-/// An order, and what it takes.
+/// An order, with the count of each product.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) name: String,
     pub(super) lines: Vec<(String, i64)>,
 }
 
-/// How shopping went.
+/// Results of one or more customers.
 #[derive(Debug, Default)]
 pub(super) struct Sale {
-    /// Orders that were answered.
+    /// Orders that were acknowledged.
     pub(super) accepted: Vec<Order>,
-    /// Orders of which it was not told whether they are done, or not yet in full.
+    /// Orders with an unknown outcome, or that were incomplete when the call returned.
     pub(super) doubtful: Vec<Order>,
-    /// How many orders took more than was there.
-    pub(super) refused: u64,
-    /// How often a call had no effect, as others were in the way.
-    pub(super) again: u64,
-    /// How long it took to put a line into a cart.
+    /// Number of orders rejected because the stock was too small.
+    pub(super) rejected: u64,
+    /// Number of calls that aborted and were retried.
+    pub(super) retries: u64,
+    /// Latencies of putting a line into a cart.
     pub(super) puts: Vec<Duration>,
-    /// How long the accepted orders took.
+    /// Latencies of the accepted orders.
     pub(super) orders: Vec<Duration>,
 }
 
@@ -35,21 +35,21 @@ impl Sale {
     pub(super) fn take(&mut self, other: Sale) {
         self.accepted.extend(other.accepted);
         self.doubtful.extend(other.doubtful);
-        self.refused += other.refused;
-        self.again += other.again;
+        self.rejected += other.rejected;
+        self.retries += other.retries;
         self.puts.extend(other.puts);
         self.orders.extend(other.orders);
     }
 }
 
-/// Buys until nothing is left, or time is up.
+/// Orders until nothing is left or the time is up.
 pub(super) async fn shop(
     mut client: Client,
     number: usize,
     stock: BTreeMap<String, i64>,
     until: Instant,
-) -> Result<Sale, Untrue> {
-    // How many are wanted at once, at most: first a tenth of what there is.
+) -> Result<Sale, CheckFailed> {
+    // Maximum count of each product per order: at first a tenth of the stock.
     let mut most: BTreeMap<String, i64> =
         stock.into_iter().map(|(product, count)| (product, (count / 10).max(1))).collect();
     let cart = format!("carts:cart-{number}");
@@ -80,8 +80,8 @@ pub(super) async fn shop(
                 let missing =
                     out_of_stock(&error, &order).map(|(product, count)| (product.clone(), *count));
                 let Some((product, count)) = missing else { return Err(error.into()) };
-                sale.refused += 1;
-                // Less may be there. If there is not even one, there never will be.
+                sale.rejected += 1;
+                // Retry with fewer. Without a single one left, the product stays out of stock.
                 match count / 2 {
                     0 => drop(most.remove(&product)),
                     half => drop(most.insert(product, half)),
@@ -92,7 +92,7 @@ pub(super) async fn shop(
     Ok(sale)
 }
 
-/// A product or two, and how many of them.
+/// Chooses one or two products, and the count of each.
 fn choose(most: &BTreeMap<String, i64>, random: &mut Random) -> Vec<(String, i64)> {
     let lines = 1 + random.below(most.len().min(2) as u64) as usize;
     let first = random.below(most.len() as u64) as usize;
@@ -100,8 +100,8 @@ fn choose(most: &BTreeMap<String, i64>, random: &mut Random) -> Vec<(String, i64
     chosen.map(|(product, most)| (product.clone(), 1 + random.below(*most as u64) as i64)).collect()
 }
 
-/// Orders, again and again if others are in the way: how long the call took that did it. None: time
-/// is up.
+/// Places the order, and retries while it aborts. Returns the latency of the successful call, or
+/// `None` if the time is up.
 async fn checkout(
     client: &mut Client,
     order: &Order,
@@ -120,7 +120,7 @@ async fn checkout(
         match client.command(&call).await {
             Ok(_) => return Ok(Some(began.elapsed())),
             Err(error) if matches!(error.code(), Some("ABORTED" | "UNAVAILABLE")) => {
-                sale.again += 1;
+                sale.retries += 1;
             }
             Err(error) => return Err(error),
         }
@@ -128,9 +128,10 @@ async fn checkout(
     Ok(None)
 }
 
-/// The line of an order of which too little was there, if that is why it was refused.
+/// Returns the line of the order that exceeds the stock, if that is why the order was rejected.
 fn out_of_stock<'o>(error: &Error, order: &'o Order) -> Option<&'o (String, i64)> {
     let text = error.to_string();
-    let (_, told) = text.split_once("out of stock: ").filter(|_| error.code() == Some("FAILED"))?;
-    order.lines.iter().find(|(product, _)| told.starts_with(product.as_str()))
+    let (_, reason) =
+        text.split_once("out of stock: ").filter(|_| error.code() == Some("FAILED"))?;
+    order.lines.iter().find(|(product, _)| reason.starts_with(product.as_str()))
 }

@@ -1,4 +1,4 @@
-//! The levels that a module declares, in any order.
+//! Collects the levels that a module declares, in any order.
 
 use solera_levels::{Label, MAX_LEVELS};
 
@@ -7,18 +7,18 @@ use crate::diagnostic::Diagnostic;
 use crate::syntax::ast::{LevelDecl, Name};
 
 impl Declarations {
-    /// Adds each level after those that it refers to, whatever their order in the text. What is
-    /// beyond the number of levels there may be is refused anyway, so that it is not worth looking
-    /// for its place.
+    /// Adds each level after those that it refers to, whatever their order in the text. Levels
+    /// beyond the maximum number are rejected in any case, so they are not sorted.
     pub(super) fn levels(&mut self, mut left: Vec<&LevelDecl>, diagnostics: &mut Vec<Diagnostic>) {
         let beyond = left.split_off(left.len().min(MAX_LEVELS));
         while !left.is_empty() {
-            let ready = |level: &&LevelDecl| self.awaited(level, &left).is_none();
+            let ready = |level: &&LevelDecl| self.missing(level, &left).is_none();
             let next = left.iter().position(ready).unwrap_or_else(|| {
-                let circle = self.circle(&left);
-                diagnostics.push(circle_of_levels(&circle));
-                // It goes on without what is not there yet, so that the others find it.
-                left.iter().position(|level| *level == circle[0].0).expect("it is one of them")
+                let cycle = self.cycle(&left);
+                diagnostics.push(cycle_of_levels(&cycle));
+                // The level is added without the missing relation, so that other levels can refer
+                // to it.
+                left.iter().position(|level| *level == cycle[0].0).expect("it is a remaining level")
             });
             let level = left.remove(next);
             self.level(level, &left, diagnostics);
@@ -28,28 +28,27 @@ impl Declarations {
         }
     }
 
-    /// A name that a level refers to, and that is to be declared by one of the levels that are
-    /// left.
-    fn awaited<'a>(&self, level: &'a LevelDecl, left: &[&'a LevelDecl]) -> Option<&'a Name> {
+    /// Returns a name that the level refers to and that one of the remaining levels declares.
+    fn missing<'a>(&self, level: &'a LevelDecl, left: &[&'a LevelDecl]) -> Option<&'a Name> {
         level.below.iter().chain(&level.above).find(|name| {
             self.lattice.lookup(&name.text).is_none()
                 && left.iter().any(|other| other.name.text == name.text)
         })
     }
 
-    /// Levels of which each refers to the next, and the last to the first, by these names. All that
-    /// are left wait for one of them.
-    fn circle<'a>(&self, left: &[&'a LevelDecl]) -> Vec<(&'a LevelDecl, &'a Name)> {
+    /// Finds a cycle: levels of which each refers to the next, and the last to the first, by these
+    /// names. All remaining levels depend on one of them.
+    fn cycle<'a>(&self, left: &[&'a LevelDecl]) -> Vec<(&'a LevelDecl, &'a Name)> {
         let mut way: Vec<(&LevelDecl, &Name)> = Vec::new();
         let mut level = left[0];
         loop {
             if let Some(start) = way.iter().position(|(passed, _)| *passed == level) {
                 return way.split_off(start);
             }
-            let name = self.awaited(level, left).expect("no level that is left is ready");
+            let name = self.missing(level, left).expect("no remaining level is ready");
             way.push((level, name));
             let declares = |other: &&&LevelDecl| other.name.text == name.text;
-            level = left.iter().find(declares).expect("what is awaited is left");
+            level = left.iter().find(declares).expect("a remaining level declares it");
         }
     }
 
@@ -59,15 +58,15 @@ impl Declarations {
         left: &[&LevelDecl],
         diagnostics: &mut Vec<Diagnostic>,
     ) {
-        // Where it stands to a level that is not known is left open: it would only repeat that
-        // error. So would one that is not there yet, or itself: that is reported as a circle.
-        let of_circle = |name: &&Name| {
+        // Ignores relations to unknown levels, which were reported already, and to levels of the
+        // cycle, which is reported as a whole.
+        let of_cycle = |name: &&Name| {
             name.text == declared.name.text || left.iter().any(|one| one.name.text == name.text)
         };
         let mut known = |names: &[Name]| -> Vec<Label> {
             let names = names
                 .iter()
-                .filter(|name| self.lattice.lookup(&name.text).is_some() || !of_circle(name));
+                .filter(|name| self.lattice.lookup(&name.text).is_some() || !of_cycle(name));
             names.filter_map(|name| self.known_level(name, diagnostics)).collect()
         };
         let (below, above) = (known(&declared.below), known(&declared.above));
@@ -76,7 +75,7 @@ impl Declarations {
                 self.claim(&declared.name, Kind::Level, diagnostics);
             }
             Err(error) => {
-                self.refused.insert(declared.name.text.clone());
+                self.rejected.insert(declared.name.text.clone());
                 diagnostics.push(
                     Diagnostic::error("E0403", declared.name.span, error.to_string())
                         .here("cannot be added"),
@@ -86,14 +85,14 @@ impl Declarations {
     }
 }
 
-/// Refuses levels that are declared by one another.
-fn circle_of_levels(circle: &[(&LevelDecl, &Name)]) -> Diagnostic {
-    let (first, name) = circle[0];
-    let message = match circle.len() {
+/// Returns the error for levels that refer to one another in a cycle.
+fn cycle_of_levels(cycle: &[(&LevelDecl, &Name)]) -> Diagnostic {
+    let (first, name) = cycle[0];
+    let message = match cycle.len() {
         1 => format!("the level '{}' is declared by itself", first.name.text),
         _ => {
             let names: Vec<_> =
-                circle.iter().map(|(level, _)| format!("'{}'", level.name.text)).collect();
+                cycle.iter().map(|(level, _)| format!("'{}'", level.name.text)).collect();
             format!("the levels {} are declared by one another", names.join(" and "))
         }
     };
@@ -101,7 +100,7 @@ fn circle_of_levels(circle: &[(&LevelDecl, &Name)]) -> Diagnostic {
         format!("where '{}' lies depends on '{}'", level.name.text, name.text)
     };
     let mut error = Diagnostic::error("E0403", name.span, message).here(says(first, name));
-    for (level, name) in &circle[1..] {
+    for (level, name) in &cycle[1..] {
         error = error.mark(name.span, says(level, name));
     }
     error.help("say of one of them where it lies among levels outside of the circle")

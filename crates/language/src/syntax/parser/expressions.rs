@@ -1,4 +1,4 @@
-//! Expressions.
+//! Parses expressions.
 
 use super::{Parse, Parser};
 use crate::diagnostic::Diagnostic;
@@ -8,7 +8,7 @@ use crate::syntax::escape::unescape;
 use crate::syntax::token::{Token, TokenKind};
 
 impl Parser<'_> {
-    /// An expression.
+    /// Parses an expression.
     pub(super) fn expr(&mut self) -> Parse<Expr> {
         let expr = self.binary()?;
         if self.at(TokenKind::Question) {
@@ -17,7 +17,7 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    /// `condition ? a : b` as other languages have it.
+    /// Reports `condition ? a : b` of other languages.
     fn ternary(&mut self, condition: Expr) -> Parse<Expr> {
         let error =
             Diagnostic::error(codes::FOREIGN_OPERATOR, self.span(), "there is no operator `?`");
@@ -38,7 +38,7 @@ impl Parser<'_> {
         Ok(Expr { kind: ExprKind::Error, span: self.since(condition.span) })
     }
 
-    /// An operand with what comes after it: `.name`, `->name`, `[index]`, calls.
+    /// Parses an operand with its suffixes: `.name`, `->name`, `[index]`, calls.
     pub(super) fn postfix(&mut self) -> Parse<Expr> {
         let mut expr = self.primary()?;
         loop {
@@ -57,7 +57,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `.name` or `->name`, with arguments or not. Answers how high its parts are, too.
+    /// Parses `.name` or `->name`, with or without arguments. Also returns the nesting depth of its
+    /// parts.
     fn member(&mut self, object: Expr) -> Parse<(ExprKind, usize)> {
         let height = self.height;
         if self.at(TokenKind::ColonColon) {
@@ -143,20 +144,20 @@ impl Parser<'_> {
                 "`{word}` is a statement and has no value: assign to a variable within it"
             ));
             let reported = self.report(error);
-            // So that it is skipped, and not read as the next statement, whose errors would be
-            // others.
+            // Skips the token, so that it is not parsed as the next statement, which would report
+            // other errors.
             self.bump();
             return reported;
         }
         self.report(error)
     }
 
-    /// A text, bytes or a truth value.
+    /// Parses a string, bytes or `bool` literal.
     pub(super) fn literal(&mut self) -> Literal {
         let token = self.bump();
         let text = self.text_of(token.span);
         let between = |from: usize| text.get(from..text.len() - 1).unwrap_or_default();
-        // What is wrong in it was reported with the word.
+        // The lexer has reported errors in the literal.
         match token.kind {
             TokenKind::True => Literal::Bool(true),
             TokenKind::False => Literal::Bool(false),
@@ -192,7 +193,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An expression, and what is compared with it by a single `=`, as happens.
+    /// Parses an expression. Accepts and reports a single `=` as a comparison.
     pub(super) fn compared(&mut self) -> Parse<Expr> {
         let left = self.expr()?;
         if !self.at(TokenKind::Eq) {
@@ -210,7 +211,7 @@ impl Parser<'_> {
         Ok(Expr { kind: ExprKind::Error, span: left.span.to(right.span) })
     }
 
-    /// `[e, …]`
+    /// Parses `[e, …]`.
     fn elements(&mut self) -> Parse<Vec<Expr>> {
         let (elements, _) =
             self.nested(|parser| parser.delimited(TokenKind::CloseBracket, "element", Self::expr))?;
@@ -218,7 +219,7 @@ impl Parser<'_> {
         Ok(elements)
     }
 
-    /// `[k: v, …]`
+    /// Parses `[k: v, …]`.
     fn entries(&mut self) -> Parse<Vec<(Expr, Expr)>> {
         let (entries, _) = self.nested(|parser| {
             parser.delimited(TokenKind::CloseBracket, "entry", |parser| {
@@ -234,7 +235,7 @@ impl Parser<'_> {
         Ok(entries)
     }
 
-    /// `endorse(level, e)`
+    /// Parses `endorse(level, e)`.
     fn endorse(&mut self) -> Parse<ExprKind> {
         let keyword = self.bump().span;
         if !self.at(TokenKind::OpenParen) {
@@ -262,7 +263,7 @@ impl Parser<'_> {
         Ok(ExprKind::Error)
     }
 
-    /// What begins with a name.
+    /// Parses an expression that begins with a name.
     fn named(&mut self) -> Parse<ExprKind> {
         let next = self.nth(1).kind;
         match (self.text(), next) {
@@ -292,7 +293,7 @@ impl Parser<'_> {
         Ok(ExprKind::Name(name.text))
     }
 
-    /// Words for values in other languages.
+    /// Reports keywords for values in other languages.
     fn foreign_value(&mut self) -> Option<ExprKind> {
         let word = self.text();
         let (ours, kind) = match word {
@@ -307,22 +308,22 @@ impl Parser<'_> {
         self.foreign_word(word, ours);
         self.bump();
         if ours == "some(…)" {
-            // The argument is read for its errors.
+            // Parses the argument to report its errors.
             self.arguments().ok()?;
             self.height = 1;
         }
         Some(kind)
     }
 
-    /// Says which word is written instead of one of another language, which is looked at.
+    /// Reports the current token, a keyword of another language, with its replacement.
     pub(super) fn foreign_word(&mut self, word: &str, ours: &str) {
         let message = format!("`{word}` is no word of this language");
         let error = Diagnostic::error(codes::FOREIGN_WORD, self.span(), message);
         self.report(error.help(format!("write `{ours}`")));
     }
 
-    /// Whether `Name {`, which is looked at, begins a struct. In a condition the brace begins the
-    /// block, and what can only be a struct is an error.
+    /// Whether `Name {` at the current token begins a struct literal. In a condition the brace
+    /// begins the block, and an unambiguous struct literal is an error.
     fn struct_here(&mut self) -> bool {
         if !self.in_condition {
             return true;
@@ -343,7 +344,8 @@ impl Parser<'_> {
         true
     }
 
-    /// `Name { field:`, or fields that are followed by something that follows no block.
+    /// Whether the input must be a struct literal: `Name { field:`, or fields followed by a token
+    /// that cannot follow a block.
     fn must_be_struct(&self) -> bool {
         let inner = self.nth(2).kind == TokenKind::Ident;
         match self.nth(3).kind {
@@ -356,7 +358,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `{ name: e, name, … }`
+    /// Parses `{ name: e, name, … }`.
     fn fields(&mut self) -> Parse<Vec<(Name, Expr)>> {
         let (fields, span) = self.nested(|parser| {
             parser.delimited(TokenKind::CloseBrace, "field", |parser| {
@@ -377,7 +379,7 @@ impl Parser<'_> {
         Ok(fields)
     }
 
-    /// `new type in store` or `new Name { … } in store`
+    /// Parses `new type in store` or `new Name { … } in store`.
     pub(super) fn new_object(&mut self) -> Parse<Expr> {
         let start = self.bump().span;
         self.height = 1;
@@ -395,7 +397,7 @@ impl Parser<'_> {
     }
 }
 
-/// Takes an expression out of its place, which gets another one at once.
+/// Moves an expression out of a place, which the caller fills again immediately.
 fn expr_of(place: &mut Expr) -> Expr {
     let span = place.span;
     std::mem::replace(place, Expr { kind: ExprKind::Error, span })

@@ -1,4 +1,4 @@
-//! Declarations.
+//! Parses declarations.
 
 use super::{Parse, Parser, Reported};
 use crate::diagnostic::Diagnostic;
@@ -9,7 +9,7 @@ use crate::syntax::ast::{
 use crate::syntax::codes;
 use crate::syntax::token::TokenKind;
 
-/// Words with which declarations begin elsewhere, and what to write here.
+/// Keywords of declarations in other languages, with replacements.
 const FOREIGN_ITEMS: [(&str, &str, Option<TokenKind>); 9] = [
     ("function", "fn", Some(TokenKind::Fn)),
     ("func", "fn", Some(TokenKind::Fn)),
@@ -22,12 +22,12 @@ const FOREIGN_ITEMS: [(&str, &str, Option<TokenKind>); 9] = [
     ("async", "", None),
 ];
 
-/// How types of values are called.
+/// Names of the value types.
 const VALUE_TYPES: [&str; 9] =
     ["int", "float", "bool", "string", "bytes", "option", "list", "set", "map"];
 
 impl Parser<'_> {
-    /// All of the source.
+    /// Parses the whole source.
     pub(super) fn module(&mut self) -> Module {
         let mut items = Vec::new();
         while !self.at(TokenKind::End) {
@@ -36,7 +36,7 @@ impl Parser<'_> {
                 Ok(item) => items.push(item),
                 Err(Reported) => self.skip_to_item(),
             }
-            // After an error, the rest may be of the same declaration.
+            // After an error, the following tokens may belong to the same declaration.
             if self.diagnostics.len() > known && self.kind().begins_statement() {
                 self.skip_to_item();
             }
@@ -44,8 +44,7 @@ impl Parser<'_> {
         Module { items }
     }
 
-    /// Skips what belongs to no declaration. The word that is looked at was not read, or is the
-    /// error.
+    /// Skips to the next declaration. The current token is unread, or the one with the error.
     fn skip_to_item(&mut self) {
         while !self.at(TokenKind::End) && !self.kind().begins_item() {
             self.bump();
@@ -64,7 +63,8 @@ impl Parser<'_> {
         }
     }
 
-    /// The keyword of the declaration that begins here, after words that do not belong there.
+    /// Returns the keyword of the declaration that begins here; reports and skips invalid tokens
+    /// before it.
     fn item_kind(&mut self) -> TokenKind {
         loop {
             let foreign = FOREIGN_ITEMS.iter().find(|(word, ..)| self.at_word(word));
@@ -106,7 +106,7 @@ impl Parser<'_> {
         self.report(error)
     }
 
-    /// `level NAME below L, … above L, …;`
+    /// Parses `level NAME below L, … above L, …;`.
     fn level(&mut self) -> Parse<LevelDecl> {
         let start = self.bump().span;
         let name = self.name("the name of a level")?;
@@ -128,18 +128,18 @@ impl Parser<'_> {
         Ok(LevelDecl { name, below, above, span: self.since(start) })
     }
 
-    /// Whether levels follow that this one is below or above of; none is called so.
+    /// Whether `below` or `above` follows; no level has such a name.
     fn at_relation(&self) -> bool {
         self.at_word("below") || self.at_word("above")
     }
 
-    /// Reads a word, and answers whether it was this one.
+    /// Skips the current token, and returns whether it was `word`.
     fn bump_is(&mut self, word: &str) -> bool {
         let span = self.bump().span;
         self.text_of(span) == word
     }
 
-    /// The `;` after a declaration.
+    /// Parses the `;` after a declaration.
     fn end_item(&mut self, after: &str) {
         if self.eat(TokenKind::Semicolon) {
             return;
@@ -158,7 +158,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `store NAME : LEVEL;` or with operations in braces.
+    /// Parses `store NAME : LEVEL;`, or a store with operations in braces.
     fn store(&mut self) -> Parse<StoreDecl> {
         let start = self.bump().span;
         let name = self.name("the name of a store")?;
@@ -185,7 +185,7 @@ impl Parser<'_> {
         Ok(StoreDecl { name, level, operations, span: self.since(start) })
     }
 
-    /// Skips to what may be another operation. Answers whether the store goes on.
+    /// Skips to the next operation. Returns whether the store continues.
     fn skip_to_operation(&mut self) -> bool {
         loop {
             match self.kind() {
@@ -204,7 +204,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `query NAME(…) -> type;` or `operation NAME(…) -> type;`
+    /// Parses `query NAME(…) -> type;` or `operation NAME(…) -> type;`.
     fn operation(&mut self) -> Parse<OperationDecl> {
         let start = self.span();
         let mutates = self.at_word("operation");
@@ -225,7 +225,7 @@ impl Parser<'_> {
         Ok(OperationDecl { name, params, result, mutates, span: self.since(start) })
     }
 
-    /// `struct NAME { field: type, … }`
+    /// Parses `struct NAME { field: type, … }`.
     fn struct_decl(&mut self) -> Parse<StructDecl> {
         let start = self.bump().span;
         let name = self.name("the name of a struct")?;
@@ -240,7 +240,7 @@ impl Parser<'_> {
         Ok(StructDecl { name, fields, span: self.since(start) })
     }
 
-    /// `fn NAME(…) -> type { … }`, and the same for a transaction.
+    /// Parses `fn NAME(…) -> type { … }`, or a transaction.
     fn function(&mut self) -> Parse<FunctionDecl> {
         let start = self.bump().span;
         let name = self.name("a name")?;
@@ -264,7 +264,7 @@ impl Parser<'_> {
         Ok(params)
     }
 
-    /// `NAME: ` and what `rest` reads.
+    /// Parses `NAME: `, followed by what `rest` parses.
     fn param<T>(&mut self, what: &str, rest: impl FnOnce(&mut Self, Name) -> Parse<T>) -> Parse<T> {
         let name = self.name(what)?;
         if self.eat(TokenKind::Colon) {
@@ -285,7 +285,7 @@ impl Parser<'_> {
         Err(self.report(error))
     }
 
-    /// `-> type`, or nothing.
+    /// Parses `-> type`, if there is one.
     fn result(&mut self) -> Parse<Option<TypeExpr>> {
         if self.eat(TokenKind::Arrow) {
             return self.type_expr().map(Some);

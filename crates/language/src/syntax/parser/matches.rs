@@ -1,4 +1,4 @@
-//! `match`: its arms and their patterns.
+//! Parses `match`, its arms and their patterns.
 
 use super::{LOOK_AHEAD, Parse, Parser, Reported};
 use crate::diagnostic::Diagnostic;
@@ -7,7 +7,7 @@ use crate::syntax::codes;
 use crate::syntax::token::TokenKind;
 
 impl Parser<'_> {
-    /// `match e { pattern => { … } … }`
+    /// Parses `match e { pattern => { … } … }`.
     pub(super) fn match_statement(&mut self) -> Parse<StmtKind> {
         let links = self.links;
         let read = self.match_arms();
@@ -15,8 +15,8 @@ impl Parser<'_> {
         read
     }
 
-    /// Each arm is done if those before it were not, so arms are links of a chain as those of
-    /// `else if` are.
+    /// Parses the arms. They are links of a chain, like `else if`: each is taken only if those
+    /// before it were not.
     fn match_arms(&mut self) -> Parse<StmtKind> {
         self.bump();
         let start = self.span();
@@ -56,8 +56,8 @@ impl Parser<'_> {
         Ok(StmtKind::Match(value, arms))
     }
 
-    /// Whether what is looked at may be an arm, even a wrong one, rather than a statement or
-    /// declaration after a match that is not closed.
+    /// Whether the current token may begin an arm, even an invalid one, rather than a statement or
+    /// declaration after an unclosed `match`.
     fn arm_follows(&self) -> bool {
         let kind = self.kind();
         if kind == TokenKind::End || kind.begins_item() || kind.begins_statement() {
@@ -75,7 +75,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Skips the rest of an arm that could not be read and began at a word.
+    /// Skips the rest of an invalid arm that began at the token `began`.
     fn skip_arm(&mut self, began: usize) {
         loop {
             match self.kind() {
@@ -123,8 +123,7 @@ impl Parser<'_> {
         Err(reported)
     }
 
-    /// Skips what an arm does that does not begin with a brace. If it ends with one, that is
-    /// skipped, too.
+    /// Skips the body of an arm that has no opening brace, and its closing brace if there is one.
     fn skip_bare_arm(&mut self) {
         let mut statements = false;
         let mut open = 0_usize;

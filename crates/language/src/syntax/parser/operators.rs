@@ -1,4 +1,4 @@
-//! Operators between and before operands.
+//! Parses binary and unary operators.
 
 use solera_program::span::Span;
 
@@ -9,16 +9,16 @@ use crate::syntax::codes;
 use crate::syntax::lexer::shown;
 use crate::syntax::token::{Token, TokenKind};
 
-/// An operand that waits, with the operator after it, for the other one.
-struct Waiting {
+/// A left operand with its operator, pending the right operand.
+struct Pending {
     left: Expr,
-    /// How many expressions stand within one another in the operand.
+    /// Nesting depth of the operand.
     height: usize,
     op: BinaryOp,
     span: Span,
 }
 
-/// How an operator is written that stands between operands.
+/// Returns the binary operator of a token.
 fn binary_op(kind: TokenKind) -> Option<BinaryOp> {
     use TokenKind::*;
     Some(match kind {
@@ -40,29 +40,29 @@ fn binary_op(kind: TokenKind) -> Option<BinaryOp> {
 }
 
 impl Parser<'_> {
-    /// Operands with operators between. Those that wait are kept in a list, not on the stack, so
-    /// that expressions in parentheses cost little of it.
+    /// Parses operands with binary operators. Pending operands are in a list instead of on the call
+    /// stack, so that expressions in parentheses use little of it.
     pub(super) fn binary(&mut self) -> Parse<Expr> {
-        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut pending: Vec<Pending> = Vec::new();
         loop {
             let mut operand = self.unary()?;
             let next = self.peek_operator();
             let least = next.map_or(0, BinaryOp::power);
-            while let Some(left) = waiting.pop_if(|left| left.op.power() >= least) {
+            while let Some(left) = pending.pop_if(|left| left.op.power() >= least) {
                 let chained = next.filter(|next| next.compares() && left.op.compares());
                 operand = self.joined(left, operand, chained)?;
             }
             let Some(op) = next else { return Ok(operand) };
             let height = self.height;
             let span = self.operator_sign(op);
-            waiting.push(Waiting { left: operand, height, op, span });
+            pending.push(Pending { left: operand, height, op, span });
         }
     }
 
-    /// An operation of two operands, the second of which was read last. `chained` is the operator
-    /// that follows, if neither may follow the other.
-    fn joined(&mut self, waiting: Waiting, right: Expr, chained: Option<BinaryOp>) -> Parse<Expr> {
-        let Waiting { left, height, op, span } = waiting;
+    /// Combines two operands, the second of which was parsed last. `chained` is the following
+    /// operator, if it must not follow this one.
+    fn joined(&mut self, pending: Pending, right: Expr, chained: Option<BinaryOp>) -> Parse<Expr> {
+        let Pending { left, height, op, span } = pending;
         self.height = self.height.max(height);
         self.raise(span)?;
         let whole = left.span.to(right.span);
@@ -76,12 +76,12 @@ impl Parser<'_> {
         Ok(Expr { kind, span: whole })
     }
 
-    /// The operator that is looked at, also if it is written as in another language.
+    /// Returns the operator at the current token, including the spellings of other languages.
     fn peek_operator(&self) -> Option<BinaryOp> {
         if self.at_decrement() {
             return None;
         }
-        // `and` on a line of its own is more likely a statement.
+        // `and` at the beginning of a line is more likely a statement.
         if self.nth(0).kind == TokenKind::Ident && !self.nth(0).first {
             return match self.text() {
                 "and" => Some(BinaryOp::And),
@@ -92,7 +92,7 @@ impl Parser<'_> {
         binary_op(self.kind())
     }
 
-    /// Reads the operator that is looked at.
+    /// Parses the operator at the current token.
     fn operator_sign(&mut self, op: BinaryOp) -> Span {
         if matches!(self.kind(), TokenKind::Amp | TokenKind::Pipe | TokenKind::Ident) {
             let message = format!("there is no operator `{}`", self.text());
@@ -103,7 +103,7 @@ impl Parser<'_> {
         self.bump().span
     }
 
-    /// `--` where it can only be meant to subtract 1: no operand comes after it.
+    /// Whether the current token is a `--` that can only be a decrement: no operand follows it.
     pub(super) fn at_decrement(&self) -> bool {
         let (first, second) = (self.nth(0), self.nth(1));
         first.kind == TokenKind::Minus
@@ -112,7 +112,7 @@ impl Parser<'_> {
             && !self.nth(2).kind.begins_expression()
     }
 
-    /// Says that another comparison, which is looked at, follows one.
+    /// Reports that another comparison, at the current token, follows one.
     fn chained(&mut self, first: Span, comparison: Span, middle: Span, next: BinaryOp) {
         let [comparison, middle] = [comparison, middle].map(|span| self.text_of(span));
         let help = if comparison.len() <= 30 {
@@ -129,7 +129,7 @@ impl Parser<'_> {
         self.report(error.here("the second one").mark(first, "the first one").help(help));
     }
 
-    /// An operand with the operators before it.
+    /// Parses an operand with its unary operators.
     fn unary(&mut self) -> Parse<Expr> {
         let Token { kind, span, .. } = self.nth(0);
         match kind {
@@ -163,7 +163,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `not` before an operand. Before `(` it is the name of a function.
+    /// Whether `not` precedes an operand. Before `(` it is the name of a function.
     fn at_not(&self) -> bool {
         let next = self.nth(1);
         let operand = matches!(next.kind, TokenKind::Ident | TokenKind::True | TokenKind::False);
@@ -177,8 +177,8 @@ impl Parser<'_> {
         Ok(Expr { kind: kind(Box::new(operand)), span })
     }
 
-    /// `-` and an operand. With a number alone it is part of the number, which the smallest one
-    /// needs.
+    /// Parses `-` and an operand. Before a number alone it is part of the literal, so that the
+    /// smallest integer can be written.
     fn negative(&mut self) -> Parse<Expr> {
         let sign = self.bump().span;
         if !matches!(self.kind(), TokenKind::Int | TokenKind::Float) || self.number_goes_on() {
@@ -190,14 +190,15 @@ impl Parser<'_> {
         Ok(Expr { kind: literal.map_or(ExprKind::Error, ExprKind::Literal), span })
     }
 
-    /// Whether something after the number that is looked at binds more strongly than a sign before
-    /// it.
+    /// Whether a suffix after the number at the current token binds more strongly than a sign
+    /// before it.
     fn number_goes_on(&self) -> bool {
         use TokenKind::{Arrow, Dot, OpenBracket, OpenParen};
         matches!(self.nth(1).kind, Dot | Arrow | OpenBracket | OpenParen)
     }
 
-    /// Reads the number that is looked at; nothing if it is too large, which is reported.
+    /// Parses the number at the current token. Reports a number that is too large, and returns
+    /// `None`.
     pub(super) fn number(&mut self, negative: bool) -> Option<Literal> {
         let token = self.nth(0);
         let digits = self.text().replace('_', "");

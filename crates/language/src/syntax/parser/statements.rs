@@ -1,4 +1,4 @@
-//! Statements.
+//! Parses statements.
 
 use solera_program::span::Span;
 
@@ -8,10 +8,10 @@ use crate::syntax::ast::{BinaryOp, Block, Expr, ExprKind, Literal, Stmt, StmtKin
 use crate::syntax::token::TokenKind;
 use crate::syntax::{MAX_CHAIN, codes};
 
-/// Words with which other languages begin a variable.
+/// Keywords for variables in other languages.
 const FOREIGN_VAR: [&str; 4] = ["let", "const", "val", "auto"];
 
-/// Words with which statements begin elsewhere, and what to write here.
+/// Keywords of statements in other languages, with replacements.
 const FOREIGN_STATEMENTS: [(&str, &str); 8] = [
     ("loop", "write `while true { … }`"),
     ("do", "write `while CONDITION { … }`"),
@@ -24,7 +24,7 @@ const FOREIGN_STATEMENTS: [(&str, &str); 8] = [
 ];
 
 impl Parser<'_> {
-    /// `{ statement … }`
+    /// Parses `{ statement … }`.
     pub(super) fn block(&mut self) -> Parse<Block> {
         if !self.at(TokenKind::OpenBrace) {
             return Err(self.unexpected("`{`"));
@@ -63,7 +63,7 @@ impl Parser<'_> {
         Block { statements, span: self.since(open) }
     }
 
-    /// Whether another arm of the match that a block is in begins here.
+    /// Whether the next arm of the enclosing `match` begins here.
     fn at_next_arm(&self) -> bool {
         let arrow = |ahead| self.nth(ahead).kind == TokenKind::FatArrow;
         let some = self.at_word("some") && self.nth(1).kind == TokenKind::OpenParen;
@@ -78,7 +78,7 @@ impl Parser<'_> {
         self.report(error);
     }
 
-    /// Skips the rest of a statement that could not be read and began at a word.
+    /// Skips the rest of an invalid statement that began at the token `began`.
     fn skip_statement(&mut self, began: usize) {
         loop {
             match self.kind() {
@@ -91,7 +91,7 @@ impl Parser<'_> {
                 kind if kind.begins_statement() && self.at > began => return,
                 TokenKind::OpenBrace => {
                     self.skip_block();
-                    // What comes after a block belongs to the next statement, but for these.
+                    // The tokens after a block belong to the next statement, with these exceptions.
                     if !matches!(
                         self.kind(),
                         TokenKind::Else
@@ -145,7 +145,7 @@ impl Parser<'_> {
         self.report(error.help("`else` follows the `}` of an `if` directly"))
     }
 
-    /// Reads the `;` after a statement. What is missing is reported, and the statement stands.
+    /// Parses the `;` after a statement. Reports a missing `;` and keeps the statement.
     fn end_statement(&mut self) -> Parse<()> {
         if self.eat(TokenKind::Semicolon) {
             return Ok(());
@@ -180,14 +180,14 @@ impl Parser<'_> {
         });
     }
 
-    /// `break;` or `continue;`
+    /// Parses `break;` or `continue;`.
     fn word(&mut self, kind: StmtKind) -> Parse<StmtKind> {
         self.bump();
         self.end_statement()?;
         Ok(kind)
     }
 
-    /// `var name: type = value;`
+    /// Parses `var name: type = value;`.
     fn var(&mut self) -> Parse<StmtKind> {
         self.bump();
         if self.at_word("mut") && self.nth(1).kind == TokenKind::Ident {
@@ -225,7 +225,7 @@ impl Parser<'_> {
         Ok(StmtKind::Abort(why))
     }
 
-    /// What begins with a name, perhaps one that is a keyword elsewhere.
+    /// Parses a statement that begins with a name, or with a keyword of another language.
     fn words(&mut self) -> Parse<StmtKind> {
         let word = self.text();
         let next = self.nth(1);
@@ -241,7 +241,7 @@ impl Parser<'_> {
             self.bump();
             if self.at(TokenKind::OpenBrace) {
                 self.skip_block();
-                // `do { … } while (…);` and `try { … } catch (…) { … }` go on.
+                // `do { … } while (…);` and `try { … } catch (…) { … }` continue.
                 if !self.eat(TokenKind::While) && !self.at_word("catch") {
                     return Ok(StmtKind::Block(Block::default()));
                 }
@@ -262,8 +262,8 @@ impl Parser<'_> {
         self.simple()
     }
 
-    /// Whether what comes after a name makes sense only if the name were a keyword: `loop {`,
-    /// `throw e`, `switch (x) {`.
+    /// Whether the tokens after a name only make sense if the name is a keyword: `loop {`, `throw
+    /// e`, `switch (x) {`.
     fn statement_follows(&self) -> bool {
         let mut ahead = 1;
         if self.nth(ahead).kind != TokenKind::OpenParen {
@@ -293,7 +293,7 @@ impl Parser<'_> {
         self.report(error.help(help))
     }
 
-    /// An assignment, or an expression for its effect.
+    /// Parses an assignment or an expression statement.
     fn simple(&mut self) -> Parse<StmtKind> {
         let start = self.span();
         if self.at(TokenKind::PlusPlus) || self.at_decrement_before() {
@@ -339,7 +339,7 @@ impl Parser<'_> {
         Ok(StmtKind::Assign(place, op, value))
     }
 
-    /// `--x;`: as an expression for its effect it would have none.
+    /// Whether `--x;` is a decrement: as an expression it would have no effect.
     fn at_decrement_before(&self) -> bool {
         let (first, second) = (self.nth(0), self.nth(1));
         first.kind == TokenKind::Minus
@@ -347,7 +347,7 @@ impl Parser<'_> {
             && first.span.end == second.span.start
     }
 
-    /// `++x;` or `--x;`
+    /// Parses `++x;` or `--x;`, which are reported.
     fn step_before(&mut self) -> Parse<StmtKind> {
         let op = if self.at(TokenKind::PlusPlus) { BinaryOp::Add } else { BinaryOp::Subtract };
         let sign = self.step_sign(op);
@@ -356,7 +356,7 @@ impl Parser<'_> {
         Ok(step(place, op, sign))
     }
 
-    /// `x++;` or `x--;`
+    /// Parses `x++;` or `x--;`, which are reported.
     fn step_after(&mut self, place: Expr, op: BinaryOp) -> Parse<StmtKind> {
         let sign = self.step_sign(op);
         self.end_statement()?;
@@ -377,8 +377,8 @@ impl Parser<'_> {
         span
     }
 
-    /// The condition of an `if` or `while`. If it cannot be read but a block follows, the block
-    /// counts.
+    /// Parses the condition of an `if` or `while`. If it is invalid but a block follows, parsing
+    /// continues with the block.
     fn condition(&mut self) -> Parse<Expr> {
         let start = self.span();
         if self.at_word("let") && self.nth(1).kind == TokenKind::Ident {
@@ -394,7 +394,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An expression that is followed by a block.
+    /// Parses an expression that is followed by a block.
     pub(super) fn head(&mut self, read: fn(&mut Self) -> Parse<Expr>) -> Parse<Expr> {
         let outer = std::mem::replace(&mut self.in_condition, true);
         let head = read(self);
@@ -417,7 +417,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The block of a statement, which needs its braces.
+    /// Parses the block of a statement; its braces are required.
     fn body(&mut self) -> Parse<Block> {
         if self.at(TokenKind::OpenBrace) {
             return self.block();
@@ -452,8 +452,8 @@ impl Parser<'_> {
         Ok(StmtKind::While(condition, self.body()?))
     }
 
-    /// `if … { … } else if … { … } else { … }`. The links of the chain are read one after the
-    /// other, so that many of them are not deep for the parser.
+    /// Parses `if … { … } else if … { … } else { … }`. The links of the chain are parsed in a loop,
+    /// so that long chains do not nest in the parser.
     fn if_statement(&mut self) -> Parse<StmtKind> {
         let links = self.links;
         let read = self.if_links();
@@ -492,8 +492,8 @@ impl Parser<'_> {
         Ok(kind)
     }
 
-    /// Counts a link of a chain: an `else if` or the arm of a `match`. All that the word comes
-    /// after are counted together, as each stands in the branch that is left by those before it.
+    /// Counts a link of a chain: an `else if` or an arm of a `match`. All links before the current
+    /// token count, because each is nested in the branch of the previous one.
     pub(super) fn link(&mut self, error: &str, help: &str) -> Parse<()> {
         self.links += 1;
         if self.links <= MAX_CHAIN {
@@ -505,8 +505,8 @@ impl Parser<'_> {
         Err(self.give_up(error))
     }
 
-    /// Whether an `else if` follows, of which the `else` is read then; also as it is written
-    /// elsewhere.
+    /// Whether an `else if` follows, possibly in the spelling of another language. Skips the `else`
+    /// then.
     fn at_else_if(&mut self) -> bool {
         let word = self.text();
         if self.at(TokenKind::Ident) && matches!(word, "elif" | "elseif" | "elsif") {
@@ -520,7 +520,7 @@ impl Parser<'_> {
         chained
     }
 
-    /// `for name in e { … }`
+    /// Parses `for name in e { … }`.
     fn for_statement(&mut self) -> Parse<StmtKind> {
         self.bump();
         if self.at(TokenKind::OpenParen) || self.at(TokenKind::Var) || self.at_word("let") {
@@ -539,7 +539,7 @@ impl Parser<'_> {
         Ok(StmtKind::For(name, over, self.body()?))
     }
 
-    /// `for (…) { … }`: reported, and skipped up to its block.
+    /// Reports `for (…) { … }`, and skips to its block.
     fn foreign_for(&mut self) -> Reported {
         let error = self.unexpected_error("the name of a variable");
         let reported =
@@ -559,13 +559,13 @@ impl Parser<'_> {
     }
 }
 
-/// `x += 1`, with the place of the sign that was written instead.
+/// Builds `x += 1`, with the span of the operator that was written instead.
 fn step(place: Expr, op: BinaryOp, sign: Span) -> StmtKind {
     let one = Expr { kind: ExprKind::Literal(Literal::Int(1)), span: sign };
     StmtKind::Assign(place, Some(op), one)
 }
 
-/// Whether something can be assigned to an expression. What could not be read may be one that can.
+/// Whether an expression can be assigned to. Invalid expressions are accepted.
 fn is_place(expr: &Expr) -> bool {
     use ExprKind::{Deref, Error, Field, Index, Name};
     matches!(expr.kind, Name(_) | Field(..) | Deref(_) | Index(..) | Error)

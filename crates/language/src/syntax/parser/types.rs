@@ -1,4 +1,4 @@
-//! Types.
+//! Parses types.
 
 use solera_program::span::Span;
 
@@ -9,7 +9,7 @@ use crate::syntax::codes;
 use crate::syntax::token::{Token, TokenKind};
 
 impl Parser<'_> {
-    /// `int`, `map<string, int>`, `handle<User> in mail`, each with `@ level` after it or not.
+    /// Parses `int`, `map<string, int>` or `handle<User> in mail`, each with an optional `@ level`.
     pub(super) fn type_expr(&mut self) -> Parse<TypeExpr> {
         let mut ty = self.type_of_new()?;
         if self.at(TokenKind::In) && self.nth(1).kind == TokenKind::Ident {
@@ -42,7 +42,7 @@ impl Parser<'_> {
         Ok(TypeExpr { kind, level, span: self.since(start) })
     }
 
-    /// `<type, …>`
+    /// Parses `<type, …>`.
     fn type_arguments(&mut self) -> Parse<Vec<TypeExpr>> {
         let (arguments, _) = self.delimited(TokenKind::Greater, "type", |parser| {
             let argument = parser.type_expr()?;
@@ -52,7 +52,7 @@ impl Parser<'_> {
         Ok(arguments)
     }
 
-    /// Takes `>=` apart where `>` ends a type: `var x: list<int>= …`
+    /// Splits `>=` where `>` ends a type: `var x: list<int>= …`
     fn split_greater(&mut self) {
         let Token { kind, span, first } = self.nth(0);
         if kind == TokenKind::GreaterEq {
@@ -60,7 +60,7 @@ impl Parser<'_> {
             let greater = Span { start: span.start, end: middle };
             let eq = Span { start: middle, end: span.end };
             self.tokens[self.at] = Token { kind: TokenKind::Eq, span: eq, first: false };
-            // The word before is the end of a type that has been read, so its place is free.
+            // The previous token is the end of a parsed type, so its slot can be reused.
             self.at -= 1;
             self.tokens[self.at] = Token { kind: TokenKind::Greater, span: greater, first };
         }
@@ -78,7 +78,7 @@ impl Parser<'_> {
         Ok(TypeKind::Error)
     }
 
-    /// What comes after `handle<…>`.
+    /// Parses the rest of a type after `handle<…>`.
     fn handle(&mut self, name: Name, arguments: Vec<TypeExpr>, start: Span) -> Parse<TypeKind> {
         let shape = "a handle is written `handle<TYPE> in STORE`";
         let mut arguments = arguments.into_iter();
@@ -104,7 +104,7 @@ impl Parser<'_> {
         Ok(TypeKind::Error)
     }
 
-    /// Types as other languages write them.
+    /// Reports types in the syntax of other languages.
     fn foreign_type(&mut self) -> super::Reported {
         let help = match self.kind() {
             TokenKind::OpenBracket => "a list is written `list<TYPE>`",

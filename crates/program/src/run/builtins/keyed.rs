@@ -1,4 +1,4 @@
-//! Sets and maps.
+//! Builtins of sets and maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn remove_key(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKin
     Ok(map)
 }
 
-/// `m[k]` and `m.get(k)`.
+/// Evaluates `m[k]` and `m.get(k)`.
 pub(super) fn entry(
     builtin: Builtin,
     args: &mut Args<'_>,
@@ -176,7 +176,7 @@ pub(super) fn contains(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, F
     Ok(super::truth(found))
 }
 
-/// The elements of a set, or the keys of a map, as a list.
+/// Returns the elements of a set, or the keys of a map, as a list.
 pub(super) fn elements(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
     match args.value(0) {
         Value::Set(values) => {

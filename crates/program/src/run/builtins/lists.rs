@@ -1,4 +1,4 @@
-//! Lists.
+//! Builtins of lists.
 
 use crate::builtin::Builtin;
 use crate::run::args::Args;
@@ -58,7 +58,7 @@ fn remove_at(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind
     Ok(list)
 }
 
-/// The place that the second operand names in the first.
+/// Returns the second operand as an index into the first.
 fn index(args: &Args<'_>) -> Result<usize, FailureKind> {
     match (args.value(0), args.value(1)) {
         (Value::List(values), Value::Int(index)) => usize::try_from(*index)
@@ -73,14 +73,14 @@ fn sorted(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
     let weight = args.weigh(0, meter)?;
     let mut list = args.take(0);
     let values = list.list_mut(meter)?;
-    // Each round of merging looks at everything once.
+    // Each merge pass visits every element once.
     let rounds = u64::from(values.len().checked_ilog2().unwrap_or(0)) + 1;
     meter.spend(rounds * (values.len() as u64 / 4 + u64::from(weight.size) / 64))?;
     values.sort();
     Ok(list)
 }
 
-/// From one place up to another; what is outside is left out.
+/// Returns the range from one index to another, clamped to the length.
 pub(super) fn range(from: i64, to: i64, length: usize) -> std::ops::Range<usize> {
     let inside = |at: i64| usize::try_from(at.max(0)).unwrap_or(length).min(length);
     let from = inside(from);
@@ -104,7 +104,7 @@ pub(super) fn contains(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, F
         return Err(malformed("`contains`", args.value(0)));
     };
     meter.elements(values.len())?;
-    // Each comparison ends with the shorter value.
+    // A comparison costs at most the size of the smaller value.
     let each = Weight { size: one.size.saturating_mul(values.len() as u32).max(NODE), depth: 0 };
     meter.compare(all, each)?;
     Ok(super::truth(values.contains(args.value(1))))

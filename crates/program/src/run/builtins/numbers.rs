@@ -1,4 +1,4 @@
-//! Numbers.
+//! Builtins of numbers.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use crate::run::failure::{FailureKind, malformed};
 use crate::run::slot::Slot;
 use crate::value::Value;
 
-/// Two to the power of 63: the first float that is too large for an integer.
+/// 2^63: the smallest positive float that is too large for an integer.
 const BOUND: f64 = 9_223_372_036_854_775_808.0;
 
 pub(super) fn evaluate(builtin: Builtin, args: &Args<'_>) -> Result<Slot, FailureKind> {
@@ -39,7 +39,7 @@ fn of_one(builtin: Builtin, value: &Value) -> Result<Value, FailureKind> {
 
 fn whole(number: f64) -> Result<i64, FailureKind> {
     let whole = number.trunc();
-    // The comparison is false of what is not a number.
+    // The comparison is false for NaN.
     if (-BOUND..BOUND).contains(&whole) {
         Ok(whole as i64)
     } else {
@@ -47,7 +47,7 @@ fn whole(number: f64) -> Result<i64, FailureKind> {
     }
 }
 
-/// The one that stands in this order to the other. What is not a number prevails.
+/// Returns the operand that has this order relative to the other. NaN takes precedence.
 fn pick(args: &Args<'_>, order: Ordering) -> Result<Value, FailureKind> {
     match (args.value(0), args.value(1)) {
         (Value::Int(a), Value::Int(b)) => Ok(Value::Int(if a.cmp(b) == order { *a } else { *b })),
@@ -55,7 +55,8 @@ fn pick(args: &Args<'_>, order: Ordering) -> Result<Value, FailureKind> {
             if a.is_nan() || b.is_nan() {
                 return Ok(Value::Float(f64::NAN));
             }
-            // By the total order, as -0.0 and 0.0 are equal and would be picked by chance.
+            // Uses the total order, because -0.0 and 0.0 are equal and the choice would be
+            // arbitrary.
             Ok(Value::Float(if a.total_cmp(b) == order { *a } else { *b }))
         }
         (a, _) => Err(malformed("`min` and `max`", a)),

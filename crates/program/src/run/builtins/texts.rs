@@ -1,4 +1,4 @@
-//! Texts and bytes.
+//! Builtins of texts and bytes.
 
 use super::lists::range;
 use crate::builtin::Builtin;
@@ -86,8 +86,8 @@ fn join(list: &Value, separator: &Value, meter: &mut Meter) -> Result<Slot, Fail
         let Value::String(part) = part else {
             return Err(malformed("`join`", part));
         };
-        // Before it grows: the size of texts that are in the list often is not the memory they
-        // take.
+        // Checked before it grows: a text that occurs in the list often takes memory once there,
+        // but not in the result.
         meter.room(text.len() + separator.len() + part.len())?;
         if index > 0 {
             text.push_str(separator);
@@ -102,7 +102,7 @@ fn to_string(value: &Value) -> Result<Slot, FailureKind> {
     Ok(Slot::made(match value {
         Value::Bool(truth) => Value::string(truth.to_string()),
         Value::Int(number) => Value::string(number.to_string()),
-        // The shortest that reads as the same number, and never without a point or an exponent.
+        // The shortest text that parses to the same number, always with a point or an exponent.
         Value::Float(number) => Value::string(format!("{number:?}")),
         Value::String(_) => value.clone(),
         Value::Handle(handle) => Value::String(handle.key.clone()),
@@ -122,7 +122,7 @@ pub(super) fn slice(args: &Args<'_>, meter: &mut Meter) -> Result<Slot, FailureK
         }
         Value::String(text) => {
             meter.scan(text.len())?;
-            // There are at most as many characters as bytes.
+            // A text has at most as many characters as bytes.
             let chars = range(*from, *to, text.len());
             let byte = |text: &str, chars: usize| {
                 text.char_indices().nth(chars).map_or(text.len(), |(byte, _)| byte)

@@ -1,4 +1,4 @@
-//! The modules of a crate, and which of them each one mentions.
+//! Modules of a crate, and the references between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use crate::imports::{Statement, statements};
 use crate::source::{Line, lines};
 use crate::tree::Text;
 
-/// The names of a module and of those that contain it, from the top.
+/// Names of a module and of its ancestors, from the top.
 pub(super) type ModulePath = Vec<String>;
 
-/// Imports that are followed one after another at most, so that globs in a circle come to an end.
+/// Maximum number of consecutive imports that are followed, so that cyclic globs terminate.
 const MOST_IMPORTS: usize = 16;
 
-/// A place at which a module mentions another.
+/// Location at which a module refers to another.
 #[derive(Debug)]
 pub(super) struct Reference {
     pub(super) from: ModulePath,
@@ -22,16 +22,16 @@ pub(super) struct Reference {
     pub(super) line: usize,
 }
 
-/// What is read of a crate.
+/// Modules, imports and mentions of a crate.
 #[derive(Debug, Default)]
 pub(super) struct Crate {
     modules: BTreeSet<ModulePath>,
-    /// What a module knows by a name that it has imported.
+    /// Imported paths, by module and name.
     imports: BTreeMap<(ModulePath, String), Vec<String>>,
     mentions: Vec<Mention>,
 }
 
-/// A path as it stands in a module.
+/// A path in a module.
 #[derive(Debug)]
 struct Mention {
     from: ModulePath,
@@ -41,7 +41,7 @@ struct Mention {
 }
 
 impl Crate {
-    /// Reads the sources of a crate, which are below `folder`. Modules for tests are left out.
+    /// Reads the sources of a crate below `folder`. Omits test modules.
     pub(super) fn read(folder: &str, sources: &[Text]) -> Crate {
         let files: Vec<(ModulePath, &Text, Vec<Line>)> = sources
             .iter()
@@ -82,7 +82,7 @@ impl Crate {
         }));
     }
 
-    /// What each module mentions of the others.
+    /// Returns the references between modules.
     pub(super) fn references(&self) -> Vec<Reference> {
         let reference = |mention: &Mention| {
             let Mention { from, path, file, line } = mention;
@@ -92,7 +92,7 @@ impl Crate {
         self.mentions.iter().filter_map(reference).collect()
     }
 
-    /// The module that a path leads to; nothing if it leads out of the crate.
+    /// Resolves a path to a module; `None` if it is outside the crate.
     fn resolve(&self, from: &ModulePath, path: &[String], imports: usize) -> Option<ModulePath> {
         let imports = imports.checked_sub(1)?;
         let (first, mut rest) = path.split_first()?;
@@ -111,7 +111,7 @@ impl Crate {
                 module = below;
             } else if let Some(target) = self.imports.get(&(module.clone(), next.clone())) {
                 let target = [target, after].concat();
-                // What comes from another crate belongs to the module that has imported it.
+                // An item of another crate belongs to the module that imports it.
                 return Some(self.resolve(&module, &target, imports).unwrap_or(module));
             } else {
                 break;
@@ -130,7 +130,7 @@ fn parent(module: &[String]) -> Option<ModulePath> {
     module.split_last().map(|(_, above)| above.to_vec())
 }
 
-/// The module that a file is; nothing if it is no Rust.
+/// Returns the module of a file; `None` if it is not a Rust file.
 fn module_of(folder: &str, file: &Path) -> Option<ModulePath> {
     let inside = file.strip_prefix(folder).ok()?.with_extension("");
     let is_rust = file.extension().is_some_and(|extension| extension == "rs");
@@ -143,7 +143,7 @@ fn module_of(folder: &str, file: &Path) -> Option<ModulePath> {
     is_rust.then_some(names)
 }
 
-/// The names of modules that are there for tests alone, and in files of their own.
+/// Iterates over the names of test modules in separate files.
 fn test_modules(lines: &[Line]) -> impl Iterator<Item = String> {
     lines.iter().filter(|line| line.in_test).filter_map(|line| {
         let (_, name) = line.code.split_once("mod ")?;
@@ -151,7 +151,7 @@ fn test_modules(lines: &[Line]) -> impl Iterator<Item = String> {
     })
 }
 
-/// The path of an import, and the name by which it is known.
+/// Returns the path of an import, and its local name.
 fn import(text: &str) -> (Vec<String>, Option<String>) {
     let (path, name) = match text.split_once(" as ") {
         Some((path, name)) => (path, Some(name.trim().to_owned())),
@@ -165,7 +165,7 @@ fn import(text: &str) -> (Vec<String>, Option<String>) {
     (path, name)
 }
 
-/// The paths in a line of code that begin with `crate`, `self` or `super`.
+/// Returns the paths in a line of code that begin with `crate`, `self` or `super`.
 fn mentioned(code: &str) -> Vec<Vec<String>> {
     let in_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let words = code.split(|c: char| !in_path(c));

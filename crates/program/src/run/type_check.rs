@@ -1,4 +1,4 @@
-//! Whether a value has a type.
+//! Checks whether a value has a type.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,47 +8,49 @@ use crate::nesting::MAX_NESTING;
 use crate::types::{Object, StoreId, Type};
 use crate::value::{Handle, Value};
 
-/// Why a value does not have a type.
+/// Error of a value that does not have a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Misfit {
-    /// It, or something in it, is of another kind.
+pub enum TypeMismatch {
+    /// The value, or a part of it, is of another kind.
     Kind {
-        /// What the type says of the part that does not fit.
+        /// Type of the mismatched part.
         expected: String,
-        /// What was there.
+        /// Kind of the value that was found.
         found: &'static str,
     },
-    /// It is, or holds, a handle of another store.
+    /// The value is or contains a handle of another store.
     Store {
         /// The handle.
         handle: Handle,
         /// The store that the type names.
         expected: Arc<str>,
     },
-    /// It is nested deeper than [`MAX_NESTING`].
+    /// The value is nested deeper than [`MAX_NESTING`].
     TooDeep,
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for TypeMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::Kind { expected, found } => write!(f, "{found} where {expected} should be"),
-            Misfit::Store { handle, expected } => {
+            TypeMismatch::Kind { expected, found } => {
+                write!(f, "{found} where {expected} should be")
+            }
+            TypeMismatch::Store { handle, expected } => {
                 write!(f, "{handle} where a handle of `{expected}` should be")
             }
-            Misfit::TooDeep => write!(f, "nested more than {MAX_NESTING} deep"),
+            TypeMismatch::TooDeep => write!(f, "nested more than {MAX_NESTING} deep"),
         }
     }
 }
 
-/// Whether a value has a type of a verified program.
-pub fn fits(program: &Program, value: &Value, ty: &Type) -> Result<(), Misfit> {
+/// Checks that a value has a type of a verified program.
+pub fn check_type(program: &Program, value: &Value, ty: &Type) -> Result<(), TypeMismatch> {
     below(program, value, ty, 0)
 }
 
-fn below(program: &Program, value: &Value, ty: &Type, level: u8) -> Result<(), Misfit> {
+fn below(program: &Program, value: &Value, ty: &Type, level: u8) -> Result<(), TypeMismatch> {
     if level > MAX_NESTING {
-        return Err(Misfit::TooDeep);
+        return Err(TypeMismatch::TooDeep);
     }
     let one = |of: &Type, value: &Value| below(program, value, of, level + 1);
     match (value, ty) {
@@ -70,17 +72,20 @@ fn below(program: &Program, value: &Value, ty: &Type, level: u8) -> Result<(), M
         (Value::Struct(values), Type::Struct(id)) => {
             let fields = &program.structs[usize::from(id.0)].fields;
             if values.len() != fields.len() {
-                return Err(Misfit::Kind { expected: spell(program, ty), found: "another struct" });
+                return Err(TypeMismatch::Kind {
+                    expected: spell(program, ty),
+                    found: "another struct",
+                });
             }
             let mut fields = values.iter().zip(fields);
             fields.try_for_each(|(value, (_, ty))| one(ty, value))
         }
         (Value::Handle(handle), Type::Handle(_, store)) => leads_to(program, handle, *store),
-        _ => Err(Misfit::Kind { expected: spell(program, ty), found: value.kind() }),
+        _ => Err(TypeMismatch::Kind { expected: spell(program, ty), found: value.kind() }),
     }
 }
 
-/// What was found instead of a type, when the whole value should have had it.
+/// Describes what was found when the whole value should have had a type.
 pub(super) fn found_instead(whole: &str, expected: &str, found: &str) -> String {
     if whole == expected {
         found.to_owned()
@@ -89,16 +94,20 @@ pub(super) fn found_instead(whole: &str, expected: &str, found: &str) -> String 
     }
 }
 
-/// Whether a handle is one of a store (MixT §3.1, note 1).
-pub(super) fn leads_to(program: &Program, handle: &Handle, store: StoreId) -> Result<(), Misfit> {
+/// Whether a handle refers to a store (MixT §3.1, note 1).
+pub(super) fn leads_to(
+    program: &Program,
+    handle: &Handle,
+    store: StoreId,
+) -> Result<(), TypeMismatch> {
     let expected = &program.stores[usize::from(store.0)].name;
     if handle.store == *expected {
         return Ok(());
     }
-    Err(Misfit::Store { handle: handle.clone(), expected: Arc::clone(expected) })
+    Err(TypeMismatch::Store { handle: handle.clone(), expected: Arc::clone(expected) })
 }
 
-/// A type of a program as it is written.
+/// Formats a type of a program in source syntax.
 pub fn spell(program: &Program, ty: &Type) -> String {
     let one = |ty: &Type| spell(program, ty);
     match ty {
@@ -122,7 +131,7 @@ pub fn spell(program: &Program, ty: &Type) -> String {
     }
 }
 
-/// What a handle leads to, as it is written.
+/// Formats the object type of a handle in source syntax.
 pub(super) fn spell_object(program: &Program, object: &Object) -> String {
     let one = |ty: &Type| spell(program, ty);
     match object {
