@@ -426,25 +426,26 @@ impl<'a> Run<'a> {
                 }
                 WorldEvent::Event(address, event) => self.note(address, &event),
                 WorldEvent::Reply(from, request, response) => {
-                    if let Some((_, slot)) =
-                        self.finals.iter_mut().find(|(other, _)| *other == request)
-                    {
-                        if let Response::Executed { outcome, .. } = response {
-                            *slot = Some(outcome);
-                        }
-                    } else if let Some(response) =
-                        self.last_round.reply(self.world.now, request, response)
-                        && let Some(response) =
-                            self.promises.reply(&mut self.world, from, request, response)
-                    {
-                        self.clients.reply(&mut self.world, from, request, response);
-                    }
+                    self.on_reply(from, request, response);
                 }
             }
         }
         let more = self.world.take_events();
         if !more.is_empty() {
             self.observe(more);
+        }
+    }
+
+    /// Gives a reply to the part of the run that waits for it.
+    fn on_reply(&mut self, from: Address, request: RequestId, response: Response) {
+        if let Some((_, slot)) = self.finals.iter_mut().find(|(other, _)| *other == request) {
+            if let Response::Executed { outcome, .. } = response {
+                *slot = Some(outcome);
+            }
+        } else if let Some(response) = self.last_round.reply(self.world.now, request, response)
+            && let Some(response) = self.promises.reply(&mut self.world, from, request, response)
+        {
+            self.clients.reply(&mut self.world, from, request, response);
         }
     }
 

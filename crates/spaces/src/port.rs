@@ -106,8 +106,8 @@ pub trait Port: Send {
     ) -> impl Future<Output = Result<Vec<Answer>, Broken>> + Send;
 
     /// Makes the server run a group of phases, whose effects the session then sees. Returns the
-    /// encoded [`RemoteReplies`](solera_mixt::remote_group::RemoteReplies) or the text of an error reply. A port
-    /// that runs no phases returns an error.
+    /// encoded [`RemoteReplies`](solera_mixt::remote_group::RemoteReplies) or the text of an error
+    /// reply. A port that runs no phases returns an error.
     fn ship(
         &mut self,
         _remote_group: &RemoteGroup,
@@ -115,8 +115,8 @@ pub trait Port: Send {
         std::future::ready(Ok(Err("ERR this connection does not run phases".to_owned())))
     }
 
-    /// Returns whether a remote group that was sent before is over, or the text of an error reply. The
-    /// remote group is given by its number and its time limit.
+    /// Returns whether a remote group that was sent before is over, or the text of an error reply.
+    /// The remote group is given by its number and its time limit.
     fn settle(
         &mut self,
         _number: u64,

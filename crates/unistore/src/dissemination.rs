@@ -295,8 +295,7 @@ impl Dissemination {
         stable_vec: &Vector,
         ceiling: Vector,
         floor: Vector,
-        members: Members,
-        settled: Option<Vec<SiteLife>>,
+        (members, settled): (Members, Option<Vec<SiteLife>>),
     ) {
         let Some(root) = &mut self.root else { return };
         root.reported[site.index()] = Some(members);

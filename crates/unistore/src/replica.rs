@@ -313,8 +313,7 @@ impl Replica {
                     &stable_vec,
                     ceiling,
                     floor,
-                    members,
-                    settled,
+                    (members, settled),
                 );
                 self.demand.note_progress(&before, &self.worker.dissemination.view.uniform_vec);
             }
