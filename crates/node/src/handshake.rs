@@ -135,16 +135,16 @@ admin = 'c:3'
             (Card { from: id(6), ..good.clone() }, "the caller is no other node of this cluster"),
             (Card { agreed: Vec::new(), ..good.clone() }, "partitions: 'nothing' at the caller"),
             (
-                Card { speaks: vec![speaks(1, 2, 3)], ..good.clone() },
-                "messages of protocol 1 (UniStore): 'versions 2 to 3' at the caller, 'version 1' at",
+                Card { speaks: vec![speaks(1, 3, 4)], ..good.clone() },
+                "messages of protocol 1 (UniStore): 'versions 3 to 4' at the caller, 'version 2' at",
             ),
             (
-                Card { speaks: vec![speaks(1, 1, 1), speaks(7, 1, 1)], ..good.clone() },
+                Card { speaks: vec![speaks(1, 2, 2), speaks(7, 1, 1)], ..good.clone() },
                 "messages of protocol 7 (UniStore): 'version 1' at the caller, 'nothing' at",
             ),
             (
                 Card { speaks: Vec::new(), ..good.clone() },
-                "messages of protocol 1 (UniStore): 'nothing' at the caller, 'version 1' at",
+                "messages of protocol 1 (UniStore): 'nothing' at the caller, 'version 2' at",
             ),
             (
                 from(&format!("{NEW}{TWO_SITES}")),
