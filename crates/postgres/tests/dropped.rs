@@ -138,7 +138,7 @@ fn a_call_that_is_dropped_takes_effect_as_a_whole_or_not_at_all_and_the_next_get
         }
         // Some were dropped after the first answer; the number of answers at once depends on the
         // machine.
-        assert!(dropped > 6, "{dropped}");
+        assert!(dropped > 2, "{dropped}");
         all_is_over(&url).await;
     });
 }

@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn docs_describe_the_named_commands() {
         let docs = ask(Protocol::Resp3, "COMMAND DOCS foo solera.site");
-        let expected = "%1\r\n$11\r\nsolera.site\r\n%3\r\n$7\r\nsummary\r\n$15\r\nNames the site.\r\n\
+        let expected = "%1\r\n$11\r\nsolera.site\r\n%3\r\n$7\r\nsummary\r\n$29\r\nReturns the name of the site.\r\n\
             $5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$6\r\nsolera\r\n";
         assert_eq!(docs.as_deref(), Ok(expected));
     }
