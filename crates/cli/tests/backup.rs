@@ -173,7 +173,7 @@ async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
         let data = folder.text(&format!("data-{i}"));
         let shape = ["--sites", "2", "--partitions", "7", "--workers", "3", "--config", &config];
         let said = ok(&[&["restore", file, "--data", &data][..], &shape].concat());
-        assert!(said.contains("is the same"), "{said}");
+        assert!(said.contains("all data is identical"), "{said}");
         let up = Up::start(&[&["--data", &data][..], &shape].concat());
         for site in 1..=2 {
             let mut client = up.client(site).await;
@@ -338,7 +338,7 @@ async fn spaces_that_promise_other_things_are_listed_and_refused_unless_allowed(
         assert!(error.contains("--allow-other-spaces"), "{error}");
         assert!(!Path::new(&data).exists());
         // The new cluster is configured as the refusal says.
-        let (_, tables) = error.split_once("as the old one was:\n").unwrap();
+        let (_, tables) = error.split_once("like the old one:\n").unwrap();
         write(tables.to_owned());
         ok(&restore);
         std::fs::remove_dir_all(&data).unwrap();
@@ -369,7 +369,7 @@ async fn spaces_that_promise_other_things_are_listed_and_refused_unless_allowed(
     assert!(error.contains("DECRBY") && error.contains("--allow-other-spaces"), "{error}");
     let said = ok(&[&restore[..], &["--allow-other-spaces"]].concat());
     assert!(said.contains("'stock:'   DECRBY  strong      not strong"), "{said}");
-    assert!(said.contains("is the same"), "{said}");
+    assert!(said.contains("all data is identical"), "{said}");
     let new = Up::start(&["--sites", "1", "--data", &data, "--config", &config]);
     assert_eq!(new.client(1).await.get("stock:tea").await.unwrap().as_deref(), Some("5"));
     let json = ["restore", &file, "--to", &new.at(1), "--force", "--allow-other-spaces", "--json"];
@@ -520,7 +520,7 @@ async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
         errors.extend(page.err().map(|error| error.to_string()));
     }
     // The first that the node was to save ends the transaction.
-    assert!(errors[0].contains("restarted meanwhile"), "{errors:?}");
+    assert!(errors[0].contains("restarted during the export"), "{errors:?}");
     assert!(errors.len() >= 8, "{errors:?}");
     assert!(errors[1..].iter().all(|error| error.starts_with("EXECABORT")), "{errors:?}");
 }
@@ -535,7 +535,7 @@ async fn a_snapshot_that_was_given_up_makes_no_backup() {
     let mut client = up.client(1).await;
     client.set("k", "v").await.unwrap();
     let error = client.command(&["SOLERA.EXPORT"]).await.unwrap_err();
-    assert!(error.to_string().contains("SOLERA.BEGIN it first"), "{error}");
+    assert!(error.to_string().contains("send SOLERA.BEGIN first"), "{error}");
     client.command(&["SOLERA.BEGIN"]).await.unwrap();
     eventually("it is given up", async || {
         client.command(&["SOLERA.EXPORT", "0", "0"]).await.is_err_and(|error| {

@@ -289,8 +289,8 @@ fn http_errors_are_json_with_the_reason() {
     let cases = [
         (get("GET /nothing").into_bytes(), 404, "there is no /nothing"),
         (page.to_vec(), 415, "content-type: application/json"),
-        (get("GET /faults").into_bytes(), 405, "/faults does not take GET"),
-        (get("DELETE /status").into_bytes(), 405, "/status does not take DELETE"),
+        (get("GET /faults").into_bytes(), 405, "/faults does not support GET"),
+        (get("DELETE /status").into_bytes(), 405, "/status does not support DELETE"),
         (get("GET /status?detailed=perhaps").into_bytes(), 400, "query string"),
         (post(3, b"\xff\xfe\xfd"), 400, "not UTF-8"),
         (post(2, b"{}"), 400, "this is not a valid fault"),
@@ -331,7 +331,7 @@ fn a_server_that_does_not_answer_is_told_from_none() {
     let port = listener.local_addr().unwrap().port().to_string();
     let output = Command::new(SOLERA).args(["fault", "status", "--port", &port]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("did not answer within"), "{error}");
+    assert!(error.contains("did not respond within"), "{error}");
 }
 
 /// The fields of each line of CLIENT LIST or CLIENT INFO.

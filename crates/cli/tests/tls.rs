@@ -234,7 +234,7 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
         (Some("ca.pem"), ""),
         (Some("other.pem"), "certificate"),
         (Some("none.pem"), "none.pem (--ca)"),
-        (None, "If it speaks TLS, give its authority by --ca"),
+        (None, "name its certificate authority with --ca"),
     ] {
         let mut command = Command::new(SOLERA);
         command.args(["fault", "status", "--port", &(lab.port + 4).to_string()]);

@@ -49,7 +49,7 @@ fn servers_are_reached_through_it_until_it_is_stopped() {
 fn what_cannot_be_is_refused() {
     for (arguments, reason) in [
         (&["--rtt-ms", "5"][..], "--to"),
-        (&["--rtt-ms", "soon", "--to", "h:1"], "no number of milliseconds"),
+        (&["--rtt-ms", "soon", "--to", "h:1"], "must be a number of milliseconds"),
         (&["--rtt-ms", "-1", "--to", "h:1"], "--rtt-ms"),
         (&["--rtt-ms=-1", "--to", "h:1"], "negative"),
         (&["--rtt-ms", "70000", "--to", "h:1"], "at most 60000 ms"),

@@ -63,12 +63,12 @@ fn malformed_batches_are_refused() {
     for (body, error) in [
         (vec![], WireError::Content),
         (vec![0], WireError::Content),
-        (vec![0, 0, 1, 1, 200], WireError::Content),
+        (vec![0, 0, 1, 2, 200], WireError::Content),
         (vec![0, 0, 1], WireError::Foreign(Foreign::Short)),
         (with(2, 9), WireError::Foreign(Foreign::Protocol { found: 9, known: &[PROTOCOL] })),
         (
             with(3, 9),
-            WireError::Foreign(Foreign::Version { found: 9, expected: 1, protocol: PROTOCOL }),
+            WireError::Foreign(Foreign::Version { found: 9, expected: 2, protocol: PROTOCOL }),
         ),
         (good[..good.len() - 1].to_vec(), WireError::Content),
         (endless, WireError::Content),
