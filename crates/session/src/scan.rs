@@ -159,7 +159,7 @@ impl Scans {
         Some(page)
     }
 
-    /// Drops the state of a scan that has not been used for [`KEPT_FOR`].
+    /// Drops the state of a scan that has not been used for ten seconds.
     pub fn forget_idle(&mut self, now: Monotonic) {
         if self.kept.as_ref().is_some_and(|kept| now.since(kept.used) >= KEPT_FOR) {
             self.kept = None;

@@ -20,8 +20,8 @@ impl Replica {
     /// Executes a single-operation transaction for a client of this worker.
     ///
     /// Returns the outcome at once if this worker owns the key and nothing blocks the read; `pasts`
-    /// then contains the transaction. Otherwise returns `None`, and later emits [`Output::Reply`]
-    /// for `request`.
+    /// then contains the transaction. Otherwise returns `None`, and later emits a reply for
+    /// `request`.
     #[expect(
         clippy::too_many_arguments,
         reason = "one per field of the command, which is borrowed here"
