@@ -108,7 +108,13 @@ fn a_call_that_is_dropped_takes_effect_as_a_whole_or_not_at_all_and_the_next_get
         let bench = bench(&url);
         let mut connections = bench.connections();
         let (mut number, mut dropped, mut done) = (0, 0, 0);
-        for round in 0..6 {
+        // How many answers come at once depends on the machine, so rounds go on until a call was
+        // dropped after its first answer.
+        let mut after_an_answer = 0;
+        for round in 0..60 {
+            if round >= 6 && after_an_answer > 0 {
+                break;
+            }
             for polls in 1.. {
                 number += 1;
                 let args = accounts().into_iter().chain([Value::Int(number)]).collect();
@@ -126,7 +132,10 @@ fn a_call_that_is_dropped_takes_effect_as_a_whole_or_not_at_all_and_the_next_get
                 assert_eq!(from + to, 0, "after {polls} polls");
                 assert!((done..=done + dropped).contains(&to), "{to} after {done} and {dropped}");
                 match outcome {
-                    None => dropped += 1,
+                    None => {
+                        dropped += 1;
+                        after_an_answer += u32::from(polls > 1);
+                    }
                     Some(Outcome::Done { result, .. }) => {
                         assert_eq!(result, Value::Int(number - 1));
                         done += 1;
@@ -136,9 +145,7 @@ fn a_call_that_is_dropped_takes_effect_as_a_whole_or_not_at_all_and_the_next_get
                 }
             }
         }
-        // Some were dropped after the first answer; the number of answers at once depends on the
-        // machine.
-        assert!(dropped > 2, "{dropped}");
+        assert!(after_an_answer > 0, "{dropped} calls were dropped before their first answer");
         all_is_over(&url).await;
     });
 }
