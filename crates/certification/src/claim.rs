@@ -9,7 +9,7 @@ use solera_data::Key;
 use solera_time::Timestamp;
 
 use crate::ids::TransactionId;
-use crate::share::Share;
+use crate::payload::GroupPayload;
 
 /// The priority of a transaction that was aborted before over transactions that were not.
 ///
@@ -28,8 +28,10 @@ pub struct Claim {
 
 /// Returns a hash of the keys that a transaction accesses. Two different sets of keys may have the
 /// same hash, which costs only speed.
-pub(crate) fn footprint<'a, W: 'a>(shares: impl IntoIterator<Item = &'a Arc<Share<W>>>) -> u64 {
-    let accesses = shares.into_iter().flat_map(|share| &share.accesses);
+pub(crate) fn footprint<'a, W: 'a>(
+    payloads: impl IntoIterator<Item = &'a Arc<GroupPayload<W>>>,
+) -> u64 {
+    let accesses = payloads.into_iter().flat_map(|payload| &payload.accesses);
     let keys: BTreeSet<&Key> = accesses.map(|access| &access.key).collect();
     let mut hasher = DefaultHasher::new();
     keys.hash(&mut hasher);

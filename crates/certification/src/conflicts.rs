@@ -7,7 +7,7 @@ use solera_data::Key;
 use solera_time::{Timestamp, Vector};
 
 use crate::ids::TransactionId;
-use crate::share::{Access, Kind, Obstacle, Share};
+use crate::payload::{AbortCause, Access, GroupPayload, Kind};
 
 /// The keys of a group's transactions on which later ones may conflict.
 #[derive(Debug)]
@@ -48,23 +48,23 @@ impl Conflicts {
     }
 
     /// Returns why a transaction must abort, or `None` if nothing conflicts.
-    pub(crate) fn against<W>(&self, share: &Share<W>) -> Option<Obstacle> {
-        if !share.accesses.is_empty() && !share.snap_vec.covers(&self.fence) {
-            return Some(Obstacle { key: None, past: self.fence });
+    pub(crate) fn against<W>(&self, payload: &GroupPayload<W>) -> Option<AbortCause> {
+        if !payload.accesses.is_empty() && !payload.snap_vec.covers(&self.fence) {
+            return Some(AbortCause { key: None, past: self.fence });
         }
-        let mut obstacle: Option<Obstacle> = None;
-        for access in &share.accesses {
-            for commit_vec in self.in_the_way(access, &share.snap_vec) {
-                match &mut obstacle {
-                    Some(obstacle) => obstacle.past.join(commit_vec),
+        let mut cause: Option<AbortCause> = None;
+        for access in &payload.accesses {
+            for commit_vec in self.in_the_way(access, &payload.snap_vec) {
+                match &mut cause {
+                    Some(cause) => cause.past.join(commit_vec),
                     None => {
                         let key = Some(access.key.clone());
-                        obstacle = Some(Obstacle { key, past: *commit_vec });
+                        cause = Some(AbortCause { key, past: *commit_vec });
                     }
                 }
             }
         }
-        obstacle
+        cause
     }
 
     /// Returns the commit vectors of transactions that conflict with an access: all that may
@@ -88,17 +88,22 @@ impl Conflicts {
     }
 
     /// Records that a transaction may commit, at the earliest at `ts`.
-    pub(crate) fn prepare<W>(&mut self, tid: TransactionId, share: &Share<W>, ts: Timestamp) {
-        let commit_vec = share.commit_vec(ts);
-        for access in &share.accesses {
+    pub(crate) fn prepare<W>(
+        &mut self,
+        tid: TransactionId,
+        payload: &GroupPayload<W>,
+        ts: Timestamp,
+    ) {
+        let commit_vec = payload.commit_vec(ts);
+        for access in &payload.accesses {
             let prepared = Prepared { tid, kind: access.kind, commit_vec };
             self.prepared.entry_ref(&access.key).or_default().push(prepared);
         }
     }
 
     /// Removes a prepared transaction that was decided.
-    pub(crate) fn release<W>(&mut self, tid: TransactionId, share: &Share<W>) {
-        for access in &share.accesses {
+    pub(crate) fn release<W>(&mut self, tid: TransactionId, payload: &GroupPayload<W>) {
+        for access in &payload.accesses {
             if let Some(prepared) = self.prepared.get_mut(&access.key) {
                 prepared.retain(|prepared| prepared.tid != tid);
                 if prepared.is_empty() {
@@ -109,9 +114,9 @@ impl Conflicts {
     }
 
     /// Records that a transaction committed.
-    pub(crate) fn commit<W>(&mut self, share: &Share<W>, ts: Timestamp) {
-        let commit_vec = share.commit_vec(ts);
-        for access in share.accesses.iter().filter(|access| access.update) {
+    pub(crate) fn commit<W>(&mut self, payload: &GroupPayload<W>, ts: Timestamp) {
+        let commit_vec = payload.commit_vec(ts);
+        for access in payload.accesses.iter().filter(|access| access.update) {
             let committed = self.committed.entry_ref(&access.key).or_default();
             let kind = access.kind;
             match committed.iter_mut().find(|other| other.kind == kind) {

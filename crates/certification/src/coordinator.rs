@@ -17,8 +17,8 @@ use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Output};
 use crate::outcomes::Outcomes;
+use crate::payload::{GroupPayload, Outcome, Vote};
 use crate::rare;
-use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
 /// Time for which a coordinator insists on the outcome of a transaction that it has given up. Until
@@ -48,7 +48,7 @@ struct Pending<W> {
     named: bool,
     participants: Arc<[GroupId]>,
     /// Its parts; empty if it is finished for another coordinator, or given up.
-    shares: BTreeMap<GroupId, Arc<Share<W>>>,
+    payloads: BTreeMap<GroupId, Arc<GroupPayload<W>>>,
     /// The latest time that a group may propose for it.
     until: Timestamp,
     /// Claim of its earlier attempts, if it was aborted before.
@@ -109,14 +109,14 @@ impl<W: Clone> Coordinator<W> {
         &mut self,
         step: &mut Step<'_, W>,
         name: Option<TransactionId>,
-        shares: BTreeMap<GroupId, Arc<Share<W>>>,
+        payloads: BTreeMap<GroupId, Arc<GroupPayload<W>>>,
         until: Timestamp,
         claim: Option<Claim>,
     ) -> TransactionId {
         let tid = name.unwrap_or_else(|| self.next_name());
         self.reserved.remove(&tid.serial);
-        let participants = shares.keys().copied().collect();
-        self.begin(step, tid, participants, shares, until, claim);
+        let participants = payloads.keys().copied().collect();
+        self.begin(step, tid, participants, payloads, until, claim);
         if let Some(pending) = self.pending.get_mut(&tid) {
             pending.named = name.is_some();
         }
@@ -141,16 +141,16 @@ impl<W: Clone> Coordinator<W> {
         step: &mut Step<'_, W>,
         tid: TransactionId,
         participants: Arc<[GroupId]>,
-        shares: BTreeMap<GroupId, Arc<Share<W>>>,
+        payloads: BTreeMap<GroupId, Arc<GroupPayload<W>>>,
         until: Timestamp,
         claim: Option<Claim>,
     ) {
-        let claim = claim.filter(|claim| claim.is_retry_with(footprint(shares.values())));
+        let claim = claim.filter(|claim| claim.is_retry_with(footprint(payloads.values())));
         let pending = Pending {
-            submitted: !shares.is_empty(),
+            submitted: !payloads.is_empty(),
             named: false,
             participants,
-            shares,
+            payloads,
             until,
             claim,
             submitted_at: step.clock(),
@@ -188,10 +188,10 @@ impl<W: Clone> Coordinator<W> {
         let place = members.iter().position(|site| *site == leader).unwrap_or(0);
         let attempts = pending.attempts.get(&group).copied().unwrap_or(0);
         let site = members[(place + attempts) % members.len()];
-        let share = pending.shares.get(&group).cloned();
+        let payload = pending.payloads.get(&group).cloned();
         let (participants, claim) = (pending.participants.clone(), pending.claim);
         let (until, oldest) = (pending.until, self.oldest_for(tid));
-        let body = Body::Prepare { tid, share, participants, oldest, until, claim };
+        let body = Body::Prepare { tid, payload, participants, oldest, until, claim };
         step.send_member(group, site, body);
     }
 
@@ -254,7 +254,7 @@ impl<W: Clone> Coordinator<W> {
         let mut silent = Vec::new();
         for (tid, pending) in &mut self.pending {
             let age = step.now.monotonic.since(pending.since);
-            if pending.shares.is_empty() && age >= INSISTING {
+            if pending.payloads.is_empty() && age >= INSISTING {
                 // From now on it is treated like one that another coordinator has left.
                 pending.submitted = false;
             }
@@ -372,7 +372,7 @@ impl<W: Clone> Coordinator<W> {
                 self.outcomes.remember(tid.serial, outcome.clone());
             }
             // A transaction that was given up is not retried.
-            let about = || footprint(pending.shares.values());
+            let about = || footprint(pending.payloads.values());
             let first = || Claim::new(pending.submitted_at, tid, about());
             let claim = pending.claim.unwrap_or_else(first);
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
@@ -397,7 +397,7 @@ impl<W: Clone> Coordinator<W> {
     pub(crate) fn give_up(&mut self, tid: TransactionId) {
         if let Some(pending) = self.pending.get_mut(&tid) {
             pending.named = true;
-            pending.shares.clear();
+            pending.payloads.clear();
         }
     }
 
@@ -447,7 +447,7 @@ impl<W> Pending<W> {
     /// forgotten the transaction: it is over, and no process needs its outcome.
     fn outcome(&self) -> Option<Option<Outcome>> {
         let against = self.chosen.values().find_map(|(vote, _)| match vote {
-            Vote::Abort(obstacle) => Some(Some(Outcome::Aborted(obstacle.clone()))),
+            Vote::Abort(cause) => Some(Some(Outcome::Aborted(cause.clone()))),
             Vote::Forgotten => Some(None),
             Vote::Commit => None,
         });

@@ -8,14 +8,14 @@ use solera_machine::Address;
 use solera_time::Timestamp;
 
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
-use crate::share::{Outcome, Share, Vote};
+use crate::payload::{GroupPayload, Outcome, Vote};
 
 /// A transaction at one group: its vote and its phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry<W> {
     /// The transaction's part in this group. `None` if the leader never received it, or once a
     /// quorum has stored it.
-    pub share: Option<Arc<Share<W>>>,
+    pub payload: Option<Arc<GroupPayload<W>>>,
     /// Every group that the transaction takes part in.
     pub participants: Arc<[GroupId]>,
     /// The group's vote.
@@ -26,7 +26,7 @@ pub struct Entry<W> {
     pub phase: Phase,
     /// Whether the member that has this entry has acknowledged the vote in some term. A vote that
     /// no member of a quorum has acknowledged was not chosen.
-    pub told: bool,
+    pub acknowledged: bool,
 }
 
 /// Phase of a transaction at one group. Later phases are greater.

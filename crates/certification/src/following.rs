@@ -10,8 +10,8 @@ use crate::entry::{Entry, Phase};
 use crate::ids::TransactionId;
 use crate::kept::Kept;
 use crate::message::Output;
+use crate::payload::Vote;
 use crate::rare;
-use crate::share::Vote;
 use crate::step::Step;
 
 /// State of a follower, or of a member that stands for election.
@@ -50,7 +50,7 @@ impl Follower {
                 step.reach(rare::KEEPS_FORMER_VOTE);
             }
         }
-        kept.state.entries.entry(tid).or_insert(Entry { told: false, ..entry });
+        kept.state.entries.entry(tid).or_insert(Entry { acknowledged: false, ..entry });
         kept.acknowledge_when_stored(step, coordinator, tid);
     }
 
@@ -71,10 +71,10 @@ impl Follower {
         while let Some((ts, tid)) = self.ahead.next(kept.state.delivered) {
             // Without the entry, only the leader's delivery follows.
             let entry = kept.state.entries.get(&tid).filter(|entry| entry.ts == ts);
-            let Some(share) = entry.and_then(|entry| entry.share.clone()) else { return };
+            let Some(payload) = entry.and_then(|entry| entry.payload.clone()) else { return };
             assert!(ts > kept.state.delivered, "a follower delivers in the order of timestamps");
-            kept.stored(&share.commit_vec(ts));
-            step.outputs.push_back(Output::Deliver { group: kept.group, tid, ts, share });
+            kept.stored(&payload.commit_vec(ts));
+            step.outputs.push_back(Output::Deliver { group: kept.group, tid, ts, payload });
         }
     }
 }
@@ -102,7 +102,7 @@ impl<W: Clone> Kept<W> {
             if let Some(entry) = self.state.entries.get_mut(&tid) {
                 entry.phase = entry.phase.max(phase);
                 if matches!(phase, Phase::Finished(_)) {
-                    entry.share = None;
+                    entry.payload = None;
                 }
             }
         }

@@ -13,8 +13,8 @@ use crate::election::Election;
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::message::{Body, Output, Record};
+use crate::payload::Vote;
 use crate::rare;
-use crate::share::Vote;
 use crate::step::Step;
 
 /// The state of a member in every role.
@@ -123,12 +123,12 @@ impl<W: Clone> Kept<W> {
     /// Whether the member must not acknowledge a vote yet.
     fn must_wait(&self, step: &Step<'_, W>, tid: TransactionId) -> bool {
         let Some(entry) = self.state.entries.get(&tid) else { return false };
-        let Some(share) = &entry.share else { return false };
+        let Some(payload) = &entry.payload else { return false };
         // Updates that were lost with a removed site do not count as missing any more. A vote that
         // no member has acknowledged by then is not carried into the next term.
         entry.vote == Vote::Commit
-            && !entry.told
-            && (self.is_outdated(step) || !self.stores(step, &share.snap_vec))
+            && !entry.acknowledged
+            && (self.is_outdated(step) || !self.stores(step, &payload.snap_vec))
     }
 
     /// Whether the term that this member follows has a former configuration.
@@ -141,14 +141,17 @@ impl<W: Clone> Kept<W> {
     fn acknowledge(&mut self, step: &mut Step<'_, W>, coordinator: Address, tid: TransactionId) {
         let ballot = self.state.accepted_in;
         let Some(entry) = self.state.entries.get(&tid) else { return };
-        if self.election.ballot() > ballot && !entry.told && step.config.keeps(Rule::LeaveTerm) {
+        if self.election.ballot() > ballot
+            && !entry.acknowledged
+            && step.config.keeps(Rule::LeaveTerm)
+        {
             // The promise of the later term carried only what this member had acknowledged by then.
             step.reach(rare::SILENT_IN_FORMER_TERM);
             return;
         }
         let (vote, ts) = (entry.vote.clone(), entry.ts);
-        if let Some(entry) = self.state.entries.get_mut(&tid).filter(|entry| !entry.told) {
-            entry.told = true;
+        if let Some(entry) = self.state.entries.get_mut(&tid).filter(|entry| !entry.acknowledged) {
+            entry.acknowledged = true;
             step.record(Record::Accepted(self.group, tid, entry.clone()));
         }
         step.send(coordinator, self.group, Body::Accepted { ballot, tid, vote, ts });
@@ -200,7 +203,7 @@ impl<W: Clone> Kept<W> {
             if let Some(entry) = &entry {
                 remember(step, *tid, entry);
             }
-            kept.extend(entry.filter(|entry| entry.told).map(|_| *tid));
+            kept.extend(entry.filter(|entry| entry.acknowledged).map(|_| *tid));
         }
         if !kept.is_empty() {
             // The record includes the serials that show that the transactions are over.

@@ -18,9 +18,9 @@ use crate::entry::{Entry, Phase};
 use crate::ids::{GroupId, Serial, TransactionId};
 use crate::kept::Kept;
 use crate::message::{Body, Output};
+use crate::payload::{GroupPayload, Outcome};
 use crate::rare;
 use crate::reservations::Reservations;
-use crate::share::{Outcome, Share};
 use crate::step::Step;
 
 /// Number of transactions whose phases one sign of life reports: enough for 20,000 in a second.
@@ -85,7 +85,7 @@ enum Unconfirmed {
 #[derive(Debug)]
 pub(crate) struct PrepareRequest<W> {
     pub(crate) coordinator: Address,
-    pub(crate) share: Option<Arc<Share<W>>>,
+    pub(crate) payload: Option<Arc<GroupPayload<W>>>,
     pub(crate) participants: Arc<[GroupId]>,
     /// Latest time that a vote may propose; a later vote must be to abort.
     pub(crate) until: Timestamp,
@@ -126,7 +126,7 @@ impl<W: Clone> Leader<W> {
         entries: &BTreeMap<TransactionId, Entry<W>>,
     ) -> Self {
         let open = entries.iter().filter(|(_, entry)| entry.holds_back());
-        let due = entries.iter().filter_map(|(tid, entry)| match (entry.phase, &entry.share) {
+        let due = entries.iter().filter_map(|(tid, entry)| match (entry.phase, &entry.payload) {
             (Phase::Committed(ts), Some(_)) => Some((ts, *tid)),
             _ => None,
         });
@@ -255,23 +255,23 @@ impl<W: Clone> Leader<W> {
         let entry =
             kept.state.entries.get_mut(&tid).expect("only what is undecided here is decided");
         assert_eq!(entry.phase, Phase::Undecided, "a transaction is decided once");
-        if let Some(share) = &entry.share {
-            kept.conflicts.release(tid, share);
+        if let Some(payload) = &entry.payload {
+            kept.conflicts.release(tid, payload);
         }
         match outcome {
             Outcome::Committed(ts) => {
                 entry.phase = Phase::Committed(ts);
                 step.clock.observe(ts);
-                if let Some(share) = &entry.share {
-                    kept.conflicts.commit(share, ts);
+                if let Some(payload) = &entry.payload {
+                    kept.conflicts.commit(payload, ts);
                 }
             }
             Outcome::Aborted(_) => {
                 entry.phase = Phase::Finished(None);
-                entry.share = None;
+                entry.payload = None;
             }
         }
-        let (ts, phase, has_share) = (entry.ts, entry.phase, entry.share.is_some());
+        let (ts, phase, has_share) = (entry.ts, entry.phase, entry.payload.is_some());
         self.no_longer_undecided(step, tid, ts, matches!(phase, Phase::Committed(_)));
         if let Phase::Committed(ts) = phase
             && has_share
@@ -283,8 +283,8 @@ impl<W: Clone> Leader<W> {
     /// Forgets a transaction that all other groups have finished with.
     fn forget_undecided(&mut self, kept: &mut Kept<W>, step: &mut Step<'_, W>, tid: TransactionId) {
         if let Some(entry) = kept.state.entries.get(&tid) {
-            if let Some(share) = &entry.share {
-                kept.conflicts.release(tid, share);
+            if let Some(payload) = &entry.payload {
+                kept.conflicts.release(tid, payload);
             }
             self.no_longer_undecided(step, tid, entry.ts, false);
         }
@@ -327,7 +327,7 @@ impl<W: Clone> Leader<W> {
             self.due.pop_first();
             self.last = self.last.max(ts);
             let entry = kept.state.entries.get(&tid);
-            let Some(share) = entry.and_then(|entry| entry.share.clone()) else { continue };
+            let Some(payload) = entry.and_then(|entry| entry.payload.clone()) else { continue };
             if ts <= delivered {
                 step.reach(rare::STORED_FROM_ELSEWHERE);
                 continue;
@@ -338,7 +338,7 @@ impl<W: Clone> Leader<W> {
                 continue;
             }
             kept.state.delivered = ts;
-            step.outputs.push_back(Output::Deliver { group: kept.group, tid, ts, share });
+            step.outputs.push_back(Output::Deliver { group: kept.group, tid, ts, payload });
         }
         if limit > self.complete && limit > delivered {
             self.complete = limit;
@@ -406,7 +406,7 @@ impl<W: Clone> Leader<W> {
             Unconfirmed::Over(tid, asker) => {
                 if let Some(oldest) = self.oldest_if_over(kept, step, tid) {
                     step.reach(rare::ANSWERS_OVER);
-                    step.send(asker, kept.group, Body::Over { tid, oldest });
+                    step.send(asker, kept.group, Body::OutcomeForgotten { tid, oldest });
                 }
             }
             // This group forgot it because all groups have acknowledged the delivery.

@@ -27,7 +27,7 @@
 //! | `succession` | from one leader to the next: the initial state of a term |
 //! | `conflicts` | the vote |
 //! | `reservations`, `claim` | priority for retries of aborted transactions |
-//! | `share`, `entry`, `ids`, `message` | data types |
+//! | `payload`, `entry`, `ids`, `message` | data types |
 //! | `rare` | rare paths, for simulations to count |
 //! | `outcomes` | recent outcomes, for clients that missed the reply |
 //! | `config`, `step` | members and timing; the context of one input |
@@ -46,10 +46,10 @@ mod leading;
 mod member;
 mod message;
 mod outcomes;
+mod payload;
 mod rare;
 mod reservations;
 mod service;
-mod share;
 mod step;
 mod succession;
 
@@ -58,7 +58,7 @@ pub use config::{Config, Rule, Timing};
 pub use entry::{Entry, Phase, State};
 pub use ids::{Ballot, GroupId, NoTransactionId, Serial, TransactionId};
 pub use message::{Body, Message, Output, Record};
+pub use payload::{AbortCause, Access, GroupPayload, Kind, Outcome, Vote};
 pub use rare::ALL as RARE_PATHS;
 pub use service::{MAX_WORKERS, Service};
-pub use share::{Access, Kind, Obstacle, Outcome, Share, Vote};
 pub use step::Counts;

@@ -13,8 +13,8 @@ use crate::ids::{Ballot, GroupId, Serial, TransactionId};
 use crate::kept::Kept;
 use crate::leading::{Leader, PrepareRequest, Reported};
 use crate::message::Body;
+use crate::payload::Outcome;
 use crate::rare;
-use crate::share::Outcome;
 use crate::step::Step;
 
 /// The member of a group at one site.
@@ -128,15 +128,15 @@ impl<W: Clone> Member<W> {
 
     pub(crate) fn on_message(&mut self, step: &mut Step<'_, W>, from: Address, body: Body<W>) {
         match body {
-            Body::Prepare { tid, share, participants, oldest, until, claim } => {
+            Body::Prepare { tid, payload, participants, oldest, until, claim } => {
                 let request =
-                    PrepareRequest { coordinator: from, share, participants, until, claim };
+                    PrepareRequest { coordinator: from, payload, participants, until, claim };
                 self.on_prepare(step, tid, request, oldest);
             }
             Body::Decision { tid, outcome, oldest } => {
                 self.on_decision(step, tid, outcome, oldest);
             }
-            Body::Through { tid, of, answer } => {
+            Body::Finished { tid, of, answer } => {
                 // Sent to all members, because the sender may not know the leader; only the leader
                 // handles it.
                 if let Role::Leader(leader) = &mut self.role {
@@ -174,7 +174,7 @@ impl<W: Clone> Member<W> {
             Body::TakeOver => self.take_over(step),
             Body::NotLeader { .. }
             | Body::Accepted { .. }
-            | Body::Over { .. }
+            | Body::OutcomeForgotten { .. }
             | Body::AskOldest => unreachable!("the service gives these to its coordinator"),
         }
     }

@@ -9,7 +9,7 @@ use solera_time::{SiteId, Timestamp};
 use crate::claim::Claim;
 use crate::entry::{Entry, Phase, State};
 use crate::ids::{Ballot, GroupId, Serial, TransactionId};
-use crate::share::{Outcome, Share, Vote};
+use crate::payload::{GroupPayload, Outcome, Vote};
 
 /// A message of the certification service. Every message concerns one group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub enum Body<W> {
         tid: TransactionId,
         /// The transaction's part in this group. `None` if the sender finishes the transaction of
         /// another coordinator; a leader that has not received the part votes to abort.
-        share: Option<Arc<Share<W>>>,
+        payload: Option<Arc<GroupPayload<W>>>,
         /// Every group that the transaction takes part in.
         participants: Arc<[GroupId]>,
         /// The transaction's coordinator will not submit any earlier transaction again.
@@ -85,7 +85,7 @@ pub enum Body<W> {
     },
     /// A leader's answer when it knows that a transaction is over and not how it ended: every group
     /// that took part has finished with it.
-    Over {
+    OutcomeForgotten {
         /// The transaction.
         tid: TransactionId,
         /// First transaction that the coordinator may still submit, which is later. A process that
@@ -102,7 +102,7 @@ pub enum Body<W> {
     },
     /// The sender's group will not ask about the transaction again. Sent between the leaders of the
     /// transaction's groups.
-    Through {
+    Finished {
         /// The transaction.
         tid: TransactionId,
         /// The sender's group.
@@ -214,7 +214,7 @@ pub enum Output<W> {
         /// Its strong timestamp.
         ts: Timestamp,
         /// The transaction's part in the group.
-        share: Arc<Share<W>>,
+        payload: Arc<GroupPayload<W>>,
     },
     /// Emitted by the leader in place of HEARTBEAT_STRONG: everything up to this time was delivered
     /// (Property 6).
@@ -268,10 +268,10 @@ impl<W> Body<W> {
             Body::Accept { .. } => "Certification Accept",
             Body::Accepted { .. } => "Certification Accepted",
             Body::Decision { .. } => "Certification Decision",
-            Body::Over { .. } => "Certification Over",
+            Body::OutcomeForgotten { .. } => "Certification OutcomeForgotten",
             Body::AskOldest => "Certification AskOldest",
             Body::Oldest { .. } => "Certification Oldest",
-            Body::Through { .. } => "Certification Through",
+            Body::Finished { .. } => "Certification Finished",
             Body::Status { .. } => "Certification Status",
             Body::StatusKept { .. } => "Certification StatusKept",
             Body::Canvass { .. } => "Certification Canvass",
@@ -288,8 +288,8 @@ impl<W> Body<W> {
     /// Returns the latest time that the message claims was reached, or will be reached soon.
     pub(crate) fn latest(&self) -> Timestamp {
         match self {
-            Body::Prepare { share, .. } => {
-                share.as_ref().map_or(Timestamp::ZERO, |share| share.snap_vec.max_entry())
+            Body::Prepare { payload, .. } => {
+                payload.as_ref().map_or(Timestamp::ZERO, |payload| payload.snap_vec.max_entry())
             }
             Body::Accept { entry, .. } => entry.latest(),
             Body::Accepted { ts, .. } => *ts,

@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::share::Outcome;
+use crate::payload::Outcome;
 
 /// Number of outcomes that are remembered: the latest ones.
 const REMEMBERED: usize = 65_536;

@@ -13,7 +13,7 @@ use solera_data::Key;
 use solera_time::{Monotonic, Vector};
 
 use crate::claim::Claim;
-use crate::share::{Kind, Share};
+use crate::payload::{GroupPayload, Kind};
 
 /// Greatest number of transactions with reservations; the oldest have precedence.
 const MOST: usize = 256;
@@ -48,10 +48,10 @@ impl Reservations {
     }
 
     /// Whether a transaction must wait for one with an older claim.
-    pub(crate) fn goes_before<W>(&self, claim: Option<Claim>, share: &Share<W>) -> bool {
+    pub(crate) fn goes_before<W>(&self, claim: Option<Claim>, payload: &GroupPayload<W>) -> bool {
         let precedes = |other: Claim| claim.is_none_or(|claim| other < claim);
         !self.held.is_empty()
-            && share.accesses.iter().any(|access| {
+            && payload.accesses.iter().any(|access| {
                 let others = self.keys.get(&access.key).into_iter().flatten();
                 others
                     .into_iter()
@@ -66,12 +66,12 @@ impl Reservations {
     pub(crate) fn keep<W>(
         &mut self,
         claim: Claim,
-        share: &Share<W>,
+        payload: &GroupPayload<W>,
         lacks: Option<Vector>,
         until: Monotonic,
     ) -> bool {
         let is_in_vain = |held: &Held| {
-            lacks.is_some() && held.lacks.is_some_and(|before| !share.snap_vec.covers(&before))
+            lacks.is_some() && held.lacks.is_some_and(|before| !payload.snap_vec.covers(&before))
         };
         let before = self.release(claim);
         let in_vain = before.filter(is_in_vain).map_or(0, |held| held.in_vain + 1);
@@ -84,7 +84,7 @@ impl Reservations {
                 _ => return false,
             };
         }
-        let accesses = &share.accesses[..share.accesses.len().min(MOST_KEYS)];
+        let accesses = &payload.accesses[..payload.accesses.len().min(MOST_KEYS)];
         for access in accesses {
             self.keys.entry_ref(&access.key).or_default().push((claim, access.kind));
         }
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
     use crate::ids::{Serial, TransactionId};
-    use crate::share::Access;
+    use crate::payload::Access;
 
     fn claim(since: u64) -> Claim {
         let coordinator = Address { site: SiteId(1), worker: 0 };
@@ -141,28 +141,28 @@ mod tests {
         Claim::new(Timestamp(since), tid, 0)
     }
 
-    fn share(strong: u64, keys: &[&str]) -> Share<()> {
+    fn payload(strong: u64, keys: &[&str]) -> GroupPayload<()> {
         let mut snap_vec = Vector::zero(3);
         snap_vec.strong = Timestamp(strong);
         let access = |key: &&str| Access { key: Key::from(*key), update: true, kind: Kind::UPDATE };
-        Share { snap_vec, accesses: keys.iter().map(access).collect(), writes: Vec::new() }
+        GroupPayload { snap_vec, accesses: keys.iter().map(access).collect(), writes: Vec::new() }
     }
 
     fn lacks(strong: u64) -> Option<Vector> {
-        Some(share(strong, &[]).snap_vec)
+        Some(payload(strong, &[]).snap_vec)
     }
 
     #[test]
     fn the_older_claim_has_priority_on_its_keys() {
         let mut reservations = Reservations::new();
-        let wants = share(5, &["a", "b"]);
+        let wants = payload(5, &["a", "b"]);
         assert!(!reservations.goes_before(None, &wants));
-        assert!(reservations.keep(claim(7), &share(5, &["b"]), lacks(6), Monotonic(10)));
+        assert!(reservations.keep(claim(7), &payload(5, &["b"]), lacks(6), Monotonic(10)));
         assert!(reservations.goes_before(None, &wants));
         assert!(reservations.goes_before(Some(claim(8)), &wants));
         assert!(!reservations.goes_before(Some(claim(6)), &wants));
         assert!(!reservations.goes_before(Some(claim(7)), &wants), "it waits for itself");
-        assert!(!reservations.goes_before(None, &share(5, &["a"])));
+        assert!(!reservations.goes_before(None, &payload(5, &["a"])));
         reservations.end(claim(7));
         assert!(!reservations.goes_before(None, &wants));
     }
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_reservation_expires() {
         let mut reservations = Reservations::new();
-        let wants = share(5, &["a"]);
+        let wants = payload(5, &["a"]);
         reservations.keep(claim(7), &wants, lacks(6), Monotonic(10));
         reservations.extend(claim(7), Monotonic(20));
         reservations.expire(Monotonic(19));
@@ -183,11 +183,11 @@ mod tests {
     #[test]
     fn a_retry_without_what_it_lacked_keeps_no_reservation() {
         let mut reservations = Reservations::new();
-        reservations.keep(claim(7), &share(5, &["a"]), lacks(6), Monotonic(10));
-        assert!(reservations.keep(claim(7), &share(6, &["a"]), lacks(8), Monotonic(10)));
-        assert!(reservations.keep(claim(7), &share(7, &["a"]), lacks(9), Monotonic(10)), "once");
-        assert!(!reservations.keep(claim(7), &share(8, &["a"]), lacks(9), Monotonic(10)));
-        assert!(!reservations.goes_before(None, &share(9, &["a"])));
+        reservations.keep(claim(7), &payload(5, &["a"]), lacks(6), Monotonic(10));
+        assert!(reservations.keep(claim(7), &payload(6, &["a"]), lacks(8), Monotonic(10)));
+        assert!(reservations.keep(claim(7), &payload(7, &["a"]), lacks(9), Monotonic(10)), "once");
+        assert!(!reservations.keep(claim(7), &payload(8, &["a"]), lacks(9), Monotonic(10)));
+        assert!(!reservations.goes_before(None, &payload(9, &["a"])));
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         let mut reservations = Reservations::new();
         for strong in [5, 7, 7, 10, 10, 13, 13] {
             let lacks = lacks(strong + 1);
-            assert!(reservations.keep(claim(7), &share(strong, &["a"]), lacks, Monotonic(10)));
+            assert!(reservations.keep(claim(7), &payload(strong, &["a"]), lacks, Monotonic(10)));
         }
     }
 
@@ -205,9 +205,14 @@ mod tests {
         let names: Vec<String> = (0..MOST_KEYS + 10).map(|n| format!("k{n}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         for since in 0..MOST as u64 + 10 {
-            assert!(reservations.keep(claim(1000 - since), &share(5, &names), None, Monotonic(1)));
+            assert!(reservations.keep(
+                claim(1000 - since),
+                &payload(5, &names),
+                None,
+                Monotonic(1)
+            ));
         }
-        assert!(!reservations.keep(claim(1001), &share(5, &["a"]), None, Monotonic(1)));
+        assert!(!reservations.keep(claim(1001), &payload(5, &["a"]), None, Monotonic(1)));
         assert_eq!((reservations.held.len(), reservations.keys.len()), (MOST, MOST_KEYS));
         assert_eq!(reservations.held.first_key_value().map(|(claim, _)| *claim), Some(claim(735)));
     }

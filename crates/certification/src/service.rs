@@ -14,7 +14,7 @@ use crate::ids::{Ballot, GroupId, TransactionId};
 use crate::member::Member;
 use crate::message::{Body, Message, Output, Record};
 use crate::outcomes::Outcomes;
-use crate::share::{Outcome, Share};
+use crate::payload::{GroupPayload, Outcome};
 use crate::step::{Counts, Step};
 
 /// Greatest number of workers per site for which strong timestamps are unique.
@@ -134,13 +134,13 @@ impl<W: Clone + Send> Service<W> {
         &mut self,
         now: Now,
         name: Option<TransactionId>,
-        shares: BTreeMap<GroupId, Arc<Share<W>>>,
+        payloads: BTreeMap<GroupId, Arc<GroupPayload<W>>>,
         until: Timestamp,
         claim: Option<Claim>,
     ) -> TransactionId {
-        assert!(!shares.is_empty(), "a certified transaction has accessed something");
+        assert!(!payloads.is_empty(), "a certified transaction has accessed something");
         let (coordinator, mut step) = self.coordinator(now);
-        let tid = coordinator.certify(&mut step, name, shares, until, claim);
+        let tid = coordinator.certify(&mut step, name, payloads, until, claim);
         self.drain_loopback(now);
         tid
     }
@@ -375,7 +375,7 @@ impl<W: Clone + Send> Service<W> {
             Body::Accepted { ballot, tid, vote, ts } => {
                 coordinator.on_accepted(&mut step, from.site, group, ballot, tid, vote, ts);
             }
-            Body::Over { tid, oldest } => coordinator.on_over(&mut step, tid, oldest),
+            Body::OutcomeForgotten { tid, oldest } => coordinator.on_over(&mut step, tid, oldest),
             Body::AskOldest => {
                 let oldest = coordinator.oldest();
                 step.send(from, group, Body::Oldest { oldest });

@@ -14,8 +14,8 @@ use crate::kept::remember;
 use crate::leading::Leader;
 use crate::member::{Candidate, Member, Role};
 use crate::message::{Body, Record};
+use crate::payload::Vote;
 use crate::rare;
-use crate::share::Vote;
 use crate::step::Step;
 
 impl<W: Clone> Member<W> {
@@ -185,7 +185,7 @@ impl<W: Clone> Member<W> {
         }
         for (tid, entry) in &mut merged.entries {
             // Delivered transactions are delivered again: perhaps only one member has stored them.
-            entry.told = acknowledged_here.contains(tid);
+            entry.acknowledged = acknowledged_here.contains(tid);
         }
         let before = std::mem::replace(&mut kept.state, merged);
         for (tid, entry) in &before.entries {
@@ -195,11 +195,11 @@ impl<W: Clone> Member<W> {
         step.record(Record::Took(kept.group, kept.state.clone()));
         kept.conflicts.forget_prepared();
         for (tid, entry) in &kept.state.entries {
-            match (&entry.share, entry.phase) {
-                (Some(share), Phase::Undecided) if entry.vote == Vote::Commit => {
-                    kept.conflicts.prepare(*tid, share, entry.ts);
+            match (&entry.payload, entry.phase) {
+                (Some(payload), Phase::Undecided) if entry.vote == Vote::Commit => {
+                    kept.conflicts.prepare(*tid, payload, entry.ts);
                 }
-                (Some(share), Phase::Committed(ts)) => kept.conflicts.commit(share, ts),
+                (Some(payload), Phase::Committed(ts)) => kept.conflicts.commit(payload, ts),
                 _ => {}
             }
         }
@@ -235,7 +235,7 @@ impl<W: Clone> Member<W> {
             remember(step, *tid, entry);
         }
         for (tid, entry) in &mut kept.state.entries {
-            entry.told = before.entries.get(tid).is_some_and(|entry| entry.told);
+            entry.acknowledged = before.entries.get(tid).is_some_and(|entry| entry.acknowledged);
         }
         // The record of the state includes the promise.
         kept.election.promise(ballot);
@@ -280,7 +280,7 @@ fn body<W>(request: Request) -> Body<W> {
 /// Returns the transactions whose votes one of these members has acknowledged.
 fn acknowledged_in<W>(states: &[State<W>]) -> BTreeSet<TransactionId> {
     let entries = states.iter().flat_map(|state| &state.entries);
-    entries.filter(|(_, entry)| entry.told).map(|(tid, _)| *tid).collect()
+    entries.filter(|(_, entry)| entry.acknowledged).map(|(tid, _)| *tid).collect()
 }
 
 /// Merges the states of a quorum for a leader whose own is `own`: the entries of the latest term
@@ -304,7 +304,7 @@ fn merge<W: Clone>(own: &State<W>, ballot: Ballot, states: Vec<State<W>>) -> (St
             match merged.entries.get_mut(&tid) {
                 Some(known) => {
                     known.phase = known.phase.max(entry.phase);
-                    known.share = known.share.take().or(entry.share);
+                    known.payload = known.payload.take().or(entry.payload);
                 }
                 None => {
                     merged.entries.insert(tid, entry);

@@ -122,7 +122,10 @@ impl Sites {
         let Some(service) = &mut self.services[usize::from(site)] else { return };
         while let Some(output) = service.poll_output() {
             if let Output::Send { message, .. } = &output
-                && matches!(message.body, Body::Over { .. } | Body::Through { answer: true, .. })
+                && matches!(
+                    message.body,
+                    Body::OutcomeForgotten { .. } | Body::Finished { answer: true, .. }
+                )
             {
                 self.answers.push(SiteId(site));
             }
@@ -201,14 +204,14 @@ impl Sites {
             snap_vec = snap_vec.with(SiteId(2), Timestamp(self.now / MILLI));
         }
         let kind = Kind { number: 0, conflicts: 1 };
-        let share = |key: &str| {
+        let payload = |key: &str| {
             let access = Access { key: Key::from(key.as_bytes()), update: true, kind };
-            Arc::new(Share { snap_vec, accesses: vec![access], writes: vec![7] })
+            Arc::new(GroupPayload { snap_vec, accesses: vec![access], writes: vec![7] })
         };
-        let shares = keys.iter().map(|(group, key)| (GroupId(*group), share(key))).collect();
+        let payloads = keys.iter().map(|(group, key)| (GroupId(*group), payload(key))).collect();
         let (now, until) = (self.time(), self.until);
         let service = self.services[usize::from(site)].as_mut().unwrap();
-        let tid = service.certify(now, None, shares, until, claim);
+        let tid = service.certify(now, None, payloads, until, claim);
         self.take(site);
         tid
     }
@@ -375,9 +378,9 @@ fn the_later_of_two_that_conflict_aborts_unless_it_has_seen_the_earlier() {
     let other = sites.certify(2, &[(0, "b")], Timestamp::ZERO);
     sites.run_for(300);
     let Some(Outcome::Committed(ts)) = sites.outcome(first).cloned() else { panic!("no commit") };
-    let Some(Outcome::Aborted(Some(obstacle))) = sites.outcome(second) else { panic!("no abort") };
-    assert_eq!(obstacle.key, Some(Key::from("a")));
-    assert_eq!(obstacle.past.strong, ts, "who has seen that much may try again");
+    let Some(Outcome::Aborted(Some(cause))) = sites.outcome(second) else { panic!("no abort") };
+    assert_eq!(cause.key, Some(Key::from("a")));
+    assert_eq!(cause.past.strong, ts, "who has seen that much may try again");
     assert!(matches!(sites.outcome(other), Some(Outcome::Committed(_))));
     let again = sites.certify(2, &[(0, "a")], ts);
     sites.run_for(300);
@@ -643,13 +646,13 @@ fn a_deposed_leader_does_not_answer_for_transactions_that_it_does_not_know() {
         let questions = [
             Body::Prepare {
                 tid,
-                share: None,
+                payload: None,
                 participants,
                 oldest: Some(oldest),
                 until,
                 claim: None,
             },
-            Body::Through { tid, of: GroupId(1), answer: false },
+            Body::Finished { tid, of: GroupId(1), answer: false },
         ];
         for body in questions {
             let now = sites.time();
@@ -900,8 +903,8 @@ impl Busy {
                     self.committed.push(std::mem::take(&mut self.tries));
                     (self.must_see, self.claim) = (ts, None);
                 }
-                Some(Outcome::Aborted(obstacle)) => {
-                    self.must_see = obstacle.unwrap().past.strong;
+                Some(Outcome::Aborted(cause)) => {
+                    self.must_see = cause.unwrap().past.strong;
                     self.claim = Some(sites.claims[&tid]);
                 }
             }

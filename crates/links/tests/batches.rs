@@ -6,7 +6,7 @@ use solera_data::{CellChange, Dot, Effect, Key, OpError, Outcome, Value};
 use solera_links::{Delivery, Sizes, WireError, decode_batch, encode_batch};
 use solera_machine::{Address, Foreign, PartitionId, Protocol, RequestId, Topology};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
-use solera_unistore::{Message, PROTOCOL, Pasts, Response, Stretch, TxId, Update, Write};
+use solera_unistore::{LogRange, Message, PROTOCOL, Pasts, Response, TxId, Update, Write};
 
 const TOPOLOGY: fn() -> Topology = || Topology { partitions: 1, workers: vec![1, 1] };
 /// Length of the two workers' numbers, the protocol and its version.
@@ -31,7 +31,7 @@ fn update(ts: u64, size: usize) -> Arc<Update> {
 }
 
 fn replicate(known: u64, updates: Vec<Arc<Update>>) -> Message {
-    Message::Replicate(vec![Stretch {
+    Message::Replicate(vec![LogRange {
         partition: PartitionId(0),
         origin: Origin::Site(SiteId(0)),
         prev: Timestamp(0),
@@ -55,7 +55,7 @@ fn malformed_batches_are_refused() {
         body
     };
     let mut endless = good.clone();
-    // The number of stretches: the greatest that the encoding permits.
+    // The number of ranges: the greatest that the encoding permits.
     endless.splice(
         HEADER + 1..HEADER + 2,
         [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
@@ -89,7 +89,7 @@ fn malformed_batches_are_refused() {
 }
 
 #[test]
-fn long_stretches_are_cut_where_the_receiver_can_go_on() {
+fn long_ranges_are_cut_where_the_receiver_can_go_on() {
     let updates: Vec<_> = (1..=40).map(|ts| update(ts, 100_000)).collect();
     let longest = Sizes::default().piece;
     let bodies = encode(vec![replicate(99, updates.clone())]);
@@ -98,11 +98,11 @@ fn long_stretches_are_cut_where_the_receiver_can_go_on() {
     let mut read = Vec::new();
     for body in bodies {
         for message in decode(&body).unwrap().messages {
-            let Message::Replicate(stretches) = message else { panic!("another message") };
-            for stretch in stretches {
-                assert_eq!(stretch.prev, reached);
-                reached = stretch.known;
-                read.extend(stretch.updates);
+            let Message::Replicate(ranges) = message else { panic!("another message") };
+            for range in ranges {
+                assert_eq!(range.prev, reached);
+                reached = range.known;
+                read.extend(range.updates);
             }
         }
     }

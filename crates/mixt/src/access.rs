@@ -23,14 +23,14 @@ pub struct Access {
     /// The space to which the store is bound.
     pub space: Arc<str>,
     /// The operation.
-    pub deed: Deed,
+    pub operation: StoreOperation,
     /// Key of the object in the space; `None` if it is not known yet.
     pub key: Option<Arc<str>>,
 }
 
 /// Operation on a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
+pub enum StoreOperation {
     /// An operation on an object.
     Object {
         /// Index of the object in the program.

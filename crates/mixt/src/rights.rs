@@ -13,7 +13,7 @@ use solera_program::ir::{Code, Instr, Phase, Reg};
 use solera_program::types::StoreId;
 use solera_program::value::Value;
 
-pub use crate::access::{Access, Deed, Denial, Users};
+pub use crate::access::{Access, Denial, StoreOperation, Users};
 use crate::job::Job;
 use crate::record::State;
 
@@ -34,10 +34,10 @@ pub(crate) fn accesses(job: &Job, state: &State) -> BTreeMap<Arc<str>, Vec<Acces
         left.iter().flat_map(|phase| &phases[*phase].gives).copied().collect();
     let mut all: BTreeMap<Arc<str>, Vec<Access>> = BTreeMap::new();
     for phase in left {
-        for (store, deed, key) in of_phase(&phases[phase], &job.args, state, &unknown) {
+        for (store, operation, key) in of_phase(&phases[phase], &job.args, state, &unknown) {
             let place = &job.bindings.of(store).place;
             let (program, space) = (Arc::clone(program), Arc::clone(&place.space));
-            let access = Access { program, phase, store, space, deed, key };
+            let access = Access { program, phase, store, space, operation, key };
             all.entry(Arc::clone(&place.database)).or_default().push(access);
         }
     }
@@ -50,7 +50,7 @@ fn of_phase(
     args: &[Value],
     state: &State,
     unknown: &BTreeSet<u32>,
-) -> BTreeSet<(StoreId, Deed, Option<Arc<str>>)> {
+) -> BTreeSet<(StoreId, StoreOperation, Option<Arc<str>>)> {
     let code = &phase.code;
     let before = follow(code, args, state, unknown);
     let mut found = BTreeSet::new();
@@ -59,19 +59,19 @@ fn of_phase(
         let Some(registers) = registers else { continue };
         match instr {
             Instr::Remote { store, op, object, handle, .. } => {
-                let deed = Deed::Object { object: *object, op: *op };
+                let operation = StoreOperation::Object { object: *object, op: *op };
                 let keys = registers[*handle as usize].as_ref().map(|values| keys(values));
                 match keys.filter(|keys| !keys.is_empty()) {
                     Some(keys) => {
-                        found.extend(keys.into_iter().map(|key| (*store, deed, Some(key))));
+                        found.extend(keys.into_iter().map(|key| (*store, operation, Some(key))));
                     }
                     None => {
-                        found.insert((*store, deed, None));
+                        found.insert((*store, operation, None));
                     }
                 }
             }
             Instr::Custom { store, operation, .. } => {
-                found.insert((*store, Deed::Custom(*operation), None));
+                found.insert((*store, StoreOperation::Custom(*operation), None));
             }
             _ => {}
         }
@@ -313,7 +313,7 @@ transaction made() -> handle<counter> in mail {
     fn found(job: &Job, state: &State) -> Vec<String> {
         let found = accesses(job, state);
         let formatted = found.into_values().flatten().map(|access| {
-            let Deed::Object { op, .. } = access.deed else { panic!("{access:?}") };
+            let StoreOperation::Object { op, .. } = access.operation else { panic!("{access:?}") };
             format!("{} {op:?} {}", access.space, access.key.as_deref().unwrap_or("?"))
         });
         formatted.collect()

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use solera_levels::Level;
-use solera_mixt::rights::{Access, Deed, Denial};
+use solera_mixt::rights::{Access, Denial, StoreOperation};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 use solera_node::{Caller, Local, Wanted};
 use solera_spaces::{Layout, Session, Space, commands};
@@ -77,7 +77,7 @@ impl Own {
     /// Returns why a user may not do an access, if so.
     fn denial(&self, user: &str, access: &Access) -> Option<Denial> {
         let space = self.layout.find(&access.space)?;
-        let Deed::Object { object, op } = access.deed else { return None };
+        let StoreOperation::Object { object, op } = access.operation else { return None };
         let key = access.key.as_ref().map(|key| format!("{}{key}", space.prefix));
         let wanted = || key.as_ref().map(String::as_bytes).ok_or(space);
         let object = &access.program.objects[object as usize];

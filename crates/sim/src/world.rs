@@ -2,14 +2,14 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `doors` | which workers accept connections of which others, if links are simulated |
+//! | `admissions` | which workers accept connections of which others, if links are simulated |
 //! | `faults` | faults of links, sites, clocks and disks |
 //! | `links` | connections between workers, if they are simulated |
 //! | `lives` | workers that crash, start from their disks, and write checkpoints |
 //! | `members` | sites that an operator removes and adds |
 
+mod admissions;
 mod copies;
-mod doors;
 mod faults;
 mod frame_ledger;
 mod links;
@@ -322,7 +322,7 @@ impl World {
                 self.events.push(WorldEvent::Refused(to, request));
                 return;
             }
-            if self.links.as_ref().is_some_and(|links| links.doors.refuses(to, &command)) {
+            if self.links.as_ref().is_some_and(|links| links.admissions.refuses(to, &command)) {
                 self.tally.count("commands refused because others refuse the worker");
                 self.events.push(WorldEvent::Refused(to, request));
                 return;
@@ -551,7 +551,7 @@ impl World {
         if let Some(worker) = self.workers.get_mut(&address) {
             worker.on_deadline(now, || full);
             if let Some(links) = &mut self.links {
-                links.doors.note(address, worker.machine().members());
+                links.admissions.note(address, worker.machine().members());
             }
         }
         self.carry_out(address);

@@ -403,7 +403,7 @@ fn guards_are_asked_before_a_transaction_prepares() {
 /// A transaction commits although a guard rejected it.
 #[test]
 fn a_refusal_of_a_guard_aborts() {
-    without_of_guards(Rule::HeedRefusals, Scenario::from_seed, &["is there against a refusal"]);
+    without_of_guards(Rule::RefusalsAbort, Scenario::from_seed, &["is there against a refusal"]);
 }
 
 /// A guard keeps a promise for ever if the participant failed between the end of the transaction
@@ -411,7 +411,7 @@ fn a_refusal_of_a_guard_aborts() {
 #[test]
 fn guards_receive_the_end_again_after_a_restart() {
     let expected = ["keeps promises open", "has spent"];
-    without_of_guards(Rule::TellGuardsAgain, Scenario::durable, &expected);
+    without_of_guards(Rule::ResendGuardOutcomes, Scenario::durable, &expected);
 }
 
 /// `docs/decisions/0011-membership.md`: a site is gone although a protocol of some member has not

@@ -8,7 +8,7 @@ use solera_time::{Timestamp, Vector};
 use crate::message::Update;
 
 /// Largest number of updates in one range; more follow with the next tick.
-pub(crate) const STRETCH_LIMIT: usize = 8192;
+pub(crate) const RANGE_LIMIT: usize = 8192;
 /// Approximate number of bytes of updates that one tick sends to one worker. It bounds the time for
 /// which a backlog delays local clients, who wait while it is encoded.
 pub(crate) const TICK_BYTES: usize = 1 << 20;
@@ -46,7 +46,7 @@ impl Committed {
 
     /// Returns the first updates in `(after, upto]`, and whether these are all of them. Takes no
     /// more when `budget`, in bytes, is used up, and reduces it by the size of those taken.
-    pub(crate) fn stretch(
+    pub(crate) fn range(
         &self,
         after: Timestamp,
         upto: Timestamp,

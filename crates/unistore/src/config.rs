@@ -145,10 +145,10 @@ pub enum Rule {
     /// A participant asks the guards of a transaction before it acknowledges the PREPARE.
     AskGuards,
     /// A participant does not acknowledge the PREPARE when a guard refuses.
-    HeedRefusals,
+    RefusalsAbort,
     /// A restarted participant sends guards again the outcomes of transactions that they had
     /// promised.
-    TellGuardsAgain,
+    ResendGuardOutcomes,
     /// A rule of certification.
     Certification(Certification),
 }

@@ -4,7 +4,7 @@ use solera_data::OpError;
 use solera_machine::{Address, OfProtocol, Protocol, Topology};
 
 use crate::command::Response;
-use crate::message::{Message, Stretch};
+use crate::message::{LogRange, Message};
 use crate::protocol::PROTOCOL;
 
 impl OfProtocol for Message {
@@ -13,7 +13,7 @@ impl OfProtocol for Message {
 
     fn weight(&self) -> u64 {
         let changes = match self {
-            Message::Replicate(stretches) => stretches.iter().map(|it| it.updates.len()).sum(),
+            Message::Replicate(ranges) => ranges.iter().map(|it| it.updates.len()).sum(),
             _ => 1,
         };
         changes.max(1) as u64
@@ -25,15 +25,15 @@ impl OfProtocol for Message {
 
     /// Splits ranges of updates; no other message becomes long.
     fn split(&mut self) -> Option<Message> {
-        let Message::Replicate(stretches) = self else { return None };
-        if stretches.len() > 1 {
-            return Some(Message::Replicate(stretches.split_off(stretches.len() / 2)));
+        let Message::Replicate(ranges) = self else { return None };
+        if ranges.len() > 1 {
+            return Some(Message::Replicate(ranges.split_off(ranges.len() / 2)));
         }
-        let first = stretches.first_mut().filter(|stretch| stretch.updates.len() > 1)?;
+        let first = ranges.first_mut().filter(|range| range.updates.len() > 1)?;
         let updates = first.updates.split_off(first.updates.len() / 2);
         // Updates are in the order of their local timestamps, and no two of these are equal.
         let middle = first.updates.last().map_or(first.prev, |update| update.dot.ts);
-        let second = Stretch { prev: middle, updates, ..*first };
+        let second = LogRange { prev: middle, updates, ..*first };
         first.known = middle;
         Some(Message::Replicate(vec![second]))
     }

@@ -63,8 +63,8 @@ pub use config::{Config, Protocol, Rule, StrongLimits, Timing};
 pub use heard::Heard;
 pub use keys::Held;
 pub use message::{
-    Begin, Cause, Chunk, Converged, Errand, Event, Executed, Fetch, Filling, Input, Message,
-    Output, Place, PrepareGuarded, SiteLife, SiteView, Stretch, Subtree, Update, Write,
+    Begin, Cause, Chunk, Converged, Errand, Event, Executed, Fetch, Filling, Input, LogRange,
+    Message, Output, Place, PrepareGuarded, SiteLife, SiteView, Subtree, Update, Write,
 };
 pub use pasts::Pasts;
 pub use protocol::PROTOCOL;

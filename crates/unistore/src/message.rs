@@ -74,7 +74,7 @@ impl Update {
 /// A range of one partition's history of one origin: all updates with local timestamps in
 /// `(prev, known]`. A range without updates is the paper's HEARTBEAT.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stretch {
+pub struct LogRange {
     /// The partition.
     pub partition: PartitionId,
     /// Origin of the updates.
@@ -201,7 +201,7 @@ pub enum Message {
     Down(SiteView, Members),
 
     /// REPLICATE and HEARTBEAT (Alg. 2 l. 6, 8, 21, 22).
-    Replicate(Vec<Stretch>),
+    Replicate(Vec<LogRange>),
     /// The receiver of a range lacks updates before it and asks for the history from `known` on.
     Gap {
         /// The partition.
@@ -244,7 +244,7 @@ pub enum Message {
     Certification(Box<solera_certification::Message<Write>>),
 
     /// Strong transactions from REDBLUE's central certifier for the other partitions of its site.
-    Spread(Vec<Stretch>),
+    Spread(Vec<LogRange>),
     /// Asks for the outcome of a strong transaction; also within a site.
     AskOutcome {
         /// Request of the sender.

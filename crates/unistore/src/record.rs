@@ -54,7 +54,7 @@ pub enum Record {
     /// A transaction prepared here with guards, which the worker asks after this record.
     PreparedGuarded(TxId, Prepared, Guarded),
     /// All guards have acknowledged the outcome of a transaction that is not prepared any more.
-    GuardsTold(TxId),
+    GuardsNotified(TxId),
 }
 
 /// A transaction that waits for its coordinator's decision.

@@ -211,7 +211,7 @@ impl Recovery {
                 self.prepared(tx, prepared);
                 self.replica.participant.guarding.restore(tx, guards);
             }
-            Record::GuardsTold(tx) => self.replica.participant.guarding.forget(tx),
+            Record::GuardsNotified(tx) => self.replica.participant.guarding.forget(tx),
             Record::Filled(partition, chunk, complete) => {
                 let index = self.index_of(partition)?;
                 // Otherwise the checkpoint contains the piece and later updates.
@@ -228,7 +228,7 @@ impl Recovery {
     pub fn finish(mut self) -> Replica {
         let replica = &mut self.replica;
         replica.drop_unfinished();
-        if !replica.worker.config.keeps(Rule::TellGuardsAgain) {
+        if !replica.worker.config.keeps(Rule::ResendGuardOutcomes) {
             replica.participant.guarding = Default::default();
         }
         replica.worker.clock.observe(self.promise.clock);

@@ -299,7 +299,7 @@ impl Replica {
             Message::Undecided { tx } => self.on_undecided(from, tx),
             Message::Up(subtree) => self.on_up(from, subtree),
             Message::Down(view, members) => self.on_down(now, view, &members),
-            Message::Replicate(stretches) => self.on_replicate(now, from, stretches),
+            Message::Replicate(ranges) => self.on_replicate(now, from, ranges),
             Message::Gap { partition, origin, known } => {
                 self.on_gap(now, from, (partition, origin, known));
             }
@@ -317,7 +317,7 @@ impl Replica {
                 );
                 self.demand.note_progress(&before, &self.worker.dissemination.view.uniform_vec);
             }
-            Message::Spread(stretches) => self.on_spread(now, from, stretches),
+            Message::Spread(ranges) => self.on_spread(now, from, ranges),
             Message::AskOutcome { request, tid } => {
                 let committed = self.outcome(tid);
                 self.worker.send(from, Message::OutcomeIs { request, committed });

@@ -1,12 +1,12 @@
 //! Validation of received messages: whether this cluster's replicas can have sent them.
 
-use solera_certification::{Ballot, Entry, GroupId, Share, State, TransactionId};
+use solera_certification::{Ballot, Entry, GroupId, GroupPayload, State, TransactionId};
 use solera_data::{Key, Op};
 use solera_machine::{Address, Guarded, PartitionId, Refusal, Topology};
 use solera_time::{MAX_SITES, Origin, SiteId, Vector};
 
 use crate::command::Response;
-use crate::message::{Chunk, Filling, Message, PrepareGuarded, SiteLife, Stretch, Subtree, Write};
+use crate::message::{Chunk, Filling, LogRange, Message, PrepareGuarded, SiteLife, Subtree, Write};
 
 impl Message {
     /// Returns whether a correct replica at `from` can send the message to `to`: both exist, its
@@ -68,8 +68,8 @@ impl Message {
                 ];
                 within_site && validator.vectors(&vectors) && members.is_well_formed()
             }
-            Message::Replicate(stretches) => {
-                !within_site && stretches.iter().all(|stretch| validator.stretch(stretch))
+            Message::Replicate(ranges) => {
+                !within_site && ranges.iter().all(|range| validator.range(range))
             }
             Message::Gap { origin, .. } => match origin {
                 Origin::Site(site) => !within_site && validator.lists(*site),
@@ -87,8 +87,8 @@ impl Message {
                     && validator.vectors(&[stable_vec, floor, ceiling])
                     && members.is_well_formed()
             }
-            Message::Spread(stretches) => {
-                within_site && stretches.iter().all(|stretch| validator.stretch(stretch))
+            Message::Spread(ranges) => {
+                within_site && ranges.iter().all(|range| validator.range(range))
             }
             Message::AskOutcome { tid, .. } => validator.exists(tid.coordinator),
             Message::OutcomeIs { .. } => true,
@@ -153,7 +153,7 @@ impl Validator<'_> {
         let ballot = |ballot: &Ballot| self.lists(ballot.leader) && ballot.round < u64::MAX / 2;
         let entry = |tid: &TransactionId, entry: &Entry<Write>| {
             self.exists(tid.coordinator)
-                && entry.share.as_ref().is_none_or(|share| self.share(partition, share))
+                && entry.payload.as_ref().is_none_or(|payload| self.payload(partition, payload))
                 && self.groups(&entry.participants, group)
         };
         let state = |state: &State<Write>| {
@@ -165,11 +165,13 @@ impl Validator<'_> {
             Body::NotLeader { ballot: of } => ballot(of),
             Body::Accepted { ballot: of, tid, .. } => ballot(of) && self.exists(tid.coordinator),
             Body::AskOldest => true,
-            Body::Decision { tid, .. } | Body::Over { tid, .. } => self.exists(tid.coordinator),
-            Body::Prepare { tid, share, participants, .. } => {
+            Body::Decision { tid, .. } | Body::OutcomeForgotten { tid, .. } => {
+                self.exists(tid.coordinator)
+            }
+            Body::Prepare { tid, payload, participants, .. } => {
                 of_member
                     && self.exists(tid.coordinator)
-                    && share.as_ref().is_none_or(|share| self.share(partition, share))
+                    && payload.as_ref().is_none_or(|payload| self.payload(partition, payload))
                     && self.groups(participants, group)
             }
             Body::Accept { ballot: term, tid, entry: of, coordinator, .. } => {
@@ -186,7 +188,7 @@ impl Validator<'_> {
             | Body::Stale { ballot: of } => of_member && ballot(of),
             Body::Promise { ballot: term, state: of } => of_member && ballot(term) && state(of),
             Body::NewState { state: of } => of_member && state(of),
-            Body::Oldest { .. } | Body::Through { .. } | Body::TakeOver => of_member,
+            Body::Oldest { .. } | Body::Finished { .. } | Body::TakeOver => of_member,
         }
     }
 
@@ -195,13 +197,13 @@ impl Validator<'_> {
         groups.contains(own) && groups.iter().all(|group| group.0 < self.topology.partitions)
     }
 
-    fn share(&self, partition: PartitionId, share: &Share<Write>) -> bool {
+    fn payload(&self, partition: PartitionId, payload: &GroupPayload<Write>) -> bool {
         let of = |key: &Key| {
             PartitionId::of(key, self.topology.partitions) == partition || partition.0 == 0
         };
-        self.vector(&share.snap_vec)
-            && share.accesses.iter().all(|access| of(&access.key))
-            && share.writes.iter().all(|write| of(&write.key))
+        self.vector(&payload.snap_vec)
+            && payload.accesses.iter().all(|access| of(&access.key))
+            && payload.writes.iter().all(|write| of(&write.key))
     }
 
     fn filling(&self, Filling { partition, chunk, .. }: &Filling) -> bool {
@@ -251,16 +253,15 @@ impl Validator<'_> {
 
     /// Returns whether the updates are of the range's origin, within the range, and in the order of
     /// their times.
-    fn stretch(&self, stretch: &Stretch) -> bool {
-        let in_order = stretch.updates.is_sorted_by(|one, next| one.dot.ts < next.dot.ts);
+    fn range(&self, range: &LogRange) -> bool {
+        let in_order = range.updates.is_sorted_by(|one, next| one.dot.ts < next.dot.ts);
         in_order
-            && stretch.updates.iter().all(|update| {
+            && range.updates.iter().all(|update| {
                 let of = |write: &Write| PartitionId::of(&write.key, self.topology.partitions);
-                let own =
-                    |write| of(write) == stretch.partition || stretch.origin == Origin::Strong;
-                update.dot.origin == stretch.origin
-                    && update.dot.ts > stretch.prev
-                    && update.dot.ts <= stretch.known
+                let own = |write| of(write) == range.partition || range.origin == Origin::Strong;
+                update.dot.origin == range.origin
+                    && update.dot.ts > range.prev
+                    && update.dot.ts <= range.known
                     && self.is_origin(update.dot.origin)
                     && self.vector(&update.snap_vec)
                     && update.writes.iter().all(own)
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_that_is_out_of_order_is_invalid() {
+    fn a_range_that_is_out_of_order_is_invalid() {
         let topology = Topology { partitions: 1, workers: vec![1, 1] };
         let (partition, origin) = (PartitionId(0), Origin::Site(SiteId(1)));
         let update = |ts| {
@@ -414,8 +415,8 @@ mod tests {
         ] {
             let updates = times.iter().copied().map(update).collect();
             let (prev, known) = (Timestamp(2), Timestamp(9));
-            let stretch = Stretch { partition, origin, prev, known, updates };
-            let message = Message::Replicate(vec![stretch]);
+            let range = LogRange { partition, origin, prev, known, updates };
+            let message = Message::Replicate(vec![range]);
             assert_eq!(message.validate(at(1, 0), at(0, 0), &topology), valid, "{times:?}");
         }
     }

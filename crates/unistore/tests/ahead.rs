@@ -9,7 +9,7 @@ use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_time::{Monotonic, Origin, Physical, SiteId, Vector};
 use solera_unistore::{
-    Command, Config, Input, Kind, Message, Output, Record, Recovery, Replica, Response, Stretch,
+    Command, Config, Input, Kind, LogRange, Message, Output, Record, Recovery, Replica, Response,
 };
 
 /// Milliseconds from site to site, the paper's: Virginia, which leads, California, Frankfurt.
@@ -212,7 +212,7 @@ fn a_later_delivery_from_the_leader_counts_once() {
         assert_eq!(world.read(owner, past), Some("3".into()), "it is here already");
         let comes = |(from, to, message): &&(Address, Address, Message)| {
             let brings =
-                |stretch: &Stretch| stretch.origin == Origin::Strong && !stretch.updates.is_empty();
+                |range: &LogRange| range.origin == Origin::Strong && !range.updates.is_empty();
             (from.site, *to) == (SiteId(0), owner)
                 && matches!(message, Message::Replicate(all) if all.iter().any(brings))
         };

@@ -9,8 +9,8 @@ use solera_levels::Level;
 use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
 use solera_time::{Monotonic, Origin, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Command, CommandError, Config, Input, Kind, Message, Output, Pasts, Protocol, Replica,
-    Response, Rule, Stretch, StrongLimit, StrongLimits, TxId,
+    Command, CommandError, Config, Input, Kind, LogRange, Message, Output, Pasts, Protocol,
+    Replica, Response, Rule, StrongLimit, StrongLimits, TxId,
 };
 
 const PARTITIONS: u16 = 2;
@@ -530,11 +530,11 @@ fn a_strong_command_that_conflicts_each_time_fails_in_time_and_names_the_key() {
 /// Returns the number of updates in the REPLICATE messages that wait on a link.
 fn under_way(stage: &Stage, from: Address, to: Address) -> usize {
     let messages = stage.links.get(&(from, to)).into_iter().flatten();
-    let stretches = messages.filter_map(|message| match message {
-        Message::Replicate(stretches) => Some(stretches),
+    let ranges = messages.filter_map(|message| match message {
+        Message::Replicate(ranges) => Some(ranges),
         _ => None,
     });
-    let writes = stretches.flatten().flat_map(|stretch| &stretch.updates);
+    let writes = ranges.flatten().flat_map(|range| &range.updates);
     writes.flat_map(|update| &update.writes).map(|write| write.size()).sum()
 }
 
@@ -840,7 +840,7 @@ fn lost_messages_of_a_central_certifier_are_sent_again() {
         stage.pass(10, |from, to| (from, to) != broken);
         let link = stage.links.entry(broken).or_default();
         let spreads = |message: &Message| match message {
-            Message::Spread(stretches) => stretches.iter().any(|it| !it.updates.is_empty()),
+            Message::Spread(ranges) => ranges.iter().any(|it| !it.updates.is_empty()),
             _ => false,
         };
         lost += link.iter().filter(|message| spreads(message)).count();
@@ -865,7 +865,7 @@ fn strong_times_from_the_future_advance_no_clock() {
     let (ceiling, upto, phases) = (Timestamp::MAX, Timestamp::ZERO, Vec::new());
     let range = (None, None);
     let status = Body::Status { ballot, ceiling, upto, range, phases, oldest: Vec::new() };
-    let stretch = Stretch {
+    let range = LogRange {
         partition: PartitionId(0),
         origin: Origin::Strong,
         prev: Timestamp::ZERO,
@@ -874,7 +874,7 @@ fn strong_times_from_the_future_advance_no_clock() {
     };
     for message in [
         Message::Certification(Box::new(Certified { group: GroupId(0), body: status })),
-        Message::Replicate(vec![stretch]),
+        Message::Replicate(vec![range]),
     ] {
         let now = stage.now();
         let input = Input::Message { from: at(0, 0), life: 0, message };

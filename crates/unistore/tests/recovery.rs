@@ -10,8 +10,8 @@ use solera_machine::{
 use solera_membership::{Change, Gap, Members};
 use solera_time::{Monotonic, Origin, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Checkpoint, Command, Config, Decision, Event, Input, Kind, Message, Output, Part, Pasts,
-    Record, Recovery, Replica, Response, Stretch, TxId, Update, Write,
+    Checkpoint, Command, Config, Decision, Event, Input, Kind, LogRange, Message, Output, Part,
+    Pasts, Record, Recovery, Replica, Response, TxId, Update, Write,
 };
 
 const ME: Address = Address { site: SiteId(0), worker: 0 };
@@ -94,8 +94,8 @@ impl Host {
     ) {
         let (partition, origin, prev) = (PartitionId(0), origin.into(), Timestamp::ZERO);
         let updates = updates.iter().cloned().map(Arc::new).collect();
-        let stretch = Stretch { partition, origin, prev, known, updates };
-        self.hear(now(5, 1000), from, Message::Replicate(vec![stretch]));
+        let range = LogRange { partition, origin, prev, known, updates };
+        self.hear(now(5, 1000), from, Message::Replicate(vec![range]));
     }
 
     fn known_vec(&self) -> Vector {
@@ -165,7 +165,7 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
     host.checkpoint();
     host.restart();
     let sent = host.tick(now(1, 1500)).into_iter().filter_map(|output| match output {
-        Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches[0].known),
+        Output::Send { message: Message::Replicate(ranges), .. } => Some(ranges[0].known),
         _ => None,
     });
     let sent = sent.max().expect("siblings get this site's time");
@@ -177,14 +177,14 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
 
 /// Returns the times of this site's own history that are sent.
 fn sent(outputs: Vec<Output>) -> impl Iterator<Item = Timestamp> {
-    let stretches = outputs.into_iter().filter_map(|output| match output {
-        Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches),
+    let ranges = outputs.into_iter().filter_map(|output| match output {
+        Output::Send { message: Message::Replicate(ranges), .. } => Some(ranges),
         _ => None,
     });
-    stretches
+    ranges
         .flatten()
-        .filter(|stretch| stretch.origin == Origin::Site(SiteId(0)))
-        .map(|stretch| stretch.known)
+        .filter(|range| range.origin == Origin::Site(SiteId(0)))
+        .map(|range| range.known)
 }
 
 /// Other sites reject a replica from which they have received times between these two.
@@ -511,11 +511,11 @@ fn a_site_that_asks_for_a_gap_gets_it_whatever_it_had_reported() {
     let (partition, origin, known) = (PartitionId(0), ME.site.into(), Timestamp::ZERO);
     host.hear(now(12, 1012), B, Message::Gap { partition, origin, known });
     let sent = host.tick(now(30, 1030)).into_iter().find_map(|output| match output {
-        Output::Send { message: Message::Replicate(stretches), .. } => Some(stretches),
+        Output::Send { message: Message::Replicate(ranges), .. } => Some(ranges),
         _ => None,
     });
-    let stretch = sent.expect("something is sent with every tick").remove(0);
-    assert_eq!((stretch.prev, stretch.updates.len()), (Timestamp::ZERO, 1));
+    let range = sent.expect("something is sent with every tick").remove(0);
+    assert_eq!((range.prev, range.updates.len()), (Timestamp::ZERO, 1));
 }
 
 /// Other sites draw conclusions from the times that a worker has reported of a leaving site.
@@ -587,8 +587,8 @@ fn times_of_a_sibling_are_kept_apart_from_the_known_vectors() {
     let send = |host: &mut Host, from, partition, known, updates: &[Update]| {
         let updates = updates.iter().cloned().map(Arc::new).collect();
         let (partition, prev) = (PartitionId(partition), Timestamp::ZERO);
-        let stretch = Stretch { partition, origin: B.into(), prev, known, updates };
-        let message = Message::Replicate(vec![stretch]);
+        let range = LogRange { partition, origin: B.into(), prev, known, updates };
+        let message = Message::Replicate(vec![range]);
         host.handle(now(5, 1000), Input::Message { from, life: 0, message });
     };
     let [first, second] = [0, 1].map(|worker| Address { site: B, worker });

@@ -49,7 +49,7 @@ impl<W: Clone> Leader<W> {
                 && ts <= stored.min(self.complete)
             {
                 entry.phase = Phase::Finished(Some(ts));
-                entry.share = None;
+                entry.payload = None;
             }
             let Phase::Finished(outcome) = entry.phase else { continue };
             let others = || entry.participants.iter().filter(|group| **group != kept.group);
@@ -129,7 +129,7 @@ impl<W: Clone> Kept<W> {
     ) {
         let of = self.group;
         for site in step.configuration.members.clone() {
-            step.send_member(to, site, Body::Through { tid, of, answer });
+            step.send_member(to, site, Body::Finished { tid, of, answer });
         }
     }
 
@@ -137,6 +137,6 @@ impl<W: Clone> Kept<W> {
     /// groups.
     fn acknowledge_delivery_here(&self, step: &mut Step<'_, W>, tid: TransactionId, to: GroupId) {
         let (of, me) = (self.group, step.me());
-        step.send_member(to, me, Body::Through { tid, of, answer: false });
+        step.send_member(to, me, Body::Finished { tid, of, answer: false });
     }
 }

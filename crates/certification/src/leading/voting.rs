@@ -10,8 +10,8 @@ use crate::entry::{Entry, Phase};
 use crate::ids::TransactionId;
 use crate::kept::Kept;
 use crate::message::Body;
+use crate::payload::{GroupPayload, Outcome, Vote};
 use crate::rare;
-use crate::share::{Outcome, Share, Vote};
 use crate::step::Step;
 
 impl<W: Clone> Leader<W> {
@@ -65,10 +65,10 @@ impl<W: Clone> Leader<W> {
             // coordinator repeats the request.
             return;
         }
-        if let Some(share) = &request.share
-            && self.must_wait(kept, step, share, request.claim, since)
+        if let Some(payload) = &request.payload
+            && self.must_wait(kept, step, payload, request.claim, since)
         {
-            if kept.stores(step, &share.snap_vec) && since == step.now.monotonic {
+            if kept.stores(step, &payload.snap_vec) && since == step.now.monotonic {
                 step.counts.waited += 1;
             }
             if since == step.now.monotonic {
@@ -86,12 +86,13 @@ impl<W: Clone> Leader<W> {
         &self,
         kept: &Kept<W>,
         step: &Step<'_, W>,
-        share: &Share<W>,
+        payload: &GroupPayload<W>,
         claim: Option<Claim>,
         since: Monotonic,
     ) -> bool {
         // A vote would hold back whatever comes after it, and could not be acknowledged.
-        !kept.stores(step, &share.snap_vec) || self.waits_for_claim(kept, step, share, claim, since)
+        !kept.stores(step, &payload.snap_vec)
+            || self.waits_for_claim(kept, step, payload, claim, since)
     }
 
     /// Whether a transaction waits for one with an older claim. It does not wait if it must abort
@@ -100,13 +101,13 @@ impl<W: Clone> Leader<W> {
         &self,
         kept: &Kept<W>,
         step: &Step<'_, W>,
-        share: &Share<W>,
+        payload: &GroupPayload<W>,
         claim: Option<Claim>,
         since: Monotonic,
     ) -> bool {
-        self.reservations.goes_before(claim, share)
+        self.reservations.goes_before(claim, payload)
             && step.now.monotonic.since(since) < step.config.timing.reservation
-            && kept.conflicts.against(share).is_none()
+            && kept.conflicts.against(payload).is_none()
     }
 
     fn vote(
@@ -116,14 +117,14 @@ impl<W: Clone> Leader<W> {
         tid: TransactionId,
         request: PrepareRequest<W>,
     ) {
-        let PrepareRequest { coordinator, share, participants, until, claim } = request;
-        let vote = match &share {
-            Some(share) => match kept.conflicts.against(share) {
-                Some(obstacle) => {
-                    if obstacle.key.is_none() {
+        let PrepareRequest { coordinator, payload, participants, until, claim } = request;
+        let vote = match &payload {
+            Some(payload) => match kept.conflicts.against(payload) {
+                Some(cause) => {
+                    if cause.key.is_none() {
                         step.reach(rare::BELOW_FENCE);
                     }
-                    Vote::Abort(Some(obstacle))
+                    Vote::Abort(Some(cause))
                 }
                 None => Vote::Commit,
             },
@@ -135,9 +136,9 @@ impl<W: Clone> Leader<W> {
             }
             None => Vote::Abort(None),
         };
-        if let Some(share) = &share {
+        if let Some(payload) = &payload {
             // Replicated types compare the times of all transactions.
-            step.clock.observe(share.snap_vec.max_entry());
+            step.clock.observe(payload.snap_vec.max_entry());
         }
         let ts = step.clock.tick(step.now.physical);
         // Other processes may have proceeded without waiting for it (`until`).
@@ -148,17 +149,17 @@ impl<W: Clone> Leader<W> {
         } else {
             vote
         };
-        if let (Some(claim), Some(share)) = (claim, &share) {
-            self.reserve(step, tid, claim, share, &vote);
+        if let (Some(claim), Some(payload)) = (claim, &payload) {
+            self.reserve(step, tid, claim, payload, &vote);
         }
-        if let (Vote::Commit, Some(share)) = (&vote, &share)
+        if let (Vote::Commit, Some(payload)) = (&vote, &payload)
             && step.config.keeps(Rule::PreparedConflicts)
         {
-            kept.conflicts.prepare(tid, share, ts);
+            kept.conflicts.prepare(tid, payload, ts);
         }
-        let share = share.filter(|_| vote == Vote::Commit);
+        let payload = payload.filter(|_| vote == Vote::Commit);
         let phase = Phase::Undecided;
-        let entry = Entry { share, participants, vote, ts, phase, told: false };
+        let entry = Entry { payload, participants, vote, ts, phase, acknowledged: false };
         kept.state.entries.insert(tid, entry.clone());
         let mut after = None;
         self.asked.insert(tid, step.now.monotonic);
@@ -175,18 +176,18 @@ impl<W: Clone> Leader<W> {
         step: &mut Step<'_, W>,
         tid: TransactionId,
         claim: Claim,
-        share: &Share<W>,
+        payload: &GroupPayload<W>,
         vote: &Vote,
     ) {
         if !step.config.keeps(Rule::AbortedFirst) {
             return;
         }
         let lacks = match vote {
-            Vote::Abort(Some(obstacle)) => Some(obstacle.past),
+            Vote::Abort(Some(cause)) => Some(cause.past),
             _ => None,
         };
         let until = step.now.monotonic.after(step.config.timing.reservation);
-        if self.reservations.keep(claim, share, lacks, until) {
+        if self.reservations.keep(claim, payload, lacks, until) {
             step.counts.reserved += 1;
             self.claims.insert(tid, claim);
         }
@@ -215,9 +216,9 @@ impl<W: Clone> Leader<W> {
             }
             let DeferredPrepare { request, since, last } = deferred;
             let waits = request
-                .share
+                .payload
                 .as_ref()
-                .is_some_and(|share| self.must_wait(kept, step, share, request.claim, since));
+                .is_some_and(|payload| self.must_wait(kept, step, payload, request.claim, since));
             if waits {
                 self.deferred.insert(tid, DeferredPrepare { request, since, last });
             } else {

@@ -112,13 +112,13 @@ impl World {
         }
         for (i, (ts, tid)) in committed.iter().enumerate() {
             for (later_ts, later) in &committed[i + 1..] {
-                for (group, share) in &self.submitted[tid] {
+                for (group, payload) in &self.submitted[tid] {
                     let Some(later_share) = self.submitted[later].get(group) else { continue };
-                    let conflict = share.accesses.iter().any(|access| {
+                    let conflict = payload.accesses.iter().any(|access| {
                         access.update
                             && later_share.accesses.iter().any(|other| access.conflicts_with(other))
                     });
-                    if conflict && !later_share.snap_vec.covers(&share.commit_vec(*ts)) {
+                    if conflict && !later_share.snap_vec.covers(&payload.commit_vec(*ts)) {
                         let snap = later_share.snap_vec;
                         return Err(format!(
                             "{later:?} at {later_ts} on {snap:?} has not seen {tid:?} at {ts}"
@@ -135,8 +135,8 @@ impl World {
     /// Checks that the dependencies of committed transactions survive.
     fn judge_dependencies(&self) -> Result<(), String> {
         for (tid, groups) in self.delivered() {
-            let share = groups.keys().find_map(|group| self.submitted[&tid].get(group));
-            if let Some(site) = share.and_then(|share| self.causal.lacks(&share.snap_vec)) {
+            let payload = groups.keys().find_map(|group| self.submitted[&tid].get(group));
+            if let Some(site) = payload.and_then(|payload| self.causal.lacks(&payload.snap_vec)) {
                 return Err(format!("{tid:?} depends on what is lost with {site:?}"));
             }
         }

@@ -50,7 +50,7 @@ impl Random {
 struct Delivered {
     ts: Timestamp,
     tid: TransactionId,
-    share: Arc<Share<Write>>,
+    payload: Arc<GroupPayload<Write>>,
 }
 
 /// A host's log of a group.
@@ -116,7 +116,7 @@ struct Host {
 struct Client {
     address: Address,
     tid: TransactionId,
-    shares: BTreeMap<GroupId, Arc<Share<Write>>>,
+    payloads: BTreeMap<GroupId, Arc<GroupPayload<Write>>>,
     since: u64,
 }
 
@@ -184,7 +184,7 @@ pub(crate) struct World {
     /// Answers about named transactions: whether they committed.
     answered: BTreeSet<(TransactionId, bool)>,
     pub(crate) outcomes: BTreeMap<TransactionId, Outcome>,
-    submitted: BTreeMap<TransactionId, BTreeMap<GroupId, Arc<Share<Write>>>>,
+    submitted: BTreeMap<TransactionId, BTreeMap<GroupId, Arc<GroupPayload<Write>>>>,
     /// The latest time at which each may commit.
     until: BTreeMap<TransactionId, Timestamp>,
     pub(crate) faults: BTreeMap<&'static str, usize>,
@@ -295,7 +295,7 @@ impl World {
                     let log = logs.get_mut(group).unwrap();
                     log.items.push(delivered.clone());
                     log.known = delivered.ts;
-                    service.stored(*group, &delivered.share.commit_vec(delivered.ts));
+                    service.stored(*group, &delivered.payload.commit_vec(delivered.ts));
                 }
                 Kept::Members(number) => {
                     knows = *number;
@@ -334,8 +334,8 @@ impl World {
                 }
                 Output::Record(record) => hold(host, Held::Keep(Kept::Record(*record))),
                 Output::Decided { tid, outcome, .. } => hold(host, Held::Decided(tid, outcome)),
-                Output::Deliver { group, tid, ts, share } => {
-                    let delivered = Delivered { ts, tid, share };
+                Output::Deliver { group, tid, ts, payload } => {
+                    let delivered = Delivered { ts, tid, payload };
                     let log = host.logs.get_mut(&group).unwrap();
                     if ts <= log.known {
                         let known = log.known;
@@ -474,7 +474,7 @@ impl World {
         }
         let mut snap_vec = self.stable_vec(address);
         snap_vec.strong = strong;
-        let mut shares: BTreeMap<GroupId, Share<Write>> = BTreeMap::new();
+        let mut payloads: BTreeMap<GroupId, GroupPayload<Write>> = BTreeMap::new();
         for _ in 0..1 + self.random.below(3) {
             let key = self.random.below(self.shape.keys);
             let group = GroupId((key % u64::from(self.shape.groups)) as u16);
@@ -484,28 +484,28 @@ impl World {
             let conflicts = [0b110, 0b010, 0b101 | 0b100][usize::from(number)];
             let kind = Kind { number, conflicts };
             let key = Key::from(format!("k{key}").as_bytes());
-            let share = shares.entry(group).or_insert_with(|| Share {
+            let payload = payloads.entry(group).or_insert_with(|| GroupPayload {
                 snap_vec,
                 accesses: Vec::new(),
                 writes: Vec::new(),
             });
             let update = number > 0;
-            share.accesses.push(Access { key: key.clone(), update, kind });
+            payload.accesses.push(Access { key: key.clone(), update, kind });
             if update {
-                share.writes.push((key, self.sequence));
+                payload.writes.push((key, self.sequence));
             }
         }
-        let shares: BTreeMap<_, _> =
-            shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
+        let payloads: BTreeMap<_, _> =
+            payloads.into_iter().map(|(group, payload)| (group, Arc::new(payload))).collect();
         let now = self.now_of(address);
-        let until = self.latest_vote(now, &shares);
+        let until = self.latest_vote(now, &payloads);
         let name = self.name_for(address);
         let host = self.host(address).unwrap();
-        let tid = host.service.certify(now, name, shares.clone(), until, None);
+        let tid = host.service.certify(now, name, payloads.clone(), until, None);
         let since = self.now;
         self.until.insert(tid, until);
-        self.submitted.insert(tid, shares.clone());
-        self.clients.push(Client { address, tid, shares, since });
+        self.submitted.insert(tid, payloads.clone());
+        self.clients.push(Client { address, tid, payloads, since });
         self.carry_out(address);
     }
 
@@ -543,11 +543,15 @@ impl World {
         }
     }
 
-    fn latest_vote(&self, now: Now, shares: &BTreeMap<GroupId, Arc<Share<Write>>>) -> Timestamp {
+    fn latest_vote(
+        &self,
+        now: Now,
+        payloads: &BTreeMap<GroupId, Arc<GroupPayload<Write>>>,
+    ) -> Timestamp {
         if !self.shape.hurried {
             return Timestamp::MAX;
         }
-        let seen = shares.values().map(|share| share.snap_vec.max_entry()).max();
+        let seen = payloads.values().map(|payload| payload.snap_vec.max_entry()).max();
         let from = seen.unwrap_or_default().max(Timestamp::from_physical(now.physical));
         // More than the difference between clocks, so that a slow clock alone is not too late.
         from.later(Duration::from_secs(6))
@@ -568,7 +572,7 @@ impl World {
                     for item in items.into_iter().filter(|item| item.ts > already) {
                         log.known = item.ts;
                         log.items.push(item.clone());
-                        host.service.stored(group, &item.share.commit_vec(item.ts));
+                        host.service.stored(group, &item.payload.commit_vec(item.ts));
                         let kept = Held::Keep(Kept::Stored(group, item));
                         host.held.push((host.journal.len(), kept));
                     }
@@ -757,7 +761,7 @@ impl World {
         self.judge_history()?;
         if let Some(client) = self.clients.first() {
             let (tid, since) = (client.tid, (self.now - client.since) / MILLI);
-            let groups: Vec<_> = client.shares.keys().collect();
+            let groups: Vec<_> = client.payloads.keys().collect();
             return Err(format!("{tid:?} at {groups:?} is undecided since {since} ms"));
         }
         self.judge_memory()

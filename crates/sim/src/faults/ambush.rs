@@ -3,7 +3,7 @@
 use solera_certification::Body;
 use solera_machine::Address;
 use solera_time::{Origin, SiteId};
-use solera_unistore::{Message, Stretch};
+use solera_unistore::{LogRange, Message};
 
 use crate::faults::Fault;
 use crate::queue::MS;
@@ -38,7 +38,7 @@ pub(crate) enum Victim {
 
 /// What happens to the victim's site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Blow {
+pub(crate) enum AmbushFault {
     /// It crashes, or without journals is paused, and continues after this many nanoseconds.
     Stop(u64),
     /// It is cut off from all others for this many nanoseconds.
@@ -57,8 +57,8 @@ pub(crate) enum Blow {
 pub(crate) struct Ambush {
     phase: Phase,
     victim: Victim,
-    pub(crate) blow: Blow,
-    /// Whether the blow comes before the receiver handles the message.
+    pub(crate) fault: AmbushFault,
+    /// Whether the fault comes before the receiver handles the message.
     pub(crate) before: bool,
 }
 
@@ -81,7 +81,7 @@ impl Ambush {
 
     /// Returns the name of the ambush in the tally.
     pub(crate) fn name(self) -> &'static str {
-        let moves = matches!(self.blow, Blow::MoveLeaders(_));
+        let moves = matches!(self.fault, AmbushFault::MoveLeaders(_));
         match (self.phase, self.victim) {
             (Phase::Prepare, _) if moves => "leaders moved at a prepare",
             (Phase::Accept, _) if moves => "leaders moved at an accept",
@@ -111,10 +111,10 @@ fn place(
     to: Address,
     message: &Message,
 ) -> Option<(Phase, Option<SiteId>, Option<SiteId>)> {
-    if let Message::Replicate(stretches) = message {
+    if let Message::Replicate(ranges) = message {
         let delivers =
-            |stretch: &Stretch| stretch.origin == Origin::Strong && !stretch.updates.is_empty();
-        let delivery = stretches.iter().any(delivers);
+            |range: &LogRange| range.origin == Origin::Strong && !range.updates.is_empty();
+        let delivery = ranges.iter().any(delivers);
         return delivery.then_some((Phase::Delivery, None, Some(from.site)));
     }
     if let Message::Gap { origin: Origin::Strong, .. } = message {
@@ -122,7 +122,7 @@ fn place(
     }
     let Message::Certification(message) = message else { return None };
     Some(match &message.body {
-        Body::Prepare { share: Some(_), .. } => (Phase::Prepare, Some(from.site), Some(to.site)),
+        Body::Prepare { payload: Some(_), .. } => (Phase::Prepare, Some(from.site), Some(to.site)),
         Body::Accept { coordinator, .. } => {
             (Phase::Accept, Some(coordinator.site), Some(from.site))
         }
@@ -167,25 +167,25 @@ pub(crate) fn ambushes(
             (3, (Phase::Election, Victim::Leader)),
         ]);
         let long = random.within(20, 2500) * MS;
-        let blow = match random.below(10) {
-            0..4 => Blow::Stop(long),
-            4..6 => Blow::Isolate(long),
-            6..8 => Blow::MoveLeaders(random.below(sites)),
+        let fault = match random.below(10) {
+            0..4 => AmbushFault::Stop(long),
+            4..6 => AmbushFault::Isolate(long),
+            6..8 => AmbushFault::MoveLeaders(random.below(sites)),
             _ if losses > 0 => {
                 losses -= 1;
-                Blow::Destroy
+                AmbushFault::Destroy
             }
-            _ => Blow::Stop(long),
+            _ => AmbushFault::Stop(long),
         };
-        let ambush = Ambush { phase, victim, blow, before: random.chance(50) };
+        let ambush = Ambush { phase, victim, fault, before: random.chance(50) };
         faults.push((random.within(20 * MS, end), Fault::Ambush(ambush)));
     }
     // A site that could not hear the leader for a while is to lead then. Only few seeds do this, so
     // that elections of members that have everything stay as frequent.
     if random.chance(30) {
         let (phase, victim) = (Phase::Missing, Victim::Leader);
-        let blow = Blow::Overtake(random.within(300, 1200) * MS);
-        let ambush = Ambush { phase, victim, blow, before: true };
+        let fault = AmbushFault::Overtake(random.within(300, 1200) * MS);
+        let ambush = Ambush { phase, victim, fault, before: true };
         faults.push((20 * MS, Fault::Ambush(ambush)));
     }
     faults

@@ -96,11 +96,11 @@ impl World {
         message: &Message,
         life: u32,
     ) {
-        let Message::UniStore(solera_unistore::Message::Replicate(stretches)) = message else {
+        let Message::UniStore(solera_unistore::Message::Replicate(ranges)) = message else {
             return;
         };
-        let own = stretches.iter().filter(|stretch| stretch.origin == Origin::Site(from.site));
-        let Some(ts) = own.map(|stretch| stretch.known).max() else { return };
+        let own = ranges.iter().filter(|range| range.origin == Origin::Site(from.site));
+        let Some(ts) = own.map(|range| range.known).max() else { return };
         let takes = self.replica(&to).is_some_and(|replica| {
             let status = replica.status();
             let members = status.members();

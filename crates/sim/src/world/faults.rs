@@ -8,7 +8,7 @@ use super::class_of;
 use super::links::Links;
 use super::{Due, SiteState, World, WorldEvent};
 use crate::faults::Fault;
-use crate::faults::ambush::{Ambush, Blow};
+use crate::faults::ambush::{Ambush, AmbushFault};
 use crate::faults::disks::DiskFault;
 use crate::queue::MS;
 
@@ -31,24 +31,24 @@ impl World {
     pub(super) fn strike_in_ambush(&mut self, ambush: Ambush, victim: usize, other: usize) {
         self.trace.write(self.now, format_args!("{ambush:?} of site {victim}"));
         self.tally.count(ambush.name());
-        match ambush.blow {
-            Blow::Stop(long) if self.storages.is_empty() => {
+        match ambush.fault {
+            AmbushFault::Stop(long) if self.storages.is_empty() => {
                 self.stop(victim, SiteState::Paused);
                 self.push(self.now + long, Due::Fault(Fault::Resume(victim)));
             }
-            Blow::Stop(long) => {
+            AmbushFault::Stop(long) => {
                 self.crash(victim);
                 self.push(self.now + long, Due::Fault(Fault::Restart(victim)));
             }
-            Blow::Isolate(long) => {
+            AmbushFault::Isolate(long) => {
                 for other in (0..self.states.len()).filter(|other| *other != victim) {
                     self.strike(Fault::Cut(victim, other));
                     self.push(self.now + long, Due::Fault(Fault::Restore(victim, other)));
                 }
             }
-            Blow::Destroy => self.destroy(victim),
-            Blow::MoveLeaders(site) => self.move_leaders(site),
-            Blow::Overtake(long) => {
+            AmbushFault::Destroy => self.destroy(victim),
+            AmbushFault::MoveLeaders(site) => self.move_leaders(site),
+            AmbushFault::Overtake(long) => {
                 self.strike(Fault::Cut(victim, other));
                 self.push(self.now + long, Due::Fault(Fault::Restore(victim, other)));
                 self.move_leaders(victim);

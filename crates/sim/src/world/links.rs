@@ -13,8 +13,8 @@ use solera_site::Message;
 use solera_time::{Monotonic, SiteId};
 use solera_unistore::Command;
 
+use super::admissions::{Admissions, read_greeting};
 use super::copies::Copies;
-use super::doors::{Doors, read_greeting};
 use super::frame_ledger::FrameLedger;
 use super::frame_ledger::{Body, Process};
 use super::{Due, SiteState, World, WorldEvent};
@@ -31,7 +31,7 @@ const FRAME_HEADER: usize = 17;
 pub(super) struct Links {
     wiring: Wiring,
     weakness: Option<Weakness>,
-    pub(super) doors: Doors,
+    pub(super) admissions: Admissions,
     pub(super) copies: Copies,
     ledger: FrameLedger,
     /// One worker's state of its link with another.
@@ -128,7 +128,7 @@ impl Links {
         Links {
             wiring,
             weakness,
-            doors: Doors::default(),
+            admissions: Admissions::default(),
             copies: Copies::default(),
             ledger: FrameLedger::default(),
             ends: BTreeMap::new(),
@@ -351,7 +351,7 @@ impl World {
         let hello = Arc::new(Greeting::Hello(card).encode());
         let call = Call { caller, called, attempt, life, handshake, hello };
         if let Some(links) = self.links.as_mut().filter(|_| is_silent) {
-            links.doors.silent(caller.0, called);
+            links.admissions.silent(caller.0, called);
         }
         let there = self.travel_time(caller.0, called);
         let back = self.travel_time(called, caller.0);
@@ -396,7 +396,7 @@ impl World {
         };
         let calls_back = end.connection.is_none() && !end.is_calling;
         let Some(links) = &mut self.links else { return };
-        links.doors.note_entry(called.0, &theirs);
+        links.admissions.note_entry(called.0, &theirs);
         links.latest += 1;
         let latest = links.latest;
         let connection = Connection {
@@ -434,7 +434,7 @@ impl World {
             other => unreachable!("{other:?} is no refusal"),
         };
         if let Some(links) = &mut self.links {
-            links.doors.heard(call.caller.0, call.called, Err(word));
+            links.admissions.heard(call.caller.0, call.called, Err(word));
         }
         if let Some(end) = self.end(call.caller.0, call.called) {
             end.answered = now;
@@ -464,8 +464,8 @@ impl World {
             self.tally.count("connections made again");
         }
         if let Some(links) = &mut self.links {
-            links.doors.note_entry(call.caller.0, &card);
-            links.doors.heard(call.caller.0, call.called, Ok(()));
+            links.admissions.note_entry(call.caller.0, &card);
+            links.admissions.heard(call.caller.0, call.called, Ok(()));
         }
         if let Some(connection) = self.connection(number) {
             connection.caller_is_there = true;
@@ -551,7 +551,7 @@ impl World {
             return;
         }
         let Some(links) = &self.links else { return };
-        if !links.doors.admits(called.0, caller.0, life) {
+        if !links.admissions.admits(called.0, caller.0, life) {
             return self.notice(number, Side::Called);
         }
         let delivers_all = links.has(Weakness::DeliversAllFrames);

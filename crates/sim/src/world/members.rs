@@ -190,7 +190,7 @@ impl World {
             let former = self.skew.get_or_insert_with(address, i64::default);
             *former = (*former).max(skew + 1);
             if let Some(links) = &mut self.links {
-                links.doors.forget(address);
+                links.admissions.forget(address);
                 links.copies.forget(address);
             }
             if let Some(storage) = self.storages.get_mut(&address) {

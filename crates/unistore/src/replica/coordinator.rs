@@ -428,32 +428,32 @@ impl Replica {
         let writes = std::mem::take(&mut transaction.writes);
         let eventual = std::mem::take(&mut transaction.eventual);
         let is_guarded = !guards.is_empty();
-        let mut shares: BTreeMap<Address, WorkerPart> = BTreeMap::new();
+        let mut parts: BTreeMap<Address, WorkerPart> = BTreeMap::new();
         for (key, effect) in writes {
-            let share = shares.entry(self.owner_of(&key)).or_default();
-            share.writes.push(Write { key, effect });
+            let part = parts.entry(self.owner_of(&key)).or_default();
+            part.writes.push(Write { key, effect });
         }
         for (key, op) in eventual {
-            shares.entry(self.owner_of(&key)).or_default().eventual.push((key, op));
+            parts.entry(self.owner_of(&key)).or_default().eventual.push((key, op));
         }
         for guard in guards {
-            let share = shares.entry(self.owner_of(&guard.key)).or_default();
-            share.guards = std::mem::take(&mut share.guards).and(guard.into());
+            let part = parts.entry(self.owner_of(&guard.key)).or_default();
+            part.guards = std::mem::take(&mut part.guards).and(guard.into());
         }
-        let elsewhere = shares.keys().any(|owner| *owner != self.worker.config.address);
+        let elsewhere = parts.keys().any(|owner| *owner != self.worker.config.address);
         if elsewhere || is_guarded {
-            self.prepare(now, request, tx, shares);
+            self.prepare(now, request, tx, parts);
         } else {
-            let share = shares.into_values().next().unwrap_or_default();
-            self.commit_here(now, request, tx, share);
+            let part = parts.into_values().next().unwrap_or_default();
+            self.commit_here(now, request, tx, part);
         }
     }
 
     /// Prepares and commits in one step a transaction that wrote only to this worker, or nothing at
     /// all (UniStore Alg. 1 l. 28).
-    fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, share: WorkerPart) {
+    fn commit_here(&mut self, now: Now, request: RequestId, tx: TxId, part: WorkerPart) {
         let Some(snap_vec) = self.coordinator.open.get(&tx).map(|tx| tx.snap_vec) else { return };
-        let WorkerPart { writes, eventual, .. } = share;
+        let WorkerPart { writes, eventual, .. } = part;
         let (mut committed, mut latest) = (None, Vector::zero(snap_vec.entries().len()));
         let transaction = if writes.is_empty() {
             self.coordinator.open.remove(&tx)
@@ -490,13 +490,13 @@ impl Replica {
         now: Now,
         request: RequestId,
         tx: TxId,
-        shares: BTreeMap<Address, WorkerPart>,
+        parts: BTreeMap<Address, WorkerPart>,
     ) {
-        let partitions = self.partitions_of(shares.values().flat_map(|share| &share.writes));
+        let partitions = self.partitions_of(parts.values().flat_map(|part| &part.writes));
         let Some(transaction) = self.coordinator.open.get_mut(&tx) else { return };
-        let participants: Vec<_> = shares.keys().copied().collect();
+        let participants: Vec<_> = parts.keys().copied().collect();
         let snap_vec = transaction.snap_vec;
-        let size: usize = shares.values().map(WorkerPart::size).sum();
+        let size: usize = parts.values().map(WorkerPart::size).sum();
         let transfer = Duration::from_secs((size / SLOWEST_TRANSFER) as u64);
         transaction.preparing = Some(Preparing {
             request,
@@ -504,12 +504,12 @@ impl Replica {
             patience: self.worker.config.timing.prepare_timeout + transfer,
             unprepared: participants.clone(),
             participants,
-            writes: shares.values().any(|share| !share.writes.is_empty()),
-            eventual: shares.values().any(|share| !share.eventual.is_empty()),
+            writes: parts.values().any(|part| !part.writes.is_empty()),
+            eventual: parts.values().any(|part| !part.eventual.is_empty()),
             partitions,
             ts: snap_vec[self.worker.me],
         });
-        for (owner, WorkerPart { writes, eventual, guards }) in shares {
+        for (owner, WorkerPart { writes, eventual, guards }) in parts {
             let message = match guards.is_empty() {
                 true => Message::Prepare { tx, snap_vec, writes, eventual },
                 false => Message::PrepareGuarded(Box::new(PrepareGuarded {

@@ -7,10 +7,10 @@ use solera_machine::{Address, Now, PartitionId};
 use solera_membership::{Gap, Members, SiteStatus};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
-use crate::committed::{STRETCH_LIMIT, TICK_BYTES};
+use crate::committed::{RANGE_LIMIT, TICK_BYTES};
 use crate::config::Rule;
 use crate::groups::group_of;
-use crate::message::{Converged, Event, Message, Stretch, Subtree};
+use crate::message::{Converged, Event, LogRange, Message, Subtree};
 use crate::rare;
 use crate::record::{Promise, Record};
 use crate::replica::Replica;
@@ -44,14 +44,14 @@ impl Replica {
         }
         let mut behind = false;
         for dest in self.worker.other_members() {
-            let mut by_worker: BTreeMap<Address, (usize, Vec<Stretch>)> = BTreeMap::new();
+            let mut by_worker: BTreeMap<Address, (usize, Vec<LogRange>)> = BTreeMap::new();
             let (first, partitions) = (self.first_to_send, self.worker.partitions.len());
             for index in (0..partitions).map(|index| (index + first) % partitions) {
                 let owner = topology.owner(dest, self.worker.partitions[index].id);
                 if self.worker.held_back.contains(&owner) {
                     continue;
                 }
-                let (budget, stretches) =
+                let (budget, ranges) =
                     by_worker.entry(owner).or_insert_with(|| (TICK_BYTES, Vec::new()));
                 for origin in Origin::all(topology.sites()) {
                     let (sends, own) = match origin {
@@ -64,13 +64,13 @@ impl Replica {
                         if again && !own {
                             self.worker.partitions[index].forward_again(dest, origin);
                         }
-                        stretches.extend(self.next_stretch(index, dest, origin, budget));
+                        ranges.extend(self.next_range(index, dest, origin, budget));
                     }
                 }
             }
-            for (owner, (budget, stretches)) in by_worker {
+            for (owner, (budget, ranges)) in by_worker {
                 behind |= budget == 0;
-                self.worker.send(owner, Message::Replicate(stretches));
+                self.worker.send(owner, Message::Replicate(ranges));
             }
         }
         if behind {
@@ -98,13 +98,13 @@ impl Replica {
 
     /// Returns the next range of the history of `origin` for `dest`: REPLICATE if there are
     /// updates, else HEARTBEAT. `None` if the budget does not allow even the next update.
-    fn next_stretch(
+    fn next_range(
         &mut self,
         index: usize,
         dest: SiteId,
         origin: Origin,
         budget: &mut usize,
-    ) -> Option<Stretch> {
+    ) -> Option<LogRange> {
         let partition = &mut self.worker.partitions[index];
         let reached = partition.global_matrix[dest.index()][origin];
         let sent = &mut partition.sent[dest.index()][origin];
@@ -124,29 +124,29 @@ impl Replica {
             return None;
         }
         let history = &partition.committed[origin];
-        let (updates, all) = history.stretch(prev, known, STRETCH_LIMIT, budget);
+        let (updates, all) = history.range(prev, known, RANGE_LIMIT, budget);
         let known = if all { known } else { updates.last()?.dot.ts };
         *sent = known;
         let partition = partition.id;
         if origin == Origin::Strong && all {
             self.sent_strong(index, dest);
         }
-        Some(Stretch { partition, origin, prev, known, updates })
+        Some(LogRange { partition, origin, prev, known, updates })
     }
 
     /// REPLICATE and HEARTBEAT (UniStore Alg. 2 l. 9–18).
-    pub(crate) fn on_replicate(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
-        let own = stretches.iter().filter(|stretch| stretch.origin == Origin::Site(from.site));
-        if let Some(sent) = own.map(|stretch| stretch.known).max() {
+    pub(crate) fn on_replicate(&mut self, now: Now, from: Address, ranges: Vec<LogRange>) {
+        let own = ranges.iter().filter(|range| range.origin == Origin::Site(from.site));
+        if let Some(sent) = own.map(|range| range.known).max() {
             self.hear(from, sent);
         }
-        for stretch in stretches {
-            if let Some(index) = self.worker.index_of(stretch.partition)
+        for range in ranges {
+            if let Some(index) = self.worker.index_of(range.partition)
                 && self.worker.partitions[index].filled
-                && stretch.origin != Origin::Site(self.worker.me)
-                && self.worker.is_origin(stretch.origin)
+                && range.origin != Origin::Site(self.worker.me)
+                && self.worker.is_origin(range.origin)
             {
-                self.on_stretch(now, from, index, stretch);
+                self.on_range(now, from, index, range);
             } else {
                 self.worker.ignored += 1;
             }
@@ -154,20 +154,20 @@ impl Replica {
     }
 
     /// Handles strong transactions that this site's central certifier of REDBLUE has stored.
-    pub(crate) fn on_spread(&mut self, now: Now, from: Address, stretches: Vec<Stretch>) {
-        for stretch in stretches {
-            if let Some(index) = self.worker.index_of(stretch.partition)
-                && stretch.origin == Origin::Strong
+    pub(crate) fn on_spread(&mut self, now: Now, from: Address, ranges: Vec<LogRange>) {
+        for range in ranges {
+            if let Some(index) = self.worker.index_of(range.partition)
+                && range.origin == Origin::Strong
             {
-                self.on_stretch(now, from, index, stretch);
+                self.on_range(now, from, index, range);
             } else {
                 self.worker.ignored += 1;
             }
         }
     }
 
-    fn on_stretch(&mut self, now: Now, from: Address, index: usize, stretch: Stretch) {
-        let Stretch { origin, prev, known, updates, partition: id } = stretch;
+    fn on_range(&mut self, now: Now, from: Address, index: usize, range: LogRange) {
+        let LogRange { origin, prev, known, updates, partition: id } = range;
         let already = self.worker.partitions[index].known_vec[origin];
         match origin {
             Origin::Site(site)

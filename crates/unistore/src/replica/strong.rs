@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use solera_certification::{
-    Access, Claim, Counts, GroupId, Kind, Obstacle, Outcome, Output as Certified, Service, Share,
-    TransactionId,
+    AbortCause, Access, Claim, Counts, GroupId, GroupPayload, Kind, Outcome, Output as Certified,
+    Service, TransactionId,
 };
 use solera_data::{Key, Op, OpError, Outcome as Answer};
 use solera_levels::Level;
@@ -409,19 +409,19 @@ impl Replica {
         let single = self.strong.singles.remove(&request).map(|(_, single)| single);
         let name = transaction.name();
         let (snap_vec, writes, accesses) = transaction.into_certified();
-        let mut shares: BTreeMap<GroupId, Share<Write>> = BTreeMap::new();
-        let empty = || Share { snap_vec, accesses: Vec::new(), writes: Vec::new() };
+        let mut payloads: BTreeMap<GroupId, GroupPayload<Write>> = BTreeMap::new();
+        let empty = || GroupPayload { snap_vec, accesses: Vec::new(), writes: Vec::new() };
         for ((key, _, update), kind) in accesses.into_done() {
             let access = Access { key, update, kind };
             let group = self.certifier_of(self.worker.partition_of(&access.key));
-            shares.entry(group).or_insert_with(empty).accesses.push(access);
+            payloads.entry(group).or_insert_with(empty).accesses.push(access);
         }
         for (key, effect) in writes {
             let group = self.certifier_of(self.worker.partition_of(&key));
-            let share = shares.entry(group).or_insert_with(empty);
-            share.writes.push(Write { key, effect });
+            let payload = payloads.entry(group).or_insert_with(empty);
+            payload.writes.push(Write { key, effect });
         }
-        if shares.is_empty() {
+        if payloads.is_empty() {
             if let Some(tid) = name {
                 self.strong.service.release(tid, Outcome::Committed(snap_vec.strong));
             }
@@ -440,9 +440,9 @@ impl Replica {
             let error = CommandError::Unavailable { tid: None };
             return self.worker.reply(request, Response::Failed(error));
         }
-        let shares: BTreeMap<_, _> =
-            shares.into_iter().map(|(group, share)| (group, Arc::new(share))).collect();
-        let writes = shares.values().any(|share| !share.writes.is_empty());
+        let payloads: BTreeMap<_, _> =
+            payloads.into_iter().map(|(group, payload)| (group, Arc::new(payload))).collect();
+        let writes = payloads.values().any(|payload| !payload.writes.is_empty());
         let cause = match &single {
             Some(single) => Cause::Request(self.worker.config.address, single.request),
             None => Cause::Transaction(self.worker.me, tx),
@@ -458,8 +458,8 @@ impl Replica {
             single,
         };
         self.certifying(now, |replica| {
-            let traced = replica.worker.config.trace.then(|| shares.clone());
-            let tid = replica.strong.service.certify(now, name, shares, until, claim);
+            let traced = replica.worker.config.trace.then(|| payloads.clone());
+            let tid = replica.strong.service.certify(now, name, payloads, until, claim);
             replica.worker.trace(|| submission(cause, tid, snap_vec, &traced.unwrap_or_default()));
             replica.strong.submitted.insert(tid, submitted);
             // Members acknowledge votes when their sites store the whole snapshot.
@@ -515,10 +515,10 @@ impl Replica {
                     );
                 }
             }
-            Outcome::Aborted(obstacle) => {
+            Outcome::Aborted(cause) => {
                 self.strong.counts.aborted += 1;
                 self.worker.trace(|| Event::Certified { tid, ts: None });
-                self.on_aborted(now, obstacle, claim, single, request);
+                self.on_aborted(now, cause, claim, single, request);
             }
         }
     }
@@ -526,14 +526,13 @@ impl Replica {
     fn on_aborted(
         &mut self,
         now: Now,
-        obstacle: Option<Obstacle>,
+        cause: Option<AbortCause>,
         claim: Claim,
         single: Option<Single>,
         request: Option<RequestId>,
     ) {
         let Some(request) = request else { return };
-        let (key, lacks) =
-            obstacle.map_or((None, None), |Obstacle { key, past }| (key, Some(past)));
+        let (key, lacks) = cause.map_or((None, None), |AbortCause { key, past }| (key, Some(past)));
         let patience = self.worker.config.timing.strong_timeout;
         match single {
             Some(single) if now.monotonic.since(single.since) < patience => {
@@ -647,12 +646,12 @@ impl Replica {
             Certified::Decided { tid, outcome, claim } => {
                 self.on_decided(now, tid, outcome, claim);
             }
-            Certified::Deliver { group, tid, ts, share } => {
+            Certified::Deliver { group, tid, ts, payload } => {
                 self.worker.trace(|| Event::Certified { tid, ts: Some(ts) });
                 if !self.strong.service.leads(group) {
                     self.worker.trace(|| Event::Ahead { tid });
                 }
-                self.deliver(now, group, ts, &share);
+                self.deliver(now, group, ts, &payload);
             }
             Certified::Complete { group, upto } => self.complete(now, group, upto),
             Certified::CatchUp { group, .. } => self.catch_up(group),
@@ -673,12 +672,12 @@ impl Replica {
             message.body,
             Body::Prepare { .. } | Body::Accept { .. } | Body::Decision { .. }
         );
-        let share = match &message.body {
-            Body::Prepare { share, .. } => share.as_ref(),
-            Body::Accept { entry, .. } => entry.share.as_ref(),
+        let payload = match &message.body {
+            Body::Prepare { payload, .. } => payload.as_ref(),
+            Body::Accept { entry, .. } => entry.payload.as_ref(),
             _ => None,
         };
-        let seen = share.map(|share| share.snap_vec);
+        let seen = payload.map(|payload| payload.snap_vec);
         self.certifying(now, |replica| {
             replica.strong.service.handle(now, from, message);
             if hurries {
@@ -698,10 +697,10 @@ fn submission(
     cause: Cause,
     tid: TransactionId,
     snap_vec: Vector,
-    shares: &BTreeMap<GroupId, Arc<Share<Write>>>,
+    payloads: &BTreeMap<GroupId, Arc<GroupPayload<Write>>>,
 ) -> Event {
-    let accesses = shares.values().flat_map(|share| share.accesses.clone()).collect();
-    let writing = shares.iter().filter(|(_, share)| !share.writes.is_empty());
+    let accesses = payloads.values().flat_map(|payload| payload.accesses.clone()).collect();
+    let writing = payloads.iter().filter(|(_, payload)| !payload.writes.is_empty());
     let partitions = writing.map(|(group, _)| PartitionId(group.0)).collect();
     Event::Submitted { cause, tid, snap_vec, partitions, accesses }
 }

@@ -191,7 +191,7 @@ impl Replica {
         let Some(voting) = self.participant.guarding.prepared.get_mut(&tx) else { return };
         self.worker.note_activity(now);
         if let Verdict::Refused(refusal) = verdict
-            && self.worker.config.keeps(Rule::HeedRefusals)
+            && self.worker.config.keeps(Rule::RefusalsAbort)
         {
             voting.refused = true;
             let refusal = Refusal { protocol, ..refusal }.shortened();
@@ -215,7 +215,7 @@ impl Replica {
         ended.protocols.remove(&protocol);
         if ended.protocols.is_empty() {
             self.participant.guarding.forget(tx);
-            self.worker.record(|| Record::GuardsTold(tx));
+            self.worker.record(|| Record::GuardsNotified(tx));
         }
     }
 

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::smallvec;
-use solera_certification::{GroupId, Share};
+use solera_certification::{GroupId, GroupPayload};
 use solera_data::{Dot, Key};
 use solera_machine::{Address, Now, PartitionId};
 use solera_time::{Origin, SiteId, Timestamp};
 
-use crate::committed::{STRETCH_LIMIT, TICK_BYTES};
+use crate::committed::{RANGE_LIMIT, TICK_BYTES};
 use crate::config::{Protocol, Rule};
 use crate::groups::{CENTRAL, group_of};
-use crate::message::{Event, Message, Stretch, Update, Write};
+use crate::message::{Event, LogRange, Message, Update, Write};
 use crate::record::Record;
 use crate::replica::Replica;
 
@@ -39,7 +39,7 @@ impl Replica {
         if !central || known <= prev {
             return;
         }
-        let mut by_worker: BTreeMap<Address, Vec<Stretch>> = BTreeMap::new();
+        let mut by_worker: BTreeMap<Address, Vec<LogRange>> = BTreeMap::new();
         for id in (0..self.worker.config.topology.partitions).map(PartitionId) {
             if group_of(id) == CENTRAL {
                 continue;
@@ -47,11 +47,11 @@ impl Replica {
             let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
             let owner = self.worker.config.topology.owner(self.worker.me, id);
             let origin = Origin::Strong;
-            let stretch = Stretch { partition: id, origin, prev, known, updates };
-            by_worker.entry(owner).or_default().push(stretch);
+            let range = LogRange { partition: id, origin, prev, known, updates };
+            by_worker.entry(owner).or_default().push(range);
         }
-        for (worker, stretches) in by_worker {
-            self.worker.send(worker, Message::Spread(stretches));
+        for (worker, ranges) in by_worker {
+            self.worker.send(worker, Message::Spread(ranges));
         }
     }
 
@@ -78,15 +78,15 @@ impl Replica {
         let central = &self.worker.partitions[index];
         let history = &central.committed[Origin::Strong];
         let (has, mut budget) = (central.known_vec.strong, TICK_BYTES);
-        let (updates, all) = history.stretch(known, has, STRETCH_LIMIT, &mut budget);
+        let (updates, all) = history.range(known, has, RANGE_LIMIT, &mut budget);
         // The partition asks for the rest when new updates are sent.
         let upto = if all { Some(has) } else { updates.last().map(|u| u.dot.ts) };
         let updates = updates.iter().filter_map(|update| self.part_at(id, update)).collect();
         let (origin, owner) =
             (Origin::Strong, self.worker.config.topology.owner(self.worker.me, id));
         if let Some(upto) = upto.filter(|upto| *upto > known) {
-            let stretch = Stretch { partition: id, origin, prev: known, known: upto, updates };
-            self.worker.send(owner, Message::Spread(vec![stretch]));
+            let range = LogRange { partition: id, origin, prev: known, known: upto, updates };
+            self.worker.send(owner, Message::Spread(vec![range]));
         }
     }
 
@@ -98,7 +98,7 @@ impl Replica {
         now: Now,
         group: GroupId,
         ts: Timestamp,
-        share: &Share<Write>,
+        payload: &GroupPayload<Write>,
     ) {
         let id = PartitionId(group.0);
         let index = self.worker.index_of(id).expect("only groups of owned partitions deliver here");
@@ -107,12 +107,12 @@ impl Replica {
             "strong transactions come in order"
         );
         self.worker.note_activity(now);
-        self.wait_for(&share.commit_vec(ts));
+        self.wait_for(&payload.commit_vec(ts));
         let prev = self.worker.partitions[index].known_vec.strong;
         let mut delivered = Vec::new();
-        if !share.writes.is_empty() {
+        if !payload.writes.is_empty() {
             let dot = Dot::of(Origin::Strong, ts);
-            let (snap_vec, writes) = (share.snap_vec, share.writes.clone());
+            let (snap_vec, writes) = (payload.snap_vec, payload.writes.clone());
             let update = Arc::new(Update { dot, snap_vec, writes, eventual: false });
             self.worker.record(|| Record::Stored(smallvec![(id, update.clone())]));
             self.store_strong(index, update.clone());

@@ -25,17 +25,17 @@ use crate::weakness::Weakness;
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
 /// A worker's knowledge of the others.
-struct Door {
+struct Admitter {
     /// Its own card, apart from its receiver and the time.
     card: Card,
     identity: Identity,
     admission: Admission,
 }
 
-/// All doors of a world.
+/// All admissions of a world.
 #[derive(Default)]
-pub(super) struct Doors {
-    doors: BTreeMap<Address, Door>,
+pub(super) struct Admissions {
+    admissions: BTreeMap<Address, Admitter>,
     /// Each worker's durable record of the workers that it has admitted.
     kept: BTreeMap<Address, BTreeMap<NodeId, Origin>>,
 }
@@ -73,52 +73,52 @@ pub(super) fn read_greeting(bytes: &[u8]) -> Greeting {
     Greeting::decode(head, body).expect("what a worker has sent can be read")
 }
 
-impl Doors {
+impl Admissions {
     /// Forgets a worker that begins without data.
     pub(super) fn forget(&mut self, worker: Address) {
-        self.doors.remove(&worker);
+        self.admissions.remove(&worker);
         self.kept.remove(&worker);
     }
 
     /// Records that a worker has admitted another.
     pub(super) fn note_entry(&mut self, worker: Address, theirs: &Card) {
-        let Some(door) = self.doors.get_mut(&worker) else { return };
-        let sites = door.admission.members().sites();
-        door.admission.note_entry(theirs.from, theirs.origin(), sites);
-        self.kept.insert(worker, door.admission.entered().clone());
+        let Some(admitter) = self.admissions.get_mut(&worker) else { return };
+        let sites = admitter.admission.members().sites();
+        admitter.admission.note_entry(theirs.from, theirs.origin(), sites);
+        self.kept.insert(worker, admitter.admission.entered().clone());
     }
 
     /// Records that another worker has admitted or rejected this one.
     pub(super) fn heard(&mut self, worker: Address, from: Address, word: Result<(), String>) {
-        if let Some(door) = self.doors.get_mut(&worker) {
-            door.admission.heard(node(from), word);
+        if let Some(admitter) = self.admissions.get_mut(&worker) {
+            admitter.admission.heard(node(from), word);
         }
     }
 
     /// Records that another worker has not answered for long.
     pub(super) fn silent(&mut self, worker: Address, other: Address) {
-        if let Some(door) = self.doors.get_mut(&worker) {
-            door.admission.note_timeout(node(other));
+        if let Some(admitter) = self.admissions.get_mut(&worker) {
+            admitter.admission.note_timeout(node(other));
         }
     }
 
     /// Records what a worker's replica knows about the sites.
     pub(super) fn note(&mut self, worker: Address, members: &Members) {
-        if let Some(door) = self.doors.get_mut(&worker) {
-            door.admission.note(members);
+        if let Some(admitter) = self.admissions.get_mut(&worker) {
+            admitter.admission.note(members);
         }
     }
 
     /// Whether messages of a worker from this life of its site still count.
     pub(super) fn admits(&self, worker: Address, from: Address, life: u32) -> bool {
-        let door = self.doors.get(&worker);
-        door.is_some_and(|door| door.admission.admits(from.site, life).is_ok())
+        let admitter = self.admissions.get(&worker);
+        admitter.is_some_and(|admitter| admitter.admission.admits(from.site, life).is_ok())
     }
 
     /// Whether a worker rejects a command because no other site accepts the worker.
     pub(super) fn refuses(&self, worker: Address, command: &Command) -> bool {
-        let door = self.doors.get(&worker).filter(|_| writes(command));
-        door.is_some_and(|door| door.admission.refusal().is_some())
+        let admitter = self.admissions.get(&worker).filter(|_| writes(command));
+        admitter.is_some_and(|admitter| admitter.admission.refusal().is_some())
     }
 }
 
@@ -144,19 +144,19 @@ impl World {
         let card = Card { life, data: life.into(), starts: incarnation, runs: vec![run], ..card };
         links.copies.begin(worker, life, run);
         let place = Place { site: Some(worker.site), durable: true, life };
-        let kept = links.doors.kept.get(&worker).cloned().unwrap_or_default();
+        let kept = links.admissions.kept.get(&worker).cloned().unwrap_or_default();
         let mut admission = Admission::new(place, Members::new(members.sites()), kept);
         admission.note(&members);
-        links.doors.doors.insert(worker, Door { card, identity, admission });
+        links.admissions.admissions.insert(worker, Admitter { card, identity, admission });
     }
 
     /// Returns the card that a worker shows to another now. `received` is the last frame that has
     /// arrived from the other one.
     pub(super) fn card(&self, worker: Address, to: Address, received: u64) -> Option<Card> {
-        let door = self.links.as_ref()?.doors.doors.get(&worker)?;
+        let admitter = self.links.as_ref()?.admissions.admissions.get(&worker)?;
         let clock_us = self.now_at(worker).physical.0;
         let hybrid_us = self.replica(&worker)?.status().clock().micros();
-        Some(Card { to: node(to), clock_us, hybrid_us, received, ..door.card.clone() })
+        Some(Card { to: node(to), clock_us, hybrid_us, received, ..admitter.card.clone() })
     }
 
     /// Returns the card of a copy of a worker's data that begins such a run and was started once
@@ -179,11 +179,12 @@ impl World {
     ) -> Result<(), Refusal> {
         let other = worker_of(theirs);
         let Some(mine) = self.card(worker, other, 0) else { return Err(Refusal::NoSuchNode) };
-        let Some(door) = self.links.as_ref().and_then(|links| links.doors.doors.get(&worker))
+        let Some(admitter) =
+            self.links.as_ref().and_then(|links| links.admissions.admissions.get(&worker))
         else {
             return Err(Refusal::NoSuchNode);
         };
-        let identity = door.identity.clone();
+        let identity = admitter.identity.clone();
         let agrees = mine.check(theirs, is_caller, &identity, MAX_CLOCK_SKEW);
         let welcome = self.is_welcome(worker, theirs);
         let is_wrong = |unwelcome: &Unwelcome| match unwelcome {
@@ -206,11 +207,12 @@ impl World {
 
     /// Whether a worker may admit another, given the sites and the times that the other has sent.
     pub(super) fn is_welcome(&self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
-        let door = self.links.as_ref().and_then(|links| links.doors.doors.get(&worker));
-        let (Some(door), Some(replica)) = (door, self.replica(&worker)) else {
+        let admitter =
+            self.links.as_ref().and_then(|links| links.admissions.admissions.get(&worker));
+        let (Some(admitter), Some(replica)) = (admitter, self.replica(&worker)) else {
             return Err(Unwelcome::Unknown);
         };
-        let (admission, other) = (&door.admission, worker_of(theirs));
+        let (admission, other) = (&admitter.admission, worker_of(theirs));
         admission.may_enter(theirs.from, theirs.origin(), admission.members().sites())?;
         let status = replica.status();
         let mut heard = status.heard_of(other.site).filter(|(worker, _)| *worker == other);

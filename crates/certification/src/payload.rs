@@ -58,7 +58,7 @@ impl Access {
 
 /// A transaction's part in one group: the read and write sets that CERTIFY takes (UniStore §6.3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Share<W> {
+pub struct GroupPayload<W> {
     /// The snapshot that the transaction executed on (`snapVec[tid]`).
     pub snap_vec: Vector,
     /// The accesses in this group that may conflict.
@@ -67,7 +67,7 @@ pub struct Share<W> {
     pub writes: Vec<W>,
 }
 
-impl<W> Share<W> {
+impl<W> GroupPayload<W> {
     /// Returns the transaction's commit vector, given its strong timestamp (UniStore §6.3).
     pub fn commit_vec(&self, ts: Timestamp) -> Vector {
         let mut commit_vec = self.snap_vec;
@@ -78,7 +78,7 @@ impl<W> Share<W> {
 
 /// The cause of an abort: a key and the least snapshot with which a retry can succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Obstacle {
+pub struct AbortCause {
     /// A key on which the transaction conflicted, if known.
     pub key: Option<Key>,
     /// A retry fails if its snapshot does not cover this vector, because it has not seen all
@@ -95,7 +95,7 @@ pub enum Vote {
     Commit,
     /// The snapshot lacks a conflicting transaction, given here; or the leader never received the
     /// transaction.
-    Abort(Option<Obstacle>),
+    Abort(Option<AbortCause>),
     /// The leader does not know the transaction, and the life of its coordinator's site has ended:
     /// either the group never received it, or it delivered and forgot it. The transaction cannot
     /// commit in this group any more, but this vote does not imply that it aborted.
@@ -108,5 +108,5 @@ pub enum Outcome {
     /// Committed with this strong timestamp.
     Committed(Timestamp),
     /// Aborted without any effect; with the cause, if known.
-    Aborted(Option<Obstacle>),
+    Aborted(Option<AbortCause>),
 }
