@@ -8,8 +8,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use solera_machine::{Address, RarePath};
-use solera_time::{Monotonic, SiteId, Timestamp};
+use solera_time::{MAX_SITES, Monotonic, SiteId, Timestamp};
 
 use crate::claim::Claim;
 use crate::config::{Config, Configuration, Rule};
@@ -459,7 +460,7 @@ impl<W: Clone> Leader<W> {
 
 /// Returns the greatest value that at least `n` of the values reach; zero if there are fewer.
 fn nth_greatest(values: impl Iterator<Item = Timestamp>, n: usize) -> Timestamp {
-    let mut values: Vec<_> = values.collect();
+    let mut values: SmallVec<[Timestamp; MAX_SITES]> = values.collect();
     values.sort_unstable_by(|a, b| b.cmp(a));
     values.get(n.saturating_sub(1)).copied().unwrap_or(Timestamp::ZERO)
 }

@@ -189,10 +189,10 @@ pub enum Output<W> {
         /// The receiver.
         to: Address,
         /// The message.
-        message: Message<W>,
+        message: Box<Message<W>>,
     },
     /// Make a record durable. No later output may be sent before it is.
-    Record(Record<W>),
+    Record(Box<Record<W>>),
     /// A transaction that was submitted here is decided.
     Decided {
         /// The transaction.

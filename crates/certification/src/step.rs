@@ -57,7 +57,7 @@ impl<'a, W> Step<'a, W> {
         if to == self.config.me {
             self.loopback.push_back(message);
         } else {
-            self.outputs.push_back(Output::Send { to, message });
+            self.outputs.push_back(Output::Send { to, message: Box::new(message) });
         }
     }
 
@@ -77,7 +77,7 @@ impl<'a, W> Step<'a, W> {
     }
 
     pub(crate) fn record(&mut self, record: Record<W>) {
-        self.outputs.push_back(Output::Record(record));
+        self.outputs.push_back(Output::Record(Box::new(record)));
     }
 
     /// Reports that a rare path was taken.

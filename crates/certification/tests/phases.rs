@@ -132,7 +132,8 @@ impl Sites {
                 {
                     let delay = self.one_way[usize::from(site)][to.site.index()] * MILLI;
                     self.sequence += 1;
-                    self.letters.insert((self.now + delay, self.sequence), (at(site), to, message));
+                    self.letters
+                        .insert((self.now + delay, self.sequence), (at(site), to, *message));
                 }
                 Output::Decided { tid, outcome, claim } => {
                     self.claims.insert(tid, claim);

@@ -4,7 +4,7 @@
 //! A transaction lists its guards. Each worker that owns a guarded key asks the protocol that
 //! guards the key, which runs in the same worker, whether the transaction may commit. Consent is a
 //! *promise* under the transaction's identifier. It ends when the worker reports to the guard that
-//! the transaction committed or aborted. See `docs/decisions/0031-guards-of-prepare.md`.
+//! the transaction committed or aborted. See `docs/decisions/0031-prepare-guards.md`.
 //!
 //! Requirements on a guard:
 //! - It eventually answers every question; the worker keeps the question until then.

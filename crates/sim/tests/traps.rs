@@ -393,7 +393,7 @@ fn without_of_guards(rule: Rule, scenario: impl Fn(u64) -> Scenario, expected: &
     });
 }
 
-/// `docs/decisions/0031-guards-of-prepare.md`: units are spent although no guard was asked for
+/// `docs/decisions/0031-prepare-guards.md`: units are spent although no guard was asked for
 /// them.
 #[test]
 fn guards_are_asked_before_a_transaction_prepares() {

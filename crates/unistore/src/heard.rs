@@ -1,5 +1,5 @@
 //! Times that workers of other sites have sent of their own histories
-//! (`docs/decisions/0012-former-selves.md`).
+//! (`docs/decisions/0012-stale-restarts.md`).
 //!
 //! A worker must not restart with less than it has sent: other workers have drawn conclusions from
 //! it, and have forgotten updates because this worker stored them. The updates that a receiver

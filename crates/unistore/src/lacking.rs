@@ -1,4 +1,4 @@
-//! Siblings that lack updates which they had stored (`docs/decisions/0012-former-selves.md`).
+//! Siblings that lack updates which they had stored (`docs/decisions/0012-stale-restarts.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -39,22 +39,30 @@ pub struct Recovery {
     promise: Promise,
 }
 
-/// Error: a checkpoint part or record belongs to another worker.
+/// Why a replica cannot be rebuilt from a checkpoint part or a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ForeignPartition(pub PartitionId);
+pub enum RecoveryError {
+    /// It belongs to another worker.
+    ForeignPartition(PartitionId),
+    /// Its list of sites is not one that a worker writes.
+    InvalidMembers,
+}
 
-impl fmt::Display for ForeignPartition {
+impl fmt::Display for RecoveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "it holds partition {}, which belongs to another worker now: the numbers of partitions, \
-             nodes and workers must stay as they were when the data was written",
-            self.0.0
-        )
+        match self {
+            RecoveryError::ForeignPartition(partition) => write!(
+                f,
+                "it holds partition {}, which belongs to another worker now: the numbers of \
+                 partitions, nodes and workers must stay as they were when the data was written",
+                partition.0
+            ),
+            RecoveryError::InvalidMembers => write!(f, "its list of sites is invalid"),
+        }
     }
 }
 
-impl std::error::Error for ForeignPartition {}
+impl std::error::Error for RecoveryError {}
 
 impl solera_machine::Recovery for Recovery {
     type Machine = Replica;
@@ -89,8 +97,8 @@ impl Recovery {
     /// Takes a part of a checkpoint, which contains the effects of all records up to `lsn`.
     ///
     /// # Errors
-    /// The data belongs to a worker with other partitions.
-    pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), ForeignPartition> {
+    /// The data belongs to a worker with other partitions, or is invalid.
+    pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), RecoveryError> {
         self.last = self.last.max(lsn);
         match part {
             Part::Worker { promise, prepared, decided, members } => {
@@ -98,7 +106,7 @@ impl Recovery {
                 for partition in &mut self.replica.worker.partitions {
                     partition.filled = true;
                 }
-                self.members(lsn, &members);
+                self.members(lsn, &members)?;
                 self.promised(&promise);
                 for (tx, prepared) in prepared {
                     self.prepared(tx, prepared);
@@ -159,8 +167,8 @@ impl Recovery {
     /// Takes the record with this number.
     ///
     /// # Errors
-    /// The data belongs to a worker with other partitions.
-    pub fn replay(&mut self, lsn: u64, record: Record) -> Result<(), ForeignPartition> {
+    /// The data belongs to a worker with other partitions, or is invalid.
+    pub fn replay(&mut self, lsn: u64, record: Record) -> Result<(), RecoveryError> {
         match record {
             Record::Stored(updates) => {
                 for (partition, update) in updates {
@@ -192,7 +200,7 @@ impl Recovery {
             Record::Decided(tx, decision) => self.decided(tx, decision),
             Record::Forgotten(tx) => self.replica.coordinator.forget(tx),
             Record::Promised(promise) => self.promised(&promise),
-            Record::Members(members) => self.members(lsn, &members),
+            Record::Members(members) => self.members(lsn, &members)?,
             Record::Known(partition, site, known) => {
                 let index = self.index_of(partition)?;
                 self.replica.worker.partitions[index].known_vec.raise(site, known);
@@ -257,7 +265,7 @@ impl Recovery {
         lsn: u64,
         partition: PartitionId,
         update: Arc<Update>,
-    ) -> Result<(), ForeignPartition> {
+    ) -> Result<(), RecoveryError> {
         let replica = &mut self.replica;
         let mut restoring = Restoring::Pending;
         if update.dot.origin == Origin::Site(replica.worker.me) {
@@ -281,7 +289,7 @@ impl Recovery {
         partition: PartitionId,
         update: Arc<Update>,
         restoring: Restoring,
-    ) -> Result<(), ForeignPartition> {
+    ) -> Result<(), RecoveryError> {
         let index = self.index_of(partition)?;
         self.replica.worker.clock.observe(update.dot.ts);
         let (listed, dot) = (self.listed[index], update.dot);
@@ -318,7 +326,10 @@ impl Recovery {
         self.replica.coordinator.restore(tx, decision);
     }
 
-    fn members(&mut self, lsn: u64, theirs: &Members) {
+    fn members(&mut self, lsn: u64, theirs: &Members) -> Result<(), RecoveryError> {
+        if !theirs.is_well_formed() {
+            return Err(RecoveryError::InvalidMembers);
+        }
         let mut members = self.replica.worker.dissemination.members.clone();
         if members.merge(theirs) {
             let replica = &mut self.replica;
@@ -329,6 +340,7 @@ impl Recovery {
             let listed = &self.listed;
             replica.set_members(members, |index| lsn <= listed[index]);
         }
+        Ok(())
     }
 
     fn promised(&mut self, promise: &Promise) {
@@ -348,7 +360,7 @@ impl Recovery {
         }
     }
 
-    fn index_of(&self, partition: PartitionId) -> Result<usize, ForeignPartition> {
-        self.replica.worker.index_of(partition).ok_or(ForeignPartition(partition))
+    fn index_of(&self, partition: PartitionId) -> Result<usize, RecoveryError> {
+        self.replica.worker.index_of(partition).ok_or(RecoveryError::ForeignPartition(partition))
     }
 }

@@ -636,3 +636,32 @@ fn times_of_a_former_life_do_not_count_for_the_next() {
     host.restart();
     assert_eq!(heard(&host), at(700), "also after a restart");
 }
+
+/// A record whose checksum is right and whose content no worker writes.
+#[test]
+fn invalid_records_are_rejected_with_a_reason() {
+    let replay = |bytes: &[u8]| {
+        let mut recovery = Recovery::new(config(), 1);
+        solera_machine::Recovery::take_record(&mut recovery, 1, bytes)
+    };
+    let encode = |record: Record| {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        bytes
+    };
+    let known = |site| encode(Record::Known(PartitionId(0), site, Timestamp::ZERO));
+    let (mut of_b, of_c) = (known(B), known(C));
+    assert_eq!(replay(&of_b), Ok(()));
+    let site = (0..of_b.len()).find(|at| of_b[*at] != of_c[*at]).expect("the site's number");
+    of_b[site] = 7;
+    let reason = replay(&of_b).expect_err("a site that no cluster has");
+    assert!(reason.contains("site"), "{reason}");
+
+    let mut members = encode(Record::Members(Members::new(1)));
+    assert_eq!(replay(&members), Ok(()));
+    // The number of the site's changes, before its empty list of gaps: it has left.
+    let stage = members.len() - 2;
+    assert_eq!(members[stage], 0);
+    members[stage] = 2;
+    assert_eq!(replay(&members), Err("its list of sites is invalid".to_owned()));
+}

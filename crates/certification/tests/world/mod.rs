@@ -330,9 +330,9 @@ impl World {
             let hold = |host: &mut Host, held| host.held.push((host.journal.len(), held));
             match output {
                 Output::Send { to, message } => {
-                    hold(host, Held::Send(to, Letter::Certification(message)));
+                    hold(host, Held::Send(to, Letter::Certification(*message)));
                 }
-                Output::Record(record) => hold(host, Held::Keep(Kept::Record(record))),
+                Output::Record(record) => hold(host, Held::Keep(Kept::Record(*record))),
                 Output::Decided { tid, outcome, .. } => hold(host, Held::Decided(tid, outcome)),
                 Output::Deliver { group, tid, ts, share } => {
                     let delivered = Delivered { ts, tid, share };

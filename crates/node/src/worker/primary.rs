@@ -11,18 +11,27 @@ use tokio::sync::oneshot;
 use super::{State, Worker};
 use crate::status::PrimaryStatus;
 
-/// A request that is cancelled when dropped before its last reply.
+/// Which replies the caller of a request still wants.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    /// All up to the last. If the caller is dropped, the request is cancelled.
+    All,
+    /// No more, as it has the one it waited for.
+    NoMore,
+}
+
+/// A request that is cancelled when dropped before its caller has the reply that it wants.
 struct Open<'a> {
     worker: &'a Worker,
     request: RequestId,
-    over: bool,
+    wants: Wants,
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         let mut state = self.worker.state.borrow_mut();
-        state.waiting.forget(self.request);
-        if !self.over {
+        if self.wants == Wants::All {
+            state.waiting.forget(self.request);
             let now = self.worker.now();
             state.engine.cancel(now, self.request);
             self.worker.wake.notify_one();
@@ -65,13 +74,20 @@ impl Worker {
             }
             (request, replies)
         };
-        let mut open = Open { worker: self, request, over: false };
+        let mut open = Open { worker: self, request, wants: Wants::All };
         self.flush();
         loop {
             let (response, last) = replies.recv().await?;
-            open.over = last;
+            if last {
+                open.wants = Wants::NoMore;
+            }
             let solera_site::Response::Primary(response) = response else { return None };
-            if last || (takes_accepted && matches!(response, Response::Accepted(_))) {
+            if !last && takes_accepted && matches!(response, Response::Accepted(_)) {
+                open.wants = Wants::NoMore;
+                self.state.borrow_mut().waiting.discard_rest(request);
+                return Some(response);
+            }
+            if last {
                 return Some(response);
             }
         }

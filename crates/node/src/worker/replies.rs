@@ -17,6 +17,8 @@ enum Waiter {
     Once(oneshot::Sender<Response>),
     /// Receives all replies up to the last.
     Each(UnboundedSender<Reply>),
+    /// Has the reply that it waited for, and wants no other.
+    Nobody,
 }
 
 /// Requests that wait for replies.
@@ -54,10 +56,23 @@ impl Replies {
                 }
                 is_taken
             }
+            Some(Waiter::Nobody) => {
+                if !last {
+                    self.waiting.insert(request, Waiter::Nobody);
+                }
+                true
+            }
             // UniStore also answers requests whose client has disconnected, or that need no answer.
             None => !matches!(response, Response::Primary(_)),
         };
         self.dropped += u64::from(!is_taken);
+    }
+
+    /// Discards the replies of a request that are still to come, as expected ones.
+    pub(super) fn discard_rest(&mut self, request: RequestId) {
+        if let Some(waiter) = self.waiting.get_mut(&request) {
+            *waiter = Waiter::Nobody;
+        }
     }
 
     /// Removes the waiter of a request.
@@ -105,6 +120,21 @@ mod tests {
         assert_eq!(receiver.try_recv(), Ok((accepted(), false)));
         assert_eq!(receiver.try_recv(), Ok((failed(), true)));
         assert!(receiver.try_recv().is_err());
+    }
+
+    #[test]
+    fn replies_after_the_wanted_one_are_expected_up_to_the_last() {
+        let (mut replies, request) = (Replies::default(), RequestId(1));
+        let mut receiver = replies.each(request);
+        replies.give(request, accepted(), false);
+        assert_eq!(receiver.try_recv(), Ok((accepted(), false)));
+        replies.discard_rest(request);
+        drop(receiver);
+        replies.give(request, accepted(), false);
+        replies.give(request, failed(), true);
+        assert_eq!(replies.dropped(), 0);
+        replies.give(request, failed(), true);
+        assert_eq!(replies.dropped(), 1);
     }
 
     #[test]

@@ -639,10 +639,10 @@ impl Replica {
                     // should have shown that none of their transactions comes before.
                     self.wait_for_strong(entry.ts);
                 }
-                self.worker.send(to, Message::Certification(Box::new(message)));
+                self.worker.send(to, Message::Certification(message));
             }
             Certified::Record(record) => {
-                self.worker.record(|| Record::Certification(Box::new(record)));
+                self.worker.record(|| Record::Certification(record));
             }
             Certified::Decided { tid, outcome, claim } => {
                 self.on_decided(now, tid, outcome, claim);
