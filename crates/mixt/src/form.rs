@@ -51,11 +51,11 @@ mod tests {
     use super::FORM;
 
     #[test]
-    fn the_page_is_about_this_form() {
+    fn the_page_describes_this_version() {
         let page = include_str!("../../../docs/formats/mixt.md");
         assert!(
-            page.contains(&format!("\nForm {FORM}. ")),
-            "docs/formats/mixt.md is of another form"
+            page.contains(&format!("\nVersion {FORM}. ")),
+            "docs/formats/mixt.md describes another version"
         );
     }
 }

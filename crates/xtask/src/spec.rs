@@ -219,4 +219,17 @@ mod tests {
         let lines: Vec<(u32, u32)> = page.unwrap().lines.into_keys().collect();
         assert_eq!(ranges(&lines), "Alg. 1 l. 1–52; Alg. 2 l. 1–38; Alg. 3 l. 1–10");
     }
+
+    #[test]
+    fn every_page_of_this_repository_has_homes_and_sections() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let texts = tree::texts(&root, "docs/spec");
+        let pages = texts.iter().filter(|text| text.has_extension("md"));
+        let pages: Vec<Page> = pages.filter_map(|text| Page::read(text).0).collect();
+        assert_eq!(pages.len(), 2);
+        for page in pages {
+            assert!(page.homes.iter().all(|home| root.join(home).is_dir()), "{:?}", page.homes);
+            assert!(page.homes.len() > 1 && page.sections.len() > 1, "{page:?}");
+        }
+    }
 }
