@@ -45,7 +45,7 @@ pub type Run = (Timestamp, Timestamp);
 
 /// The role of the own node.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct NodeRole {
     /// Site that the node belongs to; `None` if one process runs all sites.
     pub site: Option<SiteId>,
     /// Whether it stores data on a disk.
@@ -57,7 +57,7 @@ pub struct Place {
 /// A node's knowledge of the sites and of the other nodes, from which it admits nodes.
 #[derive(Debug)]
 pub struct Admission {
-    place: Place,
+    role: NodeRole,
     members: Members,
     /// Answers of other sites' nodes to this node's calls.
     acceptance: Acceptance,
@@ -80,10 +80,10 @@ fn has_forgotten(run: Run, heard: Timestamp) -> bool {
 impl Admission {
     /// Creates the admission for a node with this role. `members` is the state at the start, and
     /// `entered` the nodes that were admitted before.
-    pub fn new(place: Place, members: Members, entered: BTreeMap<NodeId, Origin>) -> Admission {
+    pub fn new(role: NodeRole, members: Members, entered: BTreeMap<NodeId, Origin>) -> Admission {
         let (acceptance, listed, lacking) =
             (Acceptance::default(), BTreeMap::new(), BTreeMap::new());
-        Admission { place, members, acceptance, entered, changes: 0, lacking, listed }
+        Admission { role, members, acceptance, entered, changes: 0, lacking, listed }
     }
 
     /// Merges the members that a replica of this node knows. Returns whether anything changed.
@@ -105,9 +105,9 @@ impl Admission {
     /// # Errors
     /// The reason why they do not.
     pub fn admits(&self, site: SiteId, life: u32) -> Result<(), Unwelcome> {
-        if Some(site) == self.place.site {
+        if Some(site) == self.role.site {
             // The nodes of a site join together, before they learn that the site may join.
-            return match life.cmp(&self.place.life) {
+            return match life.cmp(&self.role.life) {
                 Ordering::Less => Err(Unwelcome::Removed),
                 Ordering::Equal => Ok(()),
                 Ordering::Greater => Err(Unwelcome::Unknown),
@@ -124,7 +124,7 @@ impl Admission {
     /// Whether this node knows the standings of the other sites. A joining node learns them from
     /// the nodes that it admits; until then it takes all listed sites for founders.
     fn knows_members(&self) -> bool {
-        self.place.site.is_none_or(|site| self.members.life(site) >= self.place.life)
+        self.role.site.is_none_or(|site| self.members.life(site) >= self.role.life)
     }
 
     /// Checks whether a node with this data may be admitted, whose list has `listed` sites. A node
@@ -144,9 +144,9 @@ impl Admission {
             return Err(Unwelcome::Lacks(site));
         }
         // A site that is only listed has no data to restore others from.
-        let is_own = |site: SiteId| Some(site) == self.place.site;
+        let is_own = |site: SiteId| Some(site) == self.role.site;
         let mut others = SiteId::all(members.sites()).filter(|site| !is_own(*site));
-        let keeps = self.place.durable && others.any(|site| !members.is_new(site));
+        let keeps = self.role.durable && others.any(|site| !members.is_new(site));
         let before = self.entered.get(&node).filter(|_| keeps || !is_own(node.site));
         let Some(before) = before.filter(|before| before.life == origin.life) else {
             return Ok(());
@@ -210,7 +210,7 @@ impl Admission {
 
     /// Returns how many of `f` sites may be lost before anything uniform is lost.
     pub fn survives(&self, f: usize) -> usize {
-        f.min(self.members.members().filter(|site| Some(*site) != self.place.site).count())
+        f.min(self.members.members().filter(|site| Some(*site) != self.role.site).count())
     }
 
     /// Returns those of `nodes`, at other member sites, that are not known to list a site that
@@ -227,7 +227,7 @@ impl Admission {
 
     /// Notes that a node of another site has accepted this one, or refused it with this reason.
     pub fn heard(&mut self, node: NodeId, answer: Result<(), String>) {
-        if Some(node.site) != self.place.site {
+        if Some(node.site) != self.role.site {
             self.acceptance.heard(node, answer, &self.members);
         }
     }
@@ -253,8 +253,8 @@ mod tests {
     const SIBLING: NodeId = NodeId { site: SiteId(0), node: 1 };
 
     fn admission(members: Members, durable: bool, life: u32) -> Admission {
-        let place = Place { site: Some(SiteId(0)), durable, life };
-        Admission::new(place, members, BTreeMap::new())
+        let role = NodeRole { site: Some(SiteId(0)), durable, life };
+        Admission::new(role, members, BTreeMap::new())
     }
 
     fn of(sites: usize, durable: bool, life: u32) -> Admission {
@@ -363,8 +363,8 @@ mod tests {
 
     #[test]
     fn a_joining_node_checks_no_list_before_it_knows_the_sites() {
-        let place = Place { site: Some(SiteId(2)), durable: true, life: 1 };
-        let mut joining = Admission::new(place, Members::new(4), BTreeMap::new());
+        let role = NodeRole { site: Some(SiteId(2)), durable: true, life: 1 };
+        let mut joining = Admission::new(role, Members::new(4), BTreeMap::new());
         let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
         joining.note(&members(&[FOUNDER, FOUNDER, GONE, FOUNDER]));
         assert_eq!(joining.may_enter(NODE, origin, 3), Ok(()));

@@ -23,7 +23,7 @@ mod link;
 mod queue;
 mod refusal;
 
-pub use admission::{Admission, Origin, Place, Run, Unwelcome};
+pub use admission::{Admission, NodeRole, Origin, Run, Unwelcome};
 pub use batch::{Body, Delivery, Sizes, decode_batch, encode_batch};
 pub use card::Card;
 pub use frame::{Frame, Kind, WireError, read_frame, write_frame};

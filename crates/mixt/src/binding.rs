@@ -9,7 +9,7 @@ use solera_program::ir::Program;
 use solera_program::verify::{Malformed, verify};
 
 pub use crate::bound::{Bindings, Bound};
-use crate::place::Place;
+use crate::location::Location;
 use crate::store::Database;
 
 /// A compiled module. Its name is the same on all hosts that may complete its transactions, and a
@@ -72,7 +72,7 @@ impl Bindings {
             let missing = || BindError::NoDatabase { store: store.name.to_string(), index: *index };
             let database = databases.get(*index).ok_or_else(missing)?;
             let described = database.describe();
-            let place = Place { database: described.name, space: (*space).into() };
+            let place = Location { database: described.name, space: (*space).into() };
             let level = database.level(space).ok_or_else(|| BindError::NoSpace {
                 store: store.name.to_string(),
                 place: place.clone(),
@@ -111,7 +111,7 @@ pub enum BindError {
         /// The store.
         store: String,
         /// The place to which it was bound.
-        place: Place,
+        place: Location,
     },
     /// The level of the space is weaker than the program needs.
     TooWeak {
@@ -120,7 +120,7 @@ pub enum BindError {
         /// Its declared level.
         declared: String,
         /// The place to which it was bound.
-        place: Place,
+        place: Location,
         /// Level of the space.
         level: Level,
         /// Levels that the store accepts.

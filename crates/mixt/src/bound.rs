@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use solera_levels::Level;
 use solera_program::types::StoreId;
 
-use crate::place::Place;
+use crate::location::Location;
 
 /// A space to which a store is bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
-    /// Place of the space.
-    pub place: Place,
+    /// Location of the space.
+    pub place: Location,
     /// Level of the space.
     pub level: Level,
     /// Whether one transaction of the database takes effect in several of its spaces at once.

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::executor::{BATCH, Connections};
+use crate::location::{Fields, Name};
 use crate::outcome::Limits;
-use crate::place::{Fields, Name};
 use crate::record::Record;
 use crate::recovered::Recovered;
 use crate::request::calls::{Begin, Horizon, NameWrite, StoreError};

@@ -15,7 +15,7 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::{Object, StoreId, StructId, Type};
 use solera_program::value::{Handle, Value};
 
-use crate::place::{Fields, Name};
+use crate::location::{Fields, Name};
 use crate::request::calls::{Answer, Begin, List, NameWrite, ObjectCall, StoreError};
 use crate::store::{Connection, Database};
 

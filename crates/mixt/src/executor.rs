@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::access::Users;
 use crate::coordinator::{Ask, Coordinator, Next, Reply, Request};
+use crate::location::{Fields, Name};
 use crate::outcome::Outcome;
-use crate::place::{Fields, Name};
 use crate::request::calls::{Begin, StoreError};
 use crate::store::{BoxFuture, Connection, Database};
 

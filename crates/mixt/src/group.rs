@@ -13,7 +13,7 @@ use solera_program::value::Value;
 
 use crate::form::{Unreadable, decode, encode};
 use crate::job::Job;
-use crate::place::{Fields, Name, Place};
+use crate::location::{Fields, Location, Name};
 use crate::plan::Group;
 use crate::record::{Record, RecoveryLease, State, Worklist};
 use crate::request::calls::{Answer, Begin, NameWrite, StoreError};
@@ -34,8 +34,8 @@ pub(crate) struct Done {
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) witness: WriteWitness,
-    /// Place in which it was found.
-    pub(crate) place: Place,
+    /// Location in which it was found.
+    pub(crate) place: Location,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(crate) struct GroupRun {
     /// Whether the group looked for its mark and did not find it.
     absent: bool,
     /// Commit witnesses that must be visible.
-    wanted: Vec<(Place, TransactionId)>,
+    wanted: Vec<(Location, TransactionId)>,
     at: At,
     run: Option<Run>,
     phase: usize,
@@ -95,7 +95,7 @@ pub(crate) enum GroupEnd {
     /// of the coordinator that ran it.
     Already(State, Option<RecoveryLease>),
     /// These commit witnesses are not visible yet.
-    Blocked(Vec<(Place, TransactionId)>),
+    Blocked(Vec<(Location, TransactionId)>),
     Conflict,
     /// The reads of earlier groups have changed.
     Changed,
@@ -179,7 +179,7 @@ impl GroupRun {
         self.job.plan.first_writer.is_some_and(|first| first < self.index)
     }
 
-    pub(crate) fn wanted(&self) -> &[(Place, TransactionId)] {
+    pub(crate) fn wanted(&self) -> &[(Location, TransactionId)] {
         &self.wanted
     }
 

@@ -9,8 +9,8 @@ use solera_program::value::Value;
 use crate::access::Users;
 use crate::binding::{Module, Modules};
 use crate::bound::Bindings;
+use crate::location::{Location, Name};
 use crate::outcome::Limits;
-use crate::place::{Name, Place};
 use crate::plan::{Group, Plan};
 use crate::record::{Record, RecoveryLease, State};
 use crate::witness::{self, TransactionId};
@@ -83,7 +83,7 @@ impl Job {
     }
 
     /// Returns the place of the recovery record, if the transaction has one.
-    pub(crate) fn record_place(&self) -> Option<&Place> {
+    pub(crate) fn record_place(&self) -> Option<&Location> {
         let first = self.plan.first_writer.filter(|_| self.plan.recorded)?;
         let home = self.plan.groups[first].home(&self.bindings).expect("what writes has a home");
         Some(&self.bindings.of(home).place)
@@ -103,7 +103,7 @@ impl Job {
     }
 
     /// Returns the places that a group uses.
-    pub(crate) fn places(&self, group: &Group) -> BTreeSet<Place> {
+    pub(crate) fn places(&self, group: &Group) -> BTreeSet<Location> {
         group.stores.iter().map(|store| self.bindings.of(*store).place.clone()).collect()
     }
 
@@ -111,7 +111,7 @@ impl Job {
     pub(crate) fn places_of(
         &self,
         range: impl std::slice::SliceIndex<[Group], Output = [Group]>,
-    ) -> BTreeSet<Place> {
+    ) -> BTreeSet<Location> {
         self.plan.groups[range].iter().flat_map(|group| self.places(group)).collect()
     }
 

@@ -26,7 +26,7 @@ use solera_program::ir::Program;
 use solera_program::types::StoreId;
 
 use self::cell::Cell;
-use crate::place::{Fields, Name};
+use crate::location::{Fields, Name};
 use crate::request::calls::{
     Answer, Begin, Commits, CustomCall, Horizon, List, NameWrite, ObjectCall, StoreError,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use solera_program::run::{self, Failure};
 use solera_program::value::Value;
 
-use crate::place::Place;
+use crate::location::Location;
 use crate::record::Record;
 use crate::request::calls::StoreError;
 use crate::witness::TransactionId;
@@ -110,7 +110,7 @@ pub enum Why {
         /// The other transaction.
         by: TransactionId,
         /// The place where it is not visible.
-        place: Place,
+        place: Location,
     },
     /// Others completed it before it was resumed, and its result is no longer stored.
     Completed,

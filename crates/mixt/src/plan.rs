@@ -14,7 +14,7 @@ use solera_program::ir::Transaction;
 use solera_program::types::StoreId;
 
 use crate::bound::Bindings;
-use crate::place::Place;
+use crate::location::Location;
 
 /// Groups of a transaction, and what they must store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Plan {
     /// Whether several groups write, so that a coordinator that dies may leave some incomplete.
     pub recorded: bool,
     /// Atomic places that get witnesses. Empty unless more than one group writes such places.
-    pub witnessed: Arc<[Place]>,
+    pub witnessed: Arc<[Location]>,
 }
 
 /// Phases that run in one transaction of a database.

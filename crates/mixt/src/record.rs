@@ -14,7 +14,7 @@ use crate::access::Users;
 use crate::bound::Bindings;
 pub use crate::form::Unreadable;
 use crate::form::{decode, encode};
-use crate::place::{Fields, Name, Place};
+use crate::location::{Fields, Location, Name};
 use crate::witness::TransactionId;
 
 /// Progress of a transaction.
@@ -49,13 +49,13 @@ impl State {
 }
 
 /// Commit witnesses that must appear in places (MixT §5.4).
-pub(crate) type Worklist = BTreeMap<(Place, TransactionId), Source>;
+pub(crate) type Worklist = BTreeMap<(Location, TransactionId), Source>;
 
 /// Origin of a commit witness that a transaction waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
-    /// Place of the other transaction's record.
-    pub(crate) record: Place,
+    /// Location of the other transaction's record.
+    pub(crate) record: Location,
     /// Time when its write witness was found first.
     pub(crate) found_ms: u64,
 }
@@ -115,12 +115,12 @@ pub struct Record {
     /// outstanding does not know when the commit takes effect.
     pub(crate) stopped: bool,
     pub(crate) state: State,
-    /// Place of the record; `None` if there is none, because at most one group writes.
-    pub(crate) home: Option<Place>,
+    /// Location of the record; `None` if there is none, because at most one group writes.
+    pub(crate) home: Option<Location>,
     /// Done marks of the other groups that write.
     pub(crate) marks: Vec<(Arc<str>, Name)>,
     /// Places of commit witnesses.
-    pub(crate) witnessed: Arc<[Place]>,
+    pub(crate) witnessed: Arc<[Location]>,
     /// Whether all groups are done, so that only garbage is left to remove.
     pub(crate) complete: bool,
     /// Reason why it can never be completed.

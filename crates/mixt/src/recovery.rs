@@ -14,8 +14,8 @@ use crate::coordinator::{Ask, CannotResume, Coordinator, Next, Request, Transact
 use crate::executor::{BATCH, Clock, Connections, run};
 use crate::form::Unreadable;
 use crate::job::Job;
+use crate::location::{Location, Name};
 use crate::outcome::{Limits, Outcome, Why};
-use crate::place::{Name, Place};
 use crate::record::Record;
 pub use crate::recovered::Recovered;
 use crate::request::calls::{List, StoreError};
@@ -45,7 +45,7 @@ const UNREAD_IN_A_ROW: usize = 8;
 /// # Errors
 /// If the database cannot list them, or cannot read many in a row.
 pub async fn records(
-    place: &Place,
+    place: &Location,
     connections: &mut Connections,
     collector: &Collector,
 ) -> Result<Vec<(String, Found)>, StoreError> {
@@ -76,7 +76,7 @@ pub async fn records(
 }
 
 async fn read_singly(
-    place: &Place,
+    place: &Location,
     keys: &[Arc<str>],
     connections: &mut Connections,
     records: &mut Vec<(String, Found)>,
@@ -105,7 +105,7 @@ fn transaction(key: &str) -> String {
 }
 
 async fn read(
-    place: &Place,
+    place: &Location,
     keys: &[Arc<str>],
     connections: &mut Connections,
 ) -> Result<Vec<(String, Found)>, StoreError> {
@@ -127,7 +127,7 @@ async fn read(
 /// # Errors
 /// Those of [`records`]. The result contains the errors of single transactions.
 pub async fn recover(
-    place: &Place,
+    place: &Location,
     connections: &mut Connections,
     (modules, limits): (&Arc<Modules>, Limits),
     collector: &Collector,
@@ -189,7 +189,7 @@ pub async fn recover(
 }
 
 /// Whether transactions are visible as a whole in places, by their commit witnesses.
-type Seen = BTreeMap<(Place, TransactionId), bool>;
+type Seen = BTreeMap<(Location, TransactionId), bool>;
 
 /// Whether a transaction waits for one of these, and would wait in vain. The commit witness may
 /// exist even though the other transaction stays incomplete elsewhere, perhaps for long.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use self::calls::{Answer, Begin, Commits, CustomCall, NameWrite, ObjectCall};
 use self::remote_group::{RemoteGroup, RemoteReplies};
 use crate::access::{Access, Denial};
-use crate::place::Fields;
+use crate::location::Fields;
 
 /// A request to a group's database.
 #[derive(Clone, Debug)]

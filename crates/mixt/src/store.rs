@@ -13,7 +13,7 @@ use solera_program::ir::Program;
 use solera_program::types::StoreId;
 
 use crate::access::{Access, Denial};
-pub use crate::place::{Fields, Name, Place};
+pub use crate::location::{Fields, Location, Name};
 pub use crate::request::calls::{
     Answer, Begin, Commits, CustomCall, Horizon, List, NameWrite, ObjectCall, StoreError,
 };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::form::{Unreadable, decode, encode};
-use crate::place::{Name, Place};
+use crate::location::{Location, Name};
 
 /// Identifier of a transaction: a random number of 63 bits (MixT §5.4), so that no two transactions
 /// have the same.
@@ -41,9 +41,9 @@ pub(crate) struct WriteWitness {
     /// The transaction that has written.
     pub(crate) id: TransactionId,
     /// Places in which its commit witnesses appear: all witnessed places.
-    pub(crate) places: Arc<[Place]>,
-    /// Place of its recovery record.
-    pub(crate) record: Place,
+    pub(crate) places: Arc<[Location]>,
+    /// Location of its recovery record.
+    pub(crate) record: Location,
 }
 
 impl WriteWitness {

@@ -16,7 +16,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
-use solera_mixt::store::{Place, StoreError};
+use solera_mixt::store::{Location, StoreError};
 use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, ints, is_commit};
 use world::finish;
@@ -263,7 +263,7 @@ fn garbage_is_removed_in_batches() {
 }
 
 fn recover_over(bench: &Bench, connections: &mut Connections) -> Recovered {
-    let place = Place { database: "one".into(), space: "all".into() };
+    let place = Location { database: "one".into(), space: "all".into() };
     let (rules, none) = ((&bench.modules, bench.limits), Collector::new(bench.limits));
     finish(&bench.world, recover(&place, connections, rules, &none, &bench.clock)).unwrap()
 }

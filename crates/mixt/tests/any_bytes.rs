@@ -23,14 +23,14 @@ use world::bench::{Bench, handle, is_commit};
 
 /// Version of the encoding of records, and their parts, as docs/formats/mixt.md lists them.
 const FORM: u8 = 5;
-type Place = (String, String);
+type Location = (String, String);
 type Name = (String, String);
 type Lease = (u32, u64, BTreeMap<String, String>);
-type Worklist = BTreeMap<(Place, u64), (Place, u64)>;
+type Worklist = BTreeMap<(Location, u64), (Location, u64)>;
 type State = (u32, BTreeMap<u32, Vec<Value>>, Option<Value>, Worklist, BTreeSet<(String, Name)>);
 type Users = BTreeMap<String, String>;
-type Begun = (u64, String, String, Vec<Value>, Vec<(Place, u8, bool)>, u64, Users, Lease, bool);
-type Ended = (Option<Place>, Vec<(String, Name)>, Vec<Place>, bool, Option<String>);
+type Begun = (u64, String, String, Vec<Value>, Vec<(Location, u8, bool)>, u64, Users, Lease, bool);
+type Ended = (Option<Location>, Vec<(String, Name)>, Vec<Location>, bool, Option<String>);
 
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -59,7 +59,7 @@ fn text() -> impl Strategy<Value = String> {
     "[a-z:]{0,6}"
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = Location> {
     (text(), text())
 }
 

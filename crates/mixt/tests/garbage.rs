@@ -10,12 +10,12 @@ use solera_mixt::executor::{Clock, run};
 use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
-use solera_mixt::store::Place;
+use solera_mixt::store::Location;
 use world::bench::{Bench, ints, is_commit};
 use world::finish;
 
 fn recover_all(bench: &Bench, collector: &Collector) -> Recovered {
-    let place = Place { database: "one".into(), space: "all".into() };
+    let place = Location { database: "one".into(), space: "all".into() };
     let (mut connections, known) = (bench.connections(), (&bench.modules, bench.limits));
     finish(&bench.world, recover(&place, &mut connections, known, collector, &bench.clock)).unwrap()
 }

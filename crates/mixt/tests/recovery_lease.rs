@@ -12,7 +12,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
-use solera_mixt::store::{Place, StoreError};
+use solera_mixt::store::{Location, StoreError};
 use world::bench::{Bench, ints, is_commit};
 use world::finish;
 
@@ -59,7 +59,7 @@ fn end(
 }
 
 fn recover_all(bench: &Bench) -> Recovered {
-    let place = Place { database: "one".into(), space: "all".into() };
+    let place = Location { database: "one".into(), space: "all".into() };
     let mut connections = bench.connections();
     let (known, none) = ((&bench.modules, bench.limits), Collector::new(bench.limits));
     finish(&bench.world, recover(&place, &mut connections, known, &none, &bench.clock)).unwrap()

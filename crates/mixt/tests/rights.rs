@@ -12,7 +12,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Progress, Recovered, denied, forget, progress, recover};
-use solera_mixt::store::{Database, Place};
+use solera_mixt::store::{Database, Location};
 use solera_program::value::Value;
 use world::bench::Bench;
 use world::users::Lax;
@@ -101,7 +101,7 @@ fn left(bench: &Bench, name: &str, user: &str, after: &str) {
 
 fn recovered(bench: &Bench) -> Recovered {
     bench.world.pass(bench.limits.orphan_ms);
-    let place = Place { database: "one".into(), space: "all".into() };
+    let place = Location { database: "one".into(), space: "all".into() };
     let (known, none) = ((&bench.modules, bench.limits), Collector::new(bench.limits));
     let mut connections = connections(bench, None);
     finish(&bench.world, recover(&place, &mut connections, known, &none, &bench.clock)).unwrap()

@@ -20,7 +20,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
-use solera_mixt::store::{Database, Place};
+use solera_mixt::store::{Database, Location};
 use solera_program::run::Limits as PhaseLimits;
 use solera_program::value::{Handle, Value};
 use world::users::{HostClock, Lax};
@@ -389,7 +389,7 @@ impl Setting {
     ) -> Vec<Recovered> {
         let mut all = Vec::new();
         for database in ["directory", "mail", "shop"] {
-            let place = Place { database: database.into(), space: "all".into() };
+            let place = Location { database: database.into(), space: "all".into() };
             let known = (&self.modules, LIMITS);
             let found = recover(&place, connections, known, collector, clock).await;
             all.extend(found);

@@ -14,7 +14,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{forget, recover};
-use solera_mixt::store::{Database, Place, StoreError};
+use solera_mixt::store::{Database, Location, StoreError};
 use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, ints, is_commit, module};
 use world::finish;
@@ -127,7 +127,7 @@ fn what_fails_after_a_commit_is_reported_and_keeps_nobody_waiting() {
     assert!(bench.clock.now_ms() - before < bench.limits.finish_ms);
 
     bench.pass(bench.limits.orphan_ms);
-    let place = Place { database: "one".into(), space: "all".into() };
+    let place = Location { database: "one".into(), space: "all".into() };
     let recover = || {
         let mut connections = bench.connections();
         let (rules, none) = ((&bench.modules, bench.limits), Collector::new(bench.limits));

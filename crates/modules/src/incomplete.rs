@@ -8,7 +8,7 @@ use solera_mixt::outcome::Outcome;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Found};
 use solera_mixt::rights::Users;
-use solera_mixt::store::{Place, StoreError};
+use solera_mixt::store::{Location, StoreError};
 use solera_node::{Caller, Local};
 use solera_program::types::StoreId;
 use solera_resp::Value;
@@ -21,9 +21,9 @@ use crate::{Answered, Shared, binding, connections, databases, places, registry}
 /// Result of a search for incomplete transactions.
 struct Search {
     /// The records that were found, by place and transaction id.
-    found: Vec<(Place, String, Found)>,
+    found: Vec<(Location, String, Found)>,
     /// Places that cannot be searched, and the reason.
-    away: Vec<(Place, StoreError)>,
+    away: Vec<(Location, StoreError)>,
     connections: Connections,
 }
 
@@ -32,9 +32,9 @@ async fn search(shared: &Shared, local: &Local, caller: Caller) -> Search {
     let places = places(&own, &shared.stores);
     let mut connections = connections(own, &shared.stores);
     let none = Collector::new(shared.settings.limits);
-    let (mut all, mut away) = (Vec::new(), Vec::<(Place, StoreError)>::new());
+    let (mut all, mut away) = (Vec::new(), Vec::<(Location, StoreError)>::new());
     for place in places {
-        let same = |(other, error): &&(Place, StoreError)| {
+        let same = |(other, error): &&(Location, StoreError)| {
             other.database == place.database && matches!(error, StoreError::Unavailable(_))
         };
         // A database that did not answer is not waited for again.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use solera_mixt::executor::Connections;
-use solera_mixt::store::{Database, Place};
+use solera_mixt::store::{Database, Location};
 use solera_mixt::worker::Worker;
 use solera_node::{Incomplete, Local, Modules};
 use solera_resp::Value;
@@ -141,15 +141,15 @@ fn databases(own: Own, stores: &[Store]) -> Vec<Arc<dyn Database>> {
 }
 
 /// Returns the places where records of transactions may be.
-fn places(own: &Own, stores: &[Store]) -> Vec<Place> {
+fn places(own: &Own, stores: &[Store]) -> Vec<Location> {
     let cluster = own.describe().name;
-    let own = own.names().map(|space| Place { database: cluster.clone(), space: space.into() });
+    let own = own.names().map(|space| Location { database: cluster.clone(), space: space.into() });
     let others = stores.iter().flat_map(|store| {
         let database = store.database.describe().name;
         store
             .spaces
             .iter()
-            .map(move |space| Place { database: database.clone(), space: space.clone() })
+            .map(move |space| Location { database: database.clone(), space: space.clone() })
     });
     own.chain(others).collect()
 }

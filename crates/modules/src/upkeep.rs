@@ -9,7 +9,7 @@ use solera_mixt::coordinator::TransactionId;
 use solera_mixt::executor::Clock;
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{self, Recovered};
-use solera_mixt::store::Place;
+use solera_mixt::store::Location;
 use solera_node::{Incomplete, Local};
 use solera_spaces::System;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -226,7 +226,7 @@ fn count(found: &Recovered, seen: &mut Incomplete) {
 }
 
 /// Records which transactions their users have no right to complete.
-fn note_denied(shared: &Shared, found: &Recovered, place: &Place, failures: &mut Failures) {
+fn note_denied(shared: &Shared, found: &Recovered, place: &Location, failures: &mut Failures) {
     let mut denied = shared.upkeep.denied();
     for record in found.completed.iter().chain(&found.complete).chain(&found.failed) {
         denied.remove(&record.id());

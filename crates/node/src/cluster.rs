@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use solera_commands::COMMANDS;
 use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
-use solera_links::Place;
+use solera_links::NodeRole;
 use solera_machine::{Address, Topology};
 use solera_membership::Members;
 use solera_site::Site;
@@ -311,8 +311,8 @@ impl Cluster {
         };
         let founders = data.as_ref().map_or(spec.sites.len(), DataDir::founders);
         let members = Members::founded(founders, spec.sites.len());
-        let place = Place { site: run.site, durable: data.is_some(), life };
-        let membership = Membership::new(members, place, peers);
+        let role = NodeRole { site: run.site, durable: data.is_some(), life };
+        let membership = Membership::new(members, role, peers);
         let network = Arc::new(Network::new(workers, &spec, membership, run.clock.clone()));
         // Clients may connect as soon as the first worker listens.
         if let Some(modules) = &run.modules {

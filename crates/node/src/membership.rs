@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use solera_config::ClusterSpec;
-use solera_links::{Admission, Origin, Place, Run, Unwelcome};
+use solera_links::{Admission, NodeRole, Origin, Run, Unwelcome};
 use solera_machine::NodeId;
 use solera_membership::{Members, SiteStatus};
 use solera_time::{SiteId, Timestamp};
@@ -37,10 +37,10 @@ pub(crate) type Runs = Vec<Run>;
 impl Membership {
     /// Creates the state from the members at the start; `peers` stores the nodes that were
     /// accepted.
-    pub(crate) fn new(members: Members, place: Place, mut peers: Peers) -> Self {
+    pub(crate) fn new(members: Members, role: NodeRole, mut peers: Peers) -> Self {
         Membership {
-            life: place.life,
-            known: Mutex::new(Admission::new(place, members, peers.take_known())),
+            life: role.life,
+            known: Mutex::new(Admission::new(role, members, peers.take_known())),
             peers: Mutex::new(peers),
             refused: AtomicBool::new(false),
             hybrid_us: AtomicU64::new(0),
@@ -209,14 +209,14 @@ mod tests {
     use super::*;
 
     const NODE: NodeId = NodeId { site: SiteId(1), node: 0 };
-    const PLACE: Place = Place { site: Some(SiteId(0)), durable: true, life: 0 };
+    const ROLE: NodeRole = NodeRole { site: Some(SiteId(0)), durable: true, life: 0 };
 
     #[test]
     fn failed_writes_of_peers_are_repeated() {
         let root = std::env::temp_dir().join(format!("solera-entries-{}", std::process::id()));
         let sites = ["eu".to_owned(), "us".to_owned()];
         let peers = Peers::open(&root, &sites).unwrap();
-        let membership = Membership::new(Members::new(2), PLACE, peers);
+        let membership = Membership::new(Members::new(2), ROLE, peers);
         let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
         membership.note_entry(NODE, origin, 2);
         assert!(membership.keep_entries().is_err(), "the folder is not there");
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_change_of_acceptance_is_reported_once() {
-        let of_two = Membership::new(Members::new(2), PLACE, Peers::default());
+        let of_two = Membership::new(Members::new(2), ROLE, Peers::default());
         assert_eq!(of_two.heard(NODE, Err("f".to_owned())), Some(false));
         assert_eq!(of_two.heard(NODE, Err("f".to_owned())), None);
         assert_eq!(of_two.refusal(), Some((NODE, "f".to_owned())));

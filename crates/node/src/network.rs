@@ -485,7 +485,7 @@ impl Sessions for Network {
 
 #[cfg(test)]
 mod tests {
-    use solera_links::Place;
+    use solera_links::NodeRole;
     use solera_membership::Members;
     use tokio::sync::mpsc::unbounded_channel;
 
@@ -495,8 +495,8 @@ mod tests {
     #[test]
     fn a_failed_journal_is_the_reason_before_a_full_disk() {
         let spec = ClusterSpec::local(1).unwrap();
-        let place = Place { site: Some(SiteId(0)), durable: true, life: 0 };
-        let membership = Membership::new(Members::new(1), place, Peers::default());
+        let role = NodeRole { site: Some(SiteId(0)), durable: true, life: 0 };
+        let membership = Membership::new(Members::new(1), role, Peers::default());
         let here = || Destination::Here(unbounded_channel().0);
         let network =
             Network::new(vec![vec![here(), here(), here()]], &spec, membership, Clock::system());

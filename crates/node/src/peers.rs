@@ -170,7 +170,7 @@ fn write(root: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use solera_links::Place;
+    use solera_links::NodeRole;
     use solera_membership::Members;
 
     use super::*;
@@ -189,8 +189,8 @@ mod tests {
         let sites = ["eu".to_owned(), "us".to_owned()];
         let node = NodeId { site: SiteId(1), node: 1 };
         let origin = Origin { life: 1, data: u64::MAX, starts: 3, incarnation: 1 };
-        let place = Place { site: Some(SiteId(0)), durable: true, life: 0 };
-        let mut admission = Admission::new(place, Members::new(2), BTreeMap::new());
+        let role = NodeRole { site: Some(SiteId(0)), durable: true, life: 0 };
+        let mut admission = Admission::new(role, Members::new(2), BTreeMap::new());
         let known = || Peers::open(&root, &sites).unwrap().take_known();
         let mut peers = Peers::open(&root, &sites).unwrap();
         assert_eq!(save(&mut peers, &admission), Ok(false));

@@ -11,7 +11,7 @@ use server::bench::{Bench, handle};
 use server::{Url, with_database};
 use solera_mixt::executor::{Connections, run};
 use solera_mixt::outcome::Outcome;
-use solera_mixt::store::Place;
+use solera_mixt::store::Location;
 use solera_program::value::Value;
 
 const SOURCE: &str = r#"
@@ -171,7 +171,7 @@ fn a_call_that_is_dropped_between_stores_is_completed() {
                 }
                 // Recovery completes a transaction that has committed before it was dropped.
                 all_is_over(&url).await;
-                let place = Place { database: "pg".into(), space: "all".into() };
+                let place = Location { database: "pg".into(), space: "all".into() };
                 bench.recover(&place).await.unwrap();
                 let seen = next(&bench, &mut connections, "seen", both()).await;
                 let Value::List(seen) = &seen else { panic!("{seen:?}") };

@@ -10,7 +10,7 @@ use server::{Url, with_database};
 use solera_mixt::coordinator::{Coordinator, Request};
 use solera_mixt::executor::{Clock, run};
 use solera_mixt::outcome::{Limits, Outcome, Why};
-use solera_mixt::store::{Place, StoreError};
+use solera_mixt::store::{Location, StoreError};
 use solera_program::value::Value;
 
 const SOURCE: &str = r#"
@@ -58,8 +58,8 @@ fn ints(numbers: [i64; 2]) -> Value {
     Value::list(numbers.map(Value::Int))
 }
 
-fn place() -> Place {
-    Place { database: "pg".into(), space: "all".into() }
+fn place() -> Location {
+    Location { database: "pg".into(), space: "all".into() }
 }
 
 fn is_strong_commit(database: &str, request: &Request) -> bool {

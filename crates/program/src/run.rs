@@ -16,7 +16,7 @@ mod type_check;
 use std::sync::Arc;
 
 pub use self::calls::{CustomCall, RemoteCall};
-pub use self::failure::{Failure, FailureKind, Place};
+pub use self::failure::{Failure, FailureKind, FailureScope};
 pub use self::inputs::{Limits, Names, Tapes};
 pub use self::type_check::{TypeMismatch, check_type, spell};
 
@@ -119,14 +119,15 @@ impl Run {
         let code = found.and_then(|found| found.phases.get(phase));
         let (Some(found), Some(code)) = (found, code) else {
             let what = format!("there is no phase {phase} of transaction {transaction}");
-            let place = Place::Transaction(found.map_or("?".into(), |found| found.name.clone()));
+            let place =
+                FailureScope::Transaction(found.map_or("?".into(), |found| found.name.clone()));
             let kind = FailureKind::Malformed(what);
             return Err(Failure { kind, span: Span::default(), place });
         };
         check_args(&program, found, &args).map_err(|kind| Failure {
             kind,
             span: Span::default(),
-            place: Place::Transaction(found.name.clone()),
+            place: FailureScope::Transaction(found.name.clone()),
         })?;
         let machine = Machine::new((phase, code), &tapes, names.clone(), limits);
         Ok(Run {
@@ -292,8 +293,10 @@ impl Run {
         // After the last instruction, only the check of the result can fail.
         let span = code.spans.get(frame.at).or(code.spans.last()).copied().unwrap_or_default();
         let place = match frame.function {
-            Some(function) => Place::Function(program.functions[function as usize].name.clone()),
-            None => Place::Transaction(transaction.name.clone()),
+            Some(function) => {
+                FailureScope::Function(program.functions[function as usize].name.clone())
+            }
+            None => FailureScope::Transaction(transaction.name.clone()),
         };
         Failure { kind, span, place }
     }

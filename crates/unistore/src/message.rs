@@ -349,7 +349,7 @@ impl Message {
 
 /// A position between the items of a partition that is sent to a joining site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Place {
+pub struct TransferPosition {
     /// Number of items before it: the [`Chunk::Begin`], then updates, then keys.
     pub items: u64,
     /// Number of parts of the next item before it, if that is a key that is too large for one
@@ -357,9 +357,9 @@ pub struct Place {
     pub parts: u64,
 }
 
-impl Place {
+impl TransferPosition {
     /// The position before all items.
-    pub const START: Place = Place { items: 0, parts: 0 };
+    pub const START: TransferPosition = TransferPosition { items: 0, parts: 0 };
 }
 
 /// Reports to a donor which items of a partition have arrived at a joining site's worker, and
@@ -372,7 +372,7 @@ pub struct Fetch {
     pub attempt: u64,
     /// All items before this have arrived. After the last item, the donor can release the
     /// partition.
-    pub at: Place,
+    pub at: TransferPosition,
     /// Approximate number of bytes that may be in transit.
     pub window: u64,
     /// Whether the items after [`Self::at`] seem to be lost and have to be sent again.
@@ -387,9 +387,9 @@ pub struct Filling {
     /// See [`Fetch::attempt`].
     pub attempt: u64,
     /// Position at which the piece begins.
-    pub at: Place,
+    pub at: TransferPosition,
     /// Position at which it ends.
-    pub next: Place,
+    pub next: TransferPosition,
     /// The items.
     pub chunk: Chunk,
 }

@@ -17,7 +17,7 @@ use solera_membership::SiteStatus;
 use solera_time::{Monotonic, Vector};
 
 use crate::config::Rule;
-use crate::message::{Chunk, Fetch, Filling, Message, Place};
+use crate::message::{Chunk, Fetch, Filling, Message, TransferPosition};
 use crate::partition::{HandOver, Partition};
 use crate::worker::Worker;
 
@@ -52,11 +52,11 @@ struct Pin {
     /// Data to send, once the snapshot is uniform.
     hand_over: Option<HandOver>,
     /// Position before which everything has arrived.
-    arrived: Place,
+    arrived: TransferPosition,
     /// Position from which to send next.
-    next: Place,
+    next: TransferPosition,
     /// Pieces between the two positions: the end and the size in bytes of each.
-    under_way: VecDeque<(Place, usize)>,
+    under_way: VecDeque<(TransferPosition, usize)>,
     window: usize,
     /// Keys from `arrived` on that are too large for one piece. Their parts must stay the same when
     /// they are sent again, and the order of elements may change in the partition.
@@ -105,7 +105,7 @@ impl Donor {
         let of = |pin: &Pin| (pin.to, pin.partition) == (from, partition);
         match self.pins.iter().find(|pin| of(pin)) {
             Some(pin) if pin.attempt == attempt => {}
-            _ if at == Place::START => self.pin(worker, now, from, fetch),
+            _ if at == TransferPosition::START => self.pin(worker, now, from, fetch),
             _ => return worker.send(from, Message::NotKept { partition, attempt }),
         }
         let index = self.pins.iter().position(of).expect("it was found or added");
@@ -130,8 +130,8 @@ impl Donor {
             snapshot,
             heard: now.monotonic,
             hand_over: None,
-            arrived: Place::START,
-            next: Place::START,
+            arrived: TransferPosition::START,
+            next: TransferPosition::START,
             under_way: VecDeque::new(),
             window: 0,
             large: VecDeque::new(),
@@ -217,10 +217,10 @@ impl Pin {
     }
 
     /// Returns items of about `limit` bytes, at least one, and the position after them.
-    fn items(&mut self, partition: &Partition, limit: usize) -> Option<(Chunk, Place)> {
+    fn items(&mut self, partition: &Partition, limit: usize) -> Option<(Chunk, TransferPosition)> {
         let HandOver { begin, updates, keys } = self.hand_over.as_ref()?;
         let Some(first) = self.next.items.checked_sub(1) else {
-            return Some((Chunk::Begin(Box::new(*begin)), Place { items: 1, parts: 0 }));
+            return Some((Chunk::Begin(Box::new(*begin)), TransferPosition { items: 1, parts: 0 }));
         };
         let first = usize::try_from(first).ok()?;
         if first < updates.len() {
@@ -233,7 +233,10 @@ impl Pin {
                 }
             }
             let items_before = self.next.items + items.len() as u64;
-            return Some((Chunk::Updates(items), Place { items: items_before, parts: 0 }));
+            return Some((
+                Chunk::Updates(items),
+                TransferPosition { items: items_before, parts: 0 },
+            ));
         }
         let (mut bytes, mut items, mut place) = (0, Vec::new(), self.next);
         for key in keys.get(first - updates.len()..)? {
@@ -259,7 +262,7 @@ impl Pin {
                 items.push((key.clone(), part.clone()));
                 place.parts += 1;
             }
-            place = Place { items: place.items + 1, parts: 0 };
+            place = TransferPosition { items: place.items + 1, parts: 0 };
             if bytes >= limit {
                 break;
             }

@@ -9,8 +9,8 @@ use solera_machine::{Address, Machine, Now, PartitionId, RequestId, Topology};
 use solera_membership::{Change, MemberError, Members, SiteStatus};
 use solera_time::{Monotonic, Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{
-    Command, CommandError, Config, Fetch, Filling, Input, Message, Output, Pasts, Place, Replica,
-    Response, Rule, SiteView,
+    Command, CommandError, Config, Fetch, Filling, Input, Message, Output, Pasts, Replica,
+    Response, Rule, SiteView, TransferPosition,
 };
 
 const A: SiteId = SiteId(0);
@@ -322,7 +322,7 @@ fn pieces_in_transit_on_a_slow_link_are_not_requested_again() {
         stage.run(1);
         assert!(stage.now_ms < 900_000, "{:?}", stage.replica(B).status().progress());
     }
-    let places: BTreeSet<Place> = stage.sent.iter().map(|p| p.at).collect();
+    let places: BTreeSet<TransferPosition> = stage.sent.iter().map(|p| p.at).collect();
     let (sent, needed) = (stage.sent.len(), places.len());
     assert!(needed > 20 && sent < needed + 10, "{sent} pieces for {needed}");
     assert_eq!(begun(&stage.sent), 1);
@@ -531,8 +531,13 @@ fn a_site_that_has_just_joined_is_no_donor() {
         replica.handle(now, Input::Message { from: root, life: 1, message });
         let partitions = (0..2).map(PartitionId);
         let partition = partitions.into_iter().find(|id| topology.owner(B, *id) == worker).unwrap();
-        let fetch =
-            Fetch { partition, attempt: 1, at: Place::START, window: 1 << 20, again: false };
+        let fetch = Fetch {
+            partition,
+            attempt: 1,
+            at: TransferPosition::START,
+            window: 1 << 20,
+            again: false,
+        };
         let (from, message) = (Address { site: C, worker: 0 }, Message::Fetch(fetch));
         replica.handle(now, Input::Message { from, life: 1, message });
         // The snapshot that it took is uniform.

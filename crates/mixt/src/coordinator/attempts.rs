@@ -2,8 +2,8 @@
 
 use super::rescue::Rescue;
 use super::{Ask, Coordinator, Stage};
+use crate::location::Location;
 use crate::outcome::Why;
-use crate::place::Place;
 use crate::record::State;
 use crate::witness::TransactionId;
 
@@ -58,7 +58,7 @@ impl Coordinator {
         mixed ^ mixed >> 31
     }
 
-    pub(super) fn blocked(&mut self, missing: Vec<(Place, TransactionId)>) -> Option<Ask> {
+    pub(super) fn blocked(&mut self, missing: Vec<(Location, TransactionId)>) -> Option<Ask> {
         // A clock may be set back.
         let since_ms = *self.blocked_ms.get_or_insert(self.now_ms);
         let waited = self.now_ms.saturating_sub(since_ms);

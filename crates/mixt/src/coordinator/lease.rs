@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use super::{Ask, Coordinator, Stage};
 use crate::form::Unreadable;
+use crate::location::{Fields, Name};
 use crate::outcome::Why;
-use crate::place::{Fields, Name};
 use crate::record::{Record, RecoveryLease};
 use crate::request::calls::{Begin, Commits, NameWrite, StoreError};
 use crate::request::{Reply, Request};

@@ -2,7 +2,7 @@
 //! coordinator is gone.
 
 use super::{Ask, Coordinator, Stage};
-use crate::place::{Fields, Place};
+use crate::location::{Fields, Location};
 use crate::record::Record;
 use crate::request::calls::{Begin, StoreError};
 use crate::request::{Reply, Request};
@@ -14,8 +14,8 @@ const MAX_DEPTH: u8 = 3;
 /// Progress of a rescue.
 #[derive(Debug)]
 pub(super) struct Rescue {
-    /// Place in which the transaction is to become visible, and its identifier.
-    wanted: (Place, TransactionId),
+    /// Location in which the transaction is to become visible, and its identifier.
+    wanted: (Location, TransactionId),
     at: At,
 }
 
@@ -28,7 +28,7 @@ enum At {
 }
 
 impl Rescue {
-    pub(super) fn new(wanted: (Place, TransactionId)) -> Rescue {
+    pub(super) fn new(wanted: (Location, TransactionId)) -> Rescue {
         Rescue { wanted, at: At::Start }
     }
 }
@@ -63,7 +63,7 @@ impl Coordinator {
 
     /// Continues when there is no record: it has not arrived yet, or the transaction is complete
     /// and its garbage is removed.
-    fn released(&mut self, wanted: &(Place, TransactionId)) -> Option<Ask> {
+    fn released(&mut self, wanted: &(Location, TransactionId)) -> Option<Ask> {
         // Everything arrives within half the time for which commit witnesses are kept; see
         // `Limits::keep_ms`.
         let found_ms = self.state.worklist[wanted].found_ms;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Found, GroupRun};
 use crate::form::Unreadable;
-use crate::place::{Fields, Name};
+use crate::location::{Fields, Name};
 use crate::request::Request;
 use crate::request::calls::NameWrite;
 use crate::witness::{self, WriteWitness};

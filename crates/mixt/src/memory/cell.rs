@@ -7,7 +7,7 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::Object;
 use solera_program::value::Value;
 
-use crate::place::Fields;
+use crate::location::Fields;
 use crate::request::calls::{ObjectCall, StoreError};
 
 /// Content of a key.

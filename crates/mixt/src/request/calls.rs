@@ -10,7 +10,7 @@ use solera_program::operation::ObjectOp;
 use solera_program::types::{Object, StoreId, Type};
 use solera_program::value::Value;
 
-use crate::place::{Fields, Name};
+use crate::location::{Fields, Name};
 
 /// All commits until a time.
 #[derive(Clone, Debug, PartialEq, Eq)]

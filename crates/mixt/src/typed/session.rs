@@ -14,8 +14,8 @@ use crate::bound::Bindings;
 use crate::collect::Collector;
 use crate::coordinator::{Coordinator, TransactionId};
 use crate::executor::{Clock, Connections, run};
+use crate::location::Location;
 use crate::outcome::{Contradiction, Limits, Outcome};
-use crate::place::Place;
 use crate::recovered::Recovered;
 use crate::recovery;
 use crate::request::calls::StoreError;
@@ -201,7 +201,7 @@ impl<P: Program> Session<P> {
     }
 
     /// Returns the spaces to which its stores are bound, each once.
-    fn places(&self) -> Vec<Place> {
+    fn places(&self) -> Vec<Location> {
         let stores = 0..self.module.program().stores.len();
         let ids = stores.filter_map(|id| u8::try_from(id).ok());
         let place = |id| self.bindings.of(solera_program::types::StoreId(id)).place.clone();

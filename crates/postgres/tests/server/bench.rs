@@ -15,7 +15,7 @@ use solera_mixt::memory::Memory;
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::{Recovered, recover};
-use solera_mixt::store::{BoxFuture, Database, Place, StoreError};
+use solera_mixt::store::{BoxFuture, Database, Location, StoreError};
 use solera_postgres::Postgres;
 use solera_program::value::{Handle, Value};
 
@@ -95,7 +95,7 @@ impl Bench {
     }
 
     /// Completes transactions that count as orphaned.
-    pub(crate) async fn recover(&self, place: &Place) -> Result<Recovered, StoreError> {
+    pub(crate) async fn recover(&self, place: &Location) -> Result<Recovered, StoreError> {
         self.clock.pass(self.limits.orphan_ms);
         let (rules, none) = ((&self.modules, self.limits), Collector::new(self.limits));
         recover(place, &mut self.connections(), rules, &none, &self.clock).await

@@ -18,12 +18,12 @@ pub struct Failure {
     /// Span in the source text.
     pub span: Span,
     /// Function or transaction that failed.
-    pub place: Place,
+    pub place: FailureScope,
 }
 
 /// Function or transaction that a failure occurred in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum FailureScope {
     /// A transaction.
     Transaction(Arc<str>),
     /// A function.
@@ -154,11 +154,11 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl fmt::Display for Place {
+impl fmt::Display for FailureScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Transaction(name) => write!(f, "in transaction `{name}`"),
-            Place::Function(name) => write!(f, "in function `{name}`"),
+            FailureScope::Transaction(name) => write!(f, "in transaction `{name}`"),
+            FailureScope::Function(name) => write!(f, "in function `{name}`"),
         }
     }
 }

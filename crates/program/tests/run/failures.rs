@@ -4,7 +4,9 @@ use solera_program::builtin::Builtin;
 use solera_program::ir::Instr;
 use solera_program::operation::ObjectOp;
 use solera_program::operator::BinaryOp;
-use solera_program::run::{FailureKind, Finished, Limits, Names, Place, Refusal, Run, Step, Tapes};
+use solera_program::run::{
+    FailureKind, FailureScope, Finished, Limits, Names, Refusal, Run, Step, Tapes,
+};
 use solera_program::types::{Object, Type};
 use solera_program::value::Value;
 
@@ -205,7 +207,7 @@ fn recursion_without_end_is_too_deep() {
     program.functions = vec![function("forever", 0, forever)];
     let failure = failed(prepare(program.clone(), 0, vec![], Tapes::new()).start());
     assert_eq!(failure.kind, FailureKind::Depth { limit: 200 });
-    assert_eq!(failure.place, Place::Function("forever".into()));
+    assert_eq!(failure.place, FailureScope::Function("forever".into()));
     assert_eq!(failure.span.start, 1);
     // However few frames that are, they take no more memory than all may.
     program.functions[0].code.registers = 1 << 16;

@@ -15,7 +15,7 @@ use solera_mixt::executor::{Clock, Connections, run};
 use solera_mixt::outcome::{Limits, Outcome};
 use solera_mixt::record::Record;
 use solera_mixt::recovery::recover;
-use solera_mixt::store::{Database, Place};
+use solera_mixt::store::{Database, Location};
 use solera_program::value::{Handle, Value};
 use solera_time::SiteId;
 
@@ -329,7 +329,7 @@ impl Host {
         let clock = self.clock();
         let mut collector = Collector::new(limits());
         let mut connections = self.connections(None);
-        let place = Place { database: DATABASES[0].into(), space: "all".into() };
+        let place = Location { database: DATABASES[0].into(), space: "all".into() };
         loop {
             clock.sleep(self.shared.desk.within(200, 800)).await;
             let left = inbox.take();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use solera_links::{
-    Admission, Card, Greeting, HEAD, Identity, Origin, Place, Refusal, Run, Speaks, Unwelcome,
+    Admission, Card, Greeting, HEAD, Identity, NodeRole, Origin, Refusal, Run, Speaks, Unwelcome,
     WITH_THE_SITES,
 };
 use solera_machine::Address;
@@ -143,9 +143,9 @@ impl World {
         let card = Card::new(&identity, node(worker), node(worker), incarnation, physical.0);
         let card = Card { life, data: life.into(), starts: incarnation, runs: vec![run], ..card };
         links.copies.begin(worker, life, run);
-        let place = Place { site: Some(worker.site), durable: true, life };
+        let role = NodeRole { site: Some(worker.site), durable: true, life };
         let kept = links.admissions.kept.get(&worker).cloned().unwrap_or_default();
-        let mut admission = Admission::new(place, Members::new(members.sites()), kept);
+        let mut admission = Admission::new(role, Members::new(members.sites()), kept);
         admission.note(&members);
         links.admissions.admissions.insert(worker, Admitter { card, identity, admission });
     }

@@ -12,7 +12,7 @@ use solera_machine::{Address, Now, PartitionId};
 use solera_membership::SiteStatus;
 use solera_time::{Monotonic, Origin, SiteId, Vector};
 
-use crate::message::{Chunk, Event, Fetch, Filling, Message, Place};
+use crate::message::{Chunk, Event, Fetch, Filling, Message, TransferPosition};
 use crate::partition::Partition;
 use crate::rare;
 use crate::record::Record;
@@ -65,7 +65,7 @@ struct Attempt {
     partition: PartitionId,
     number: u64,
     /// Everything before this has arrived.
-    at: Place,
+    at: TransferPosition,
     /// Number of items of the partition, once the donor has sent it.
     items: Option<u64>,
     /// Whether there are pieces to acknowledge to the donor.
@@ -240,7 +240,7 @@ impl Joining {
             donor: worker.config.topology.owner(site, partition),
             partition,
             number: now.physical.0,
-            at: Place::START,
+            at: TransferPosition::START,
             items: None,
             news: true,
             sent: now.monotonic,

@@ -12,14 +12,14 @@ pub type Fields = BTreeMap<u64, Arc<[u8]>>;
 
 /// Location of data: a space of a database, by names that are the same on all hosts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct Location {
     /// Name of the database.
     pub database: Arc<str>,
     /// Name of the space within it.
     pub space: Arc<str>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.database, self.space)
     }
