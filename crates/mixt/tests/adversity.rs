@@ -246,7 +246,7 @@ fn an_unreachable_database_does_not_block_the_collection_in_others() {
         bench.pass(bench.limits.keep_ms);
     }
     assert_eq!(bench.memories[1].names("all"), []);
-    // The collector keeps what not every session sees yet.
+    // The collector keeps a transaction until it knows that every session sees its commits.
     assert_eq!((collector.waiting(), other.memories[1].names("all").len()), (1, 3));
 }
 

@@ -191,7 +191,7 @@ fn commit_in_doubt(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     }
 }
 
-/// Nobody knows whether the first commit succeeded, and some coordinators retry it.
+/// The outcome of the first commit is unknown, and several coordinators retry it.
 #[test]
 fn coordinators_that_retry_the_first_commit_acquire_the_lease_in_turn() {
     for again in [false, true] {
@@ -286,7 +286,8 @@ fn a_ticket_with_a_commit_in_doubt_waits_until_the_commit_cannot_arrive() {
         let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
             panic!("{outcome}")
         };
-        // The commit arrives, and nobody waits for the end of the time in which it could.
+        // The commit arrives before it can no longer arrive, so that no coordinator waits for that
+        // time.
         assert_eq!(ask(&bench, &mut connections, &sent), Some(Ok(Reply::Committed)));
         let began_ms = bench.clock.now_ms();
         let mut late = resume(&bench, &ticket);

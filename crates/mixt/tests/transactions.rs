@@ -233,7 +233,7 @@ fn a_ticket_resumes_an_incomplete_transaction() {
     };
     let (outcome, left) = resume(&ticket);
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-    // The lease stays held until the record says that the transaction is complete; afterwards
+    // The lease is held until the record states that the transaction is complete. Afterwards
     // another attempt reports completion.
     let (outcome, _) = resume(&ticket);
     assert!(matches!(outcome, Outcome::Incomplete { why: Why::Taken, .. }), "{outcome}");

@@ -54,7 +54,7 @@ mod all {
     }
 }
 
-/// Clock that advances when somebody waits.
+/// Clock that advances only when a coordinator waits.
 #[derive(Default)]
 struct Still {
     now_ms: AtomicU64,
