@@ -58,7 +58,7 @@ fn main() {
     compiling();
 }
 
-/// Returns a loop that increments register 2 up to `turns`.
+/// Returns a loop that runs `body`, and increments register 2 until it is `turns`.
 fn looping(body: &[Instr], turns: i64) -> Arc<Program> {
     let mut instructions = vec![
         Instr::Const(1, 0),

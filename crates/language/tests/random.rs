@@ -105,7 +105,7 @@ fn split_programs_behave_like_whole_programs() {
     assert!(accepted > 1_000 && phases > 3, "{accepted} accepted, up to {phases} phases");
 }
 
-/// MixT §4.2: with the same strong data, the calls of strong stores are the same for all weak data.
+/// MixT §4.2: with the same strong data, the calls of strong stores do not depend on weak data.
 #[test]
 fn weak_values_do_not_influence_strong_stores() {
     let mut accepted = 0;
