@@ -85,7 +85,7 @@ fn floats_compare_by_ieee_754_but_by_total_order_within_values() {
 }
 
 #[test]
-fn unary_operators() {
+fn unary_operators_negate_values() {
     let unary = |op, value, ty| eval(vec![value], ty, vec![Instr::Unary(op, 10, 0)]);
     assert_eq!(unary(UnaryOp::Negate, Value::Int(4), Type::Int), Ok(Value::Int(-4)));
     assert_eq!(unary(UnaryOp::Negate, Value::Float(4.0), Type::Float), Ok(Value::Float(-4.0)));
