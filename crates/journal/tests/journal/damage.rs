@@ -127,7 +127,7 @@ fn records_after_a_cut_are_never_returned() {
 }
 
 #[test]
-fn a_missing_segment_is_named() {
+fn a_missing_segment_is_reported() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     let names = segments(&disk);
