@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use solera_language::codes;
 use solera_language::compile::compile;
 use solera_language::diagnostic::Severity;
-use solera_language::explain;
 use solera_language::render::render;
 use solera_language::syntax::{MAX_NESTING, MAX_SOURCE};
 
@@ -91,7 +90,7 @@ fn examples_of_codes_cause_them_and_corrected_examples_are_legal() {
 #[test]
 fn examples_of_other_pages_have_no_errors() {
     let docs = crate_folder().join("../../docs");
-    for page in ["reference/language.md", "guide/README.md", "papers/mixt.md"] {
+    for page in ["reference/language.md", "papers/mixt.md"] {
         let text = fs::read_to_string(docs.join(page)).unwrap();
         let examples = examples(&text);
         assert!(!examples.is_empty() || page == "papers/mixt.md");
@@ -101,18 +100,4 @@ fn examples_of_other_pages_have_no_errors() {
             assert!(told.is_empty(), "{page}: {}", render(&told, "example.mixt", &source, false));
         }
     }
-}
-
-/// The guide shows the phases of its first example, as `explain` prints them.
-#[test]
-fn the_guide_shows_the_output_of_explain() {
-    let guide = fs::read_to_string(crate_folder().join("../../docs/guide/README.md")).unwrap();
-    let source = &examples(&guide)[0];
-    let mut transactions = explain::transactions(&compile(source), source);
-    transactions.retain(|one| one.name == "post");
-    let text = explain::text(&transactions);
-    let phases = text.split_once("  phase 1").unwrap().1.split_once("\nadvance(x)").unwrap().0;
-    let shown = format!("  phase 1{phases}").replace('\n', "\n   ");
-    let shown: Vec<_> = shown.lines().map(str::trim_end).collect();
-    assert!(guide.contains(shown.join("\n").trim()), "{}", shown.join("\n"));
 }

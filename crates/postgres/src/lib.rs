@@ -4,7 +4,7 @@
 //! [`Database`](solera_mixt::store::Database). Its spaces are linearizable, and one transaction may
 //! use several of them. Objects of programs, witnesses and recovery records are in tables of a
 //! separate schema. A store's custom operations are SQL statements on any other tables, which
-//! nothing else accesses. `docs/guide/stores.md` describes the use, and
+//! nothing else accesses. `docs/guide/postgres.md` describes the use, and
 //! `docs/decisions/0018-postgres.md` the design.
 
 mod builder;

@@ -3,18 +3,42 @@
 
 mod server;
 
+use std::error::Error;
 use std::sync::Arc;
 
 use server::bench::{Bench, handle};
 use server::{Url, with_database};
+use solera_language::compile::compile;
 use solera_mixt::outcome::{Outcome, Why};
 use solera_postgres::Postgres;
+use solera_program::ir::Program;
 use solera_program::value::Value;
 
 const MODULE: &str = include_str!("../../../examples/checkout.mixt");
 const TABLES: &str = include_str!("../../../examples/checkout.sql");
 
-/// Binds the statements of the guide.
+/// Binds the statements. `docs/guide/postgres.md` shows this code.
+async fn bind(url: &str, program: &Program) -> Result<Postgres, Box<dyn Error>> {
+    let shop = Postgres::builder(url)
+        .name("shop")
+        .space("stock")
+        .operation("take", "UPDATE stock SET count = count - $2 WHERE product = $1 AND count >= $2")
+        .operation("left", "SELECT count FROM stock WHERE product = $1")
+        .build()?;
+    shop.check(program, "stock", "stock").await?;
+    Ok(shop)
+}
+
+#[test]
+fn the_code_of_the_guide_binds_all_operations() {
+    with_database(|url| async move {
+        url.client().await.batch_execute(TABLES).await.unwrap();
+        let program = compile(MODULE).program.unwrap();
+        bind(&url.0, &program).await.unwrap();
+    });
+}
+
+/// Binds the same statements.
 fn stock(url: &Url) -> Postgres {
     url.builder()
         .space("stock")
