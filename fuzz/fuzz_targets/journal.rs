@@ -1,7 +1,8 @@
-//! Any bytes in a journal's files are a journal or an error, and a repair leaves what opens.
+//! Arbitrary bytes in a journal's files are a journal or cause an error, and after a repair the
+//! journal can be opened.
 //!
-//! The first byte of the input chooses: the rest is a whole file, or it is patches to a sound
-//! journal, with or without the headers' checksums mended.
+//! The first byte of the input selects the mode: the rest is either a whole file, or patches to a
+//! sound journal, with or without updated checksums of the headers.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -27,10 +28,10 @@ fuzz_target!(|input: &[u8]| {
             assert_eq!(journal.append(b"more"), Ok(recovered.last.next()));
             journal.commit().expect("a simulated disk has room");
         }
-        // Only who opens it knows whose it should be.
+        // Only opening checks the identity; a check does not know the expected one.
         Err(Error::OtherIdentity { .. }) => {}
         Err(error) => {
-            // Who looks without knowing whose it should be may name another file of two that
+            // A check without the expected identity may report the other one of two files that
             // differ.
             assert!(!report.problems.is_empty(), "{error:?}, and nothing is reported");
             if repair(&disk, &SimDisk::new(2)).is_ok() {
@@ -64,7 +65,7 @@ fn sound(disk: &SimDisk) -> Vec<String> {
     segments.chain([SNAPSHOT.to_owned()]).collect()
 }
 
-/// Four bytes to a patch: the file, the offset, the byte.
+/// Applies patches of four bytes each: the file, the offset (two bytes), and the new byte.
 fn patch(disk: &SimDisk, files: &[String], patches: &[u8], mend: bool) {
     for patch in patches.chunks_exact(4) {
         let file = &files[usize::from(patch[0]) % files.len()];

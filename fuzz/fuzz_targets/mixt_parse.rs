@@ -1,5 +1,5 @@
-//! Whatever bytes there are, they are read as a module of the MixT language or refused; what is
-//! read without errors is written and read again as the same.
+//! Arbitrary bytes are parsed as a module of the MixT language or rejected. A module without errors
+//! is printed, and parses to the same module again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
-//! What transactions keep in stores or send to workers never panics, whatever it is: records,
-//! tickets, marks, turns, witnesses, shipments and their answers are refused, or read and gone on
-//! with.
+//! Arbitrary bytes in place of data that transactions store or send to workers cause no panic:
+//! records, tickets, marks, leases, witnesses, remote groups and their answers are rejected, or
+//! decoded and processed.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use solera_language::compile::compile;
 use solera_mixt::any_bytes::read_any;
 use solera_mixt::binding::{Module, Modules};
 
-/// The module `m`, which records may name.
+/// The module `m`, to which records may refer.
 static MODULES: LazyLock<Arc<Modules>> = LazyLock::new(|| {
     let source = "store s : linearizable; store w : causal; \
          transaction t(a: handle<counter> in s, b: handle<set<string>> in w) -> int { \

@@ -1,5 +1,5 @@
-//! A compiled program from a peer never panics, whatever it is: it is refused, or runs until its
-//! fuel ends.
+//! An arbitrary compiled program from a peer causes no panic: it is rejected, or runs until it ends
+//! or its fuel is used up.
 #![no_main]
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
     if verify(&program).is_err() {
         return;
     }
-    // What follows the program are arguments, and then answers.
+    // Arguments follow the program, and then the answers of stores.
     let (args, mut rest) = postcard::take_from_bytes::<Vec<Value>>(rest).unwrap_or_default();
     let program = Arc::new(program);
     for transaction in 0..program.transactions.len() {

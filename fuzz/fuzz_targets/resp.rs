@@ -1,7 +1,7 @@
-//! The Redis protocol: no bytes may panic a parser, and how they are cut into pieces may not
-//! matter.
+//! The Redis protocol: no bytes cause a panic in a parser, and the result does not depend on how
+//! they are split into pieces.
 //!
-//! The first byte of the input chooses the length of the pieces.
+//! The first byte of the input selects the length of the pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +19,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(commands, requests(bytes, piece));
     commands.1.iter().for_each(|command| check(command));
 
-    // By their text: a number that is none is not equal to itself.
+    // Compares their debug text, because NaN is not equal to itself.
     let (whole, cut) = (replies(bytes, bytes.len().max(1)), replies(bytes, piece));
     assert_eq!(format!("{whole:?}"), format!("{cut:?}"));
 });
@@ -45,7 +45,7 @@ fn requests(bytes: &[u8], piece: usize) -> Commands {
     (Ok(()), commands)
 }
 
-/// A command survives encoding, and may be asked about.
+/// Checks that a command can be encoded and parsed again, and that it can be described.
 fn check(command: &[Vec<u8>]) {
     let Some(name) = command.first() else { return };
     let found = lookup(name);
@@ -59,7 +59,7 @@ fn check(command: &[Vec<u8>]) {
     assert!(arguments.from(0).eq(command.iter().map(Vec::as_slice)));
     if let Some(found) = found {
         describe(found, &mut Writer::default());
-        // The access check looks for keys only where the number of arguments fits.
+        // The access check looks for keys only if the number of arguments is valid.
         if found.takes(arguments.len()) {
             assert!(found.keys(arguments.from(0)).count() < arguments.len());
         }

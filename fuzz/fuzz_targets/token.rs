@@ -1,4 +1,4 @@
-//! Any text is a token of this cluster or an error; a token encodes to itself.
+//! Any text is a token of this cluster or causes an error; a token survives encoding and decoding.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Bytes from a peer never panic, whatever they are.
+//! Arbitrary bytes from a peer cause no panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-// node-redis: plain commands, a transaction, and an error.
+// Tests node-redis: commands, a transaction, an error, a token, and a module.
 const { createClient } = require("redis");
 const assert = require("node:assert");
 

@@ -1,4 +1,4 @@
-"""redis-py, with both protocols: plain commands, pipelines, transactions, WATCH, locks, and a token's journey."""
+"""Tests redis-py with both protocols: commands, pipelines, transactions, WATCH, locks, tokens, and a module."""
 
 import sys
 import threading
@@ -42,8 +42,8 @@ token = here.execute_command("SOLERA.TOKEN")
 there.execute_command("SOLERA.ATTACH", token)
 assert there.get("journey") == here.get("journey")
 
-# Two sites read and write one key at once. Nobody's step is lost, because who is late gets a WatchError,
-# and redis-py begins again.
+# Two sites read and write one key at the same time. No step is lost: after a conflict, redis-py receives a
+# WatchError and retries.
 STEPS = 20
 here.set("steps", "0")
 token = here.execute_command("SOLERA.TOKEN")
@@ -67,10 +67,10 @@ for climber in climbers:
     climber.start()
 for climber in climbers:
     climber.join()
-# This session may not have heard of the last step yet; then its EXEC answers nil, and it too begins again.
+# The last step may not be visible in this session yet; then its EXEC returns nil, and redis-py retries.
 assert here.transaction(lambda pipe: (pipe.multi(), pipe.get("steps")), "steps") == [str(2 * STEPS)]
 
-# By hand: a key that has changed.
+# WATCH without a retry: the key has changed.
 with here.pipeline() as pipe:
     pipe.watch("steps")
     there.execute_command("SOLERA.ATTACH", here.execute_command("SOLERA.TOKEN"))
@@ -96,7 +96,7 @@ assert here.delete("lock:py") == 1
 assert there.setnx("lock:py", "there") is True
 assert here.setnx("lock:py", "here") is False
 
-# A module: a strong store decides, a causal one goes along with it, whichever site is asked.
+# A module: a strong store decides at every site, and a causal store is updated in the same transaction.
 SHOP = """
 store lock : linearizable;
 store cart : causal;

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_what_was_recorded() {
+    fn quantiles_match_the_recorded_durations() {
         let mut one = Histogram::default();
         let mut other = Histogram::default();
         for ms in 1..=1000 {

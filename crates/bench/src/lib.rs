@@ -5,15 +5,15 @@
 //! |---|---|
 //! | `rubis` | an auction house with the transactions of UniStore §8.1, and its invariants |
 //! | `micro` | transactions of three items, as in UniStore §8.2 |
-//! | `driver` | the closed loop of clients that think |
-//! | `place`, `session` | where clients go, and how their transactions are run |
+//! | `driver` | the closed loop of clients with pauses |
+//! | `place`, `session` | addresses of the sites, and how transactions run |
 //! | `load` | filling a cluster before a run |
-//! | `spaces` | whether a cluster has those that a workload needs |
-//! | `tally`, `histogram`, `report` | counting, and telling |
+//! | `spaces` | checks that a cluster has the spaces that a workload needs |
+//! | `tally`, `histogram`, `report` | counts, and their output |
 //! | `batch`, `random` | commands that are sent together; random numbers |
 //! | `pairs` | comparisons in wall-clock time |
 //! | `requests` | instructions and system calls per request |
-//! | `papers` | the experiments of papers, run again |
+//! | `papers` | experiments of papers, reproduced |
 //! | `virtual_cluster` | clusters in virtual time that are as busy as real ones |
 
 mod batch;

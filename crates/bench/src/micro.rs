@@ -4,11 +4,11 @@
 //! accesses three distinct items, drawn uniformly. A share of the strong ones takes its first item
 //! from one designated partition.
 //!
-//! | key | holds | space |
+//! | key | content | space |
 //! |---|---|---|
-//! | `micro:c:N` | what causal transactions read and write | causal |
-//! | `micro:s:N` | what strong ones do | `por`: a `SET` conflicts with every `SET` |
-//! | `micro:s:{hot}:N` | the same, all in one partition | the same |
+//! | `micro:c:N` | items of causal transactions | causal |
+//! | `micro:s:N` | items of strong transactions | `por`: a `SET` conflicts with every `SET` |
+//! | `micro:s:{hot}:N` | items of strong transactions, all in one partition | the same |
 //!
 //! Causal and strong transactions have separate keys, because a space makes a command either strong
 //! or causal.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shares_are_those_asked_for() {
+    fn the_shares_match_the_settings() {
         let micro = micro();
         let mut visitor = micro.visitor(0);
         let mut drawn = [0_u32; 4];
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn few_keys_are_enough_for_a_transaction_to_end() {
+    fn a_transaction_ends_even_with_few_keys() {
         let micro = Micro { keys: 3, hot: 0, ..micro() };
         let keys = micro.keys_of(Class::Causal, &mut Random::new(1));
         assert_eq!(keys, ["micro:c:0", "micro:c:1", "micro:c:2"]);

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_ignores_what_is_far_off() {
+    fn a_median_ignores_outliers() {
         assert_eq!(median([3.0, 1.0, 1000.0]), 3.0);
         assert_eq!(median([1.0, 4.0, 2.0, 1000.0]), 3.0);
         assert!(median([]).is_nan());

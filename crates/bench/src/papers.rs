@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `calibrate` | the table of costs of virtual clusters |
 //! | `mixt` | MixT §8, Figures 15 to 17 |
-//! | `page`, `plot` | what is written for people |
+//! | `page`, `plot` | HTML pages and plots |
 //! | `predict` | whether virtual clusters predict real ones |
 //! | `processes` | clusters of real processes |
 //! | `side_by_side` | experiments that use all cores |
-//! | `turns` | what a saturated protocol costs the others of its worker |
+//! | `turns` | how a saturated protocol slows the other protocols of its worker |
 //! | `unistore` | UniStore §8, Figures 3 to 6 |
 
 pub mod calibrate;
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_without_a_target_say_nothing_of_one() {
+    fn rows_without_a_target_omit_whether_it_is_met() {
         let row = Row::new("Fig. 3", "throughput over REDBLUE", 1.72, 1.9, "ratio");
         assert_eq!(row.json().get("met"), None);
         assert_eq!(row.clone().at_least(1.72).json()["met"], json!(true));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_say_how_far_their_rounds_lie_apart() {
+    fn rows_show_the_range_of_their_rounds() {
         let row = Row::new("Fig. 3", "latency", None, 1.0, "ms");
         assert_eq!(row.clone().of_rounds([1.0]).json().get("rounds"), None, "there is one");
         let row = row.of_rounds([1.25, 0.75, f64::NAN, 1.0]);

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_zipf_comes_up_twice_as_often_as_the_second() {
+    fn zipf_draws_the_first_number_twice_as_often_as_the_second() {
         let (zipf, mut random) = (Zipf::new(1000), Random::new(3));
         let mut drawn = [0_u32; 1000];
         (0..70_000).for_each(|_| drawn[zipf.draw(&mut random)] += 1);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_kept_and_zero_is_never_drawn() {
+    fn indexes_are_drawn_by_weight_and_never_with_weight_zero() {
         let mut random = Random::new(1);
         let mut drawn = [0_u32; 4];
         for _ in 0..40_000 {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn thinking_takes_the_mean_on_average() {
+    fn pauses_have_the_given_mean() {
         let mut random = Random::new(2);
         let mean = Duration::from_millis(500);
         let times: Vec<Duration> = (0..20_000).map(|_| random.think(mean)).collect();

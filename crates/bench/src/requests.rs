@@ -2,11 +2,11 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `kind` | the requests that are counted, as bytes |
-//! | `session` | one worker and one session that sends them |
-//! | `count` | the same under callgrind and under strace |
+//! | `kind` | counted requests, as bytes |
+//! | `session` | one worker, and one session that sends requests |
+//! | `count` | counts under callgrind and under strace |
 //! | `server` | whole servers, and many clients that send transactions |
-//! | `tool` | this program under a tool, and what that says |
+//! | `tool` | runs this program under a tool, and parses its output |
 //! | `table` | the counts as a table, and the comparison with an earlier one |
 
 mod count;

@@ -3,12 +3,12 @@
 //! | module | subject |
 //! |---|---|
 //! | `schema` | keys, records and spaces |
-//! | `catalogue` | what a loaded database holds, which every client can work out |
-//! | `load` | writing that |
-//! | `mix` | the types of transactions, and how often each comes |
-//! | `transactions` | what each of them does |
-//! | `visitor` | a client: whom and what it chooses, and what it remembers |
-//! | `invariants` | what must hold at the end |
+//! | `catalogue` | content of a loaded database, which every client can compute |
+//! | `load` | writes this content |
+//! | `mix` | types of transactions, and their frequencies |
+//! | `transactions` | implementations of the transactions |
+//! | `visitor` | a client: its random choices, and its acknowledged actions |
+//! | `invariants` | conditions that must hold at the end |
 
 pub(crate) mod catalogue;
 pub(crate) mod invariants;

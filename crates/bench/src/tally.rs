@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_threads_have_counted_is_put_together() {
+    fn the_counts_of_threads_are_combined() {
         let ms = Duration::from_millis;
         let mut one = Tally::new(2, 2);
         one.done(0, 1, ms(10), Done::Well, 0);

@@ -9,16 +9,16 @@
 //! | module | subject |
 //! |---|---|
 //! | `shape` | sites, workers, protocols, delays |
-//! | `cost` | the table of what steps cost |
-//! | `step`, `meter` | classes of steps; doing them, and charging for them |
-//! | `calibrate`, `counted` | making the table: counting the instructions of each class |
-//! | `host` | the same for what servers do beside their machines, and how long it takes |
+//! | `cost` | the table of the costs of steps |
+//! | `step`, `meter` | classes of steps; running steps, and charging for them |
+//! | `calibrate`, `counted` | creating the table: counting the instructions of each class |
+//! | `host` | costs of servers besides their machines, and their time |
 //! | `cluster` | time, queues, virtual cores |
-//! | `client` | the closed loop, and what each client is about |
+//! | `client` | the closed loop, and the state of each client |
 //! | `flood` | clients that keep a space of `primary` busy |
-//! | `source` | what clients do: the interface of workloads |
+//! | `source` | the interface of workloads |
 //! | `three_items`, `replay` | the micro-benchmark; RUBiS, from a recording |
-//! | `recording` | what clients of the real workload send |
+//! | `recording` | recording the commands of clients of the real workload |
 
 pub(crate) mod calibrate;
 pub(crate) mod client;

@@ -17,7 +17,7 @@ use solera::{Client, Error, Value};
 const ACCOUNTS: i64 = 40;
 const OPENING: i64 = 1000;
 
-/// A folder for a test's files, whose names are used in commands.
+/// A folder for a test's files; the names of these files are used in commands.
 struct Folder(common::Folder);
 
 impl Folder {
@@ -52,8 +52,8 @@ async fn number(client: &mut Client, key: &str) -> i64 {
     client.get(key).await.unwrap().map_or(0, |text| text.parse().unwrap())
 }
 
-/// Moves money, writes posts and then their index entries, and removes them again, until `stop` is
-/// set.
+/// Moves money between accounts, and writes and removes posts with their index entries, until
+/// `stop` is set.
 async fn load(mut client: Client, site: u16, stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) {
     let mut seed = u64::from(site);
     let mut random = move |below: i64| {
@@ -71,7 +71,8 @@ async fn load(mut client: Client, site: u16, stop: Arc<AtomicBool>, rounds: Arc<
             })
             .await
             .unwrap();
-        // The index names only posts that exist: written after them, unwritten before.
+        // The index names only existing posts: a post is written before its entry, and removed
+        // after it.
         let post = format!("post:{site}:{round}");
         client.set(&post, format!("{post} by {site}")).await.unwrap();
         client.sadd("index", &post).await.unwrap();
@@ -86,7 +87,7 @@ async fn load(mut client: Client, site: u16, stop: Arc<AtomicBool>, rounds: Arc<
     }
 }
 
-/// Checks invariants of every causal snapshot.
+/// Checks invariants that hold in every causal snapshot.
 async fn check_invariants(client: &mut Client) {
     let mut total = 0;
     for number_of in 0..ACCOUNTS {
@@ -97,7 +98,7 @@ async fn check_invariants(client: &mut Client) {
     for post in &index {
         assert!(client.exists(post).await.unwrap(), "{post} is in the index, and is not there");
     }
-    // Each site posts one by one, and posts before it counts.
+    // Each site writes its posts in order, and counts each post after writing it.
     let mut highest = BTreeMap::<String, i64>::new();
     for post in index {
         let parts: Vec<&str> = post.split(':').collect();
@@ -183,7 +184,7 @@ async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
                     && client.get("log:1").await.unwrap().as_deref() == Some("logged")
             })
             .await;
-            // What becomes visible at another site does so in causal order, and last comes this.
+            // Writes become visible at another site in causal order, and this one is the last.
             if site == 1 {
                 check_invariants(&mut client).await;
             }
@@ -199,7 +200,7 @@ async fn a_backup_under_load_is_a_causal_snapshot_and_becomes_a_new_cluster() {
                 .await;
             }
         }
-        // Numbers go on counting.
+        // Counters continue from the restored values.
         let mut client = up.client(1).await;
         let writes = number(&mut client, "writes").await;
         assert_eq!(client.incr_by("writes", 1).await.unwrap(), writes + 1);
@@ -222,7 +223,7 @@ async fn one_command_starts_a_new_cluster_from_a_backup() {
     let mut client = up.client(1).await;
     assert_eq!(client.get("k").await.unwrap().as_deref(), Some("v"));
     assert_eq!(client.incr_by("n", 1).await.unwrap(), 8);
-    // And only a new one.
+    // The command rejects a data directory that is not empty.
     let error = refused(&["up", "--sites", "2", "--data", &data, "--restore", &file]);
     assert!(error.contains("is not empty"), "{error}");
     let error = refused(&["restore", &file, "--data", &data]);
@@ -230,7 +231,7 @@ async fn one_command_starts_a_new_cluster_from_a_backup() {
 }
 
 #[tokio::test]
-async fn a_running_cluster_is_filled_only_if_it_is_empty_and_promises_the_same() {
+async fn a_running_cluster_is_restored_only_if_it_is_empty_and_has_the_same_spaces() {
     let folder = Folder::new();
     let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
     std::fs::write(&config, "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n")
@@ -254,7 +255,8 @@ async fn a_running_cluster_is_filled_only_if_it_is_empty_and_promises_the_same()
     let other = Up::start(&["--sites", "1"]);
     let (error, _) = other_spaces(&["restore", &file, "--to", &other.at(1)]);
     assert!(error.contains("prefix = \"log:\"\nlevel = \"eventual\""), "{error}");
-    // What a cluster may hold and which spaces it may have are separate matters.
+    // Existing data and other spaces are separate reasons for a rejection, each with its own
+    // option.
     other_spaces(&["restore", &file, "--to", &other.at(1), "--force"]);
     assert_eq!(other.client(1).await.command(&["DBSIZE"]).await.unwrap(), Value::Integer(0));
     let same = Up::start(&["--sites", "3", "--config", &config]);
@@ -284,7 +286,7 @@ fn log(level: &str) -> String {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, in the order of its steps")]
-async fn spaces_that_promise_other_things_are_listed_and_refused_unless_allowed() {
+async fn different_spaces_are_listed_and_rejected_unless_allowed() {
     let folder = Folder::new();
     let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
     let write = |text: String| std::fs::write(&config, text).unwrap();
@@ -337,14 +339,14 @@ async fn spaces_that_promise_other_things_are_listed_and_refused_unless_allowed(
         assert_eq!(listed, rows.len(), "{error}");
         assert!(error.contains("--allow-other-spaces"), "{error}");
         assert!(!Path::new(&data).exists());
-        // The new cluster is configured as the refusal says.
+        // The new cluster is configured with the tables from the error message.
         let (_, tables) = error.split_once("like the old one:\n").unwrap();
         write(tables.to_owned());
         ok(&restore);
         std::fs::remove_dir_all(&data).unwrap();
     }
 
-    // The same in another spelling and order.
+    // Equal spaces in another spelling and order are accepted.
     write(
         log("eventual")
             + &stock(
@@ -378,7 +380,7 @@ async fn spaces_that_promise_other_things_are_listed_and_refused_unless_allowed(
 }
 
 #[tokio::test]
-async fn a_damaged_or_cut_backup_is_refused_before_anything_is_written() {
+async fn a_damaged_or_incomplete_backup_is_rejected_before_anything_is_written() {
     let folder = Folder::new();
     let (file, data) = (folder.text("a.backup"), folder.text("data"));
     let up = Up::start(&["--sites", "1"]);
@@ -415,7 +417,7 @@ async fn a_damaged_or_cut_backup_is_refused_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn a_backup_is_for_users_who_may_read_everything() {
+async fn a_backup_requires_a_user_who_may_read_everything() {
     let folder = Folder::new();
     let (file, config) = (folder.text("a.backup"), folder.text("solera.toml"));
     let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
@@ -475,7 +477,7 @@ async fn client_of(node: &Node) -> Client {
 }
 
 #[tokio::test]
-async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
+async fn every_node_can_back_up_its_site_unless_a_node_is_unreachable() {
     let folder = Folder::new();
     let (config, port) = (folder.text("solera.toml"), free_ports(&["127.0.0.1"]));
     let node = |number: u16| {
@@ -503,7 +505,7 @@ async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
         assert!(said.contains("204 keys: 200 strings, 4 sets of 36000 elements"), "{said}");
     }
 
-    // A snapshot that was begun before a node went away is not read to its end after it is back.
+    // An export that began before the node's restart cannot be completed afterwards.
     client.command(&["SOLERA.BEGIN"]).await.unwrap();
     client.command(&["SOLERA.EXPORT"]).await.unwrap();
     drop(two);
@@ -519,14 +521,14 @@ async fn any_node_of_a_site_saves_all_of_it_and_none_while_one_is_away() {
         let page = client.command(&["SOLERA.EXPORT", &partition.to_string(), "0"]).await;
         errors.extend(page.err().map(|error| error.to_string()));
     }
-    // The first that the node was to save ends the transaction.
+    // The first page from the restarted node fails and ends the transaction.
     assert!(errors[0].contains("restarted during the export"), "{errors:?}");
     assert!(errors.len() >= 8, "{errors:?}");
     assert!(errors[1..].iter().all(|error| error.starts_with("EXECABORT")), "{errors:?}");
 }
 
 #[tokio::test]
-async fn a_snapshot_that_was_given_up_makes_no_backup() {
+async fn an_export_fails_after_its_transaction_was_given_up() {
     let folder = Folder::new();
     let config = folder.text("solera.toml");
     std::fs::write(&config, "transaction_timeout_ms = 100\ntransaction_max_age_ms = 100\n")
@@ -551,7 +553,7 @@ async fn a_snapshot_that_was_given_up_makes_no_backup() {
         (&["0", "x"], "invalid cursor"),
         (&["0"], "wrong number of arguments"),
     ] {
-        // The transaction may have been given up before.
+        // The transaction may have been given up already.
         eventually(what, async || {
             let _ = client.command(&["SOLERA.ABORT"]).await;
             client.command(&["SOLERA.BEGIN"]).await.unwrap();

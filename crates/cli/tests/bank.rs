@@ -1,4 +1,5 @@
-//! A bank of three sites in real processes, which are killed during transfers between accounts.
+//! A bank with three sites in separate processes, which are killed during transfers between
+//! accounts.
 
 mod common;
 
@@ -16,13 +17,13 @@ use solera::{Client, Error, Value};
 use tokio::task::JoinHandle;
 
 const SITES: [&str; 3] = ["eu", "us", "ap"];
-/// Reading the ledger is certified, so that who reads it sees all that was acknowledged.
+/// Reads of the ledger are certified, so that a reader sees all acknowledged transfers.
 const SPACE: &str = "[[space]]\nname = 'account'\nprefix = 'account:'\nlevel = 'por'\n\
     [[space]]\nname = 'ledger'\nprefix = 'ledger:'\nlevel = 'linearizable'\n";
 const ACCOUNTS: usize = 6;
 const AT_FIRST: i64 = 100;
 
-/// Three sites of one process each, with data.
+/// Configuration of three sites with one process each, which keep data on disk.
 struct Plan {
     port: u16,
     file: PathBuf,
@@ -68,7 +69,7 @@ enum Fate {
 /// A transfer between two accounts.
 #[derive(Clone, Debug)]
 struct Transfer {
-    /// What the ledger has of it, if it was done.
+    /// Its entry in the ledger, if it committed.
     entry: String,
     fate: Fate,
 }
@@ -76,7 +77,7 @@ struct Transfer {
 /// State that all clients of the bank share.
 struct Bank {
     stop: AtomicBool,
-    /// Transfers that were acknowledged, by site.
+    /// Numbers of acknowledged transfers, by site.
     done: Vec<AtomicUsize>,
     audits: AtomicUsize,
 }
@@ -105,7 +106,7 @@ impl Teller {
                     break;
                 }
                 if goes_on.is_err() {
-                    // It may be open still.
+                    // The transaction may still be open.
                     let _ = client.command(&["SOLERA.ABORT"]).await;
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -114,7 +115,8 @@ impl Teller {
         self.transfers
     }
 
-    /// Reads two balances and writes both: what two do at once would be lost, if both could.
+    /// Reads two balances and writes both; without certification, concurrent transfers could lose
+    /// updates.
     async fn transfer(&mut self, client: &mut Client, bank: &Bank) -> Result<(), Error> {
         let from = self.random.below(ACCOUNTS);
         let to = (from + 1 + self.random.below(ACCOUNTS - 1)) % ACCOUNTS;
@@ -151,7 +153,7 @@ impl Teller {
         committed.map(drop)
     }
 
-    /// Asks for the outcome of a transaction, while the client lives.
+    /// Requests the outcome of a transaction, until it is known or the connection fails.
     async fn ask(&self, client: &mut Client, transaction: &str, bank: &Bank) -> Fate {
         while !bank.stop.load(Ordering::Relaxed) {
             match client.command(&["SOLERA.OUTCOME", transaction]).await {
@@ -166,7 +168,7 @@ impl Teller {
     }
 }
 
-/// Reads all accounts in one strong transaction, and requires that no money came or went.
+/// Reads all accounts in one strong transaction, and requires that their sum is unchanged.
 async fn audit(client: &mut Client, bank: &Bank) -> Result<(), Error> {
     client.command(&["SOLERA.BEGIN", "STRONG"]).await?;
     let balances = balances(client).await?;
@@ -193,7 +195,7 @@ async fn leader(node: &Node) -> usize {
 }
 
 #[tokio::test]
-async fn no_money_comes_or_goes_whatever_sites_are_killed() {
+async fn the_sum_of_all_accounts_is_constant_while_sites_are_killed() {
     let plan = Plan::new();
     let mut nodes: Vec<Node> = (0..SITES.len()).map(|site| plan.start(site)).collect();
     for node in &nodes {
@@ -223,7 +225,7 @@ async fn no_money_comes_or_goes_whatever_sites_are_killed() {
     };
     let tellers: Vec<JoinHandle<Vec<Transfer>>> = (0..2 * SITES.len()).map(teller).collect();
     let mut random = Random(seed);
-    // Half of the time the leader's, and always one of each in two.
+    // Half of the kills hit the leading site; each pair of kills has one of either kind.
     let mut of_leader = random.below(2) == 0;
     for kill in 0..4 {
         goes_on(&bank, &nodes, &[0, 1, 2], &format!("before kill {kill}")).await;
@@ -248,7 +250,7 @@ async fn no_money_comes_or_goes_whatever_sites_are_killed() {
     settle_accounts(&nodes, &transfers).await;
 }
 
-/// Requires that clients of these sites are served.
+/// Requires that transfers commit at these sites.
 async fn goes_on(bank: &Bank, nodes: &[Node], sites: &[usize], when: &str) {
     for &site in sites {
         let before = bank.done[site].load(Ordering::Relaxed);
@@ -257,13 +259,13 @@ async fn goes_on(bank: &Bank, nodes: &[Node], sites: &[usize], when: &str) {
     }
 }
 
-/// Requires at every site that the ledger has all that was acknowledged and nothing that was
-/// refused, and that the balances are what it says.
+/// Requires at every site that the ledger contains all acknowledged transfers and none that failed,
+/// and that the balances match the ledger.
 async fn settle_accounts(nodes: &[Node], transfers: &BTreeMap<usize, Vec<Transfer>>) {
     for node in nodes {
         let mut client = node.client().await;
         let mut found = (Vec::new(), BTreeMap::new());
-        // Strong, so with all that was acknowledged, wherever that was.
+        // The transaction is strong, so it sees all acknowledged transfers of all sites.
         eventually(node, async || match ledger(&mut client, transfers.len()).await {
             Ok(ledger) => {
                 found = ledger;
@@ -297,7 +299,7 @@ async fn settle_accounts(nodes: &[Node], transfers: &BTreeMap<usize, Vec<Transfe
     }
 }
 
-/// All balances, and the ledger of each teller, in one strong transaction.
+/// Reads all balances, and the ledger of each teller, in one strong transaction.
 async fn ledger(
     client: &mut Client,
     tellers: usize,

@@ -1,5 +1,5 @@
-//! The protocols that UniStore is compared to, on real processes: those with strong transactions
-//! keep what spaces promise, and go on when a process is killed.
+//! The protocols with which UniStore is compared, in separate processes. Those with strong
+//! transactions keep the guarantees of spaces, and continue when a process is killed.
 
 mod common;
 
@@ -11,10 +11,10 @@ use solera::{Client, Error, Value};
 
 const SITES: [&str; 3] = ["eu", "us", "ap"];
 
-/// The protocols that certify.
+/// Protocols that certify transactions.
 const STRONG: [&str; 2] = ["strong", "redblue"];
 
-/// Takes all of an account that holds it. Returns whether it did.
+/// Withdraws the whole balance of an account if it is 100. Returns whether it was.
 async fn withdraw(client: &mut Client, account: &str) -> Result<bool, Error> {
     client.command(&["SOLERA.BEGIN", "STRONG"]).await?;
     let covered = client.get(account).await?.as_deref() == Some("100");
@@ -25,7 +25,7 @@ async fn withdraw(client: &mut Client, account: &str) -> Result<bool, Error> {
     Ok(covered)
 }
 
-/// Withdraws until the outcome is known.
+/// Retries the withdrawal after conflicts; returns whether it succeeded.
 async fn withdraw_once(address: SocketAddr, account: String) -> bool {
     let mut client = Client::connect(address).await.unwrap();
     loop {
@@ -37,12 +37,12 @@ async fn withdraw_once(address: SocketAddr, account: String) -> bool {
     }
 }
 
-/// Whether strong and causal commands do what they should at all of these sites.
+/// Requires that strong and causal commands keep their guarantees at all of these sites.
 async fn keep_their_promises(sites: &[SocketAddr], name: &str) {
     let (account, plain, lock) =
         (format!("account:{name}"), format!("plain:{name}"), format!("lock:{name}"));
     let mut first = Client::connect(sites[0]).await.unwrap();
-    // A leader may have to be found first, after a site has died.
+    // After a site has failed, a new leader may be needed first.
     eventually("it is paid in", async || first.set(&account, "100").await.is_ok()).await;
     for (number, address) in sites.iter().enumerate() {
         let mut client = Client::connect(*address).await.unwrap();
@@ -74,7 +74,7 @@ async fn keep_their_promises(sites: &[SocketAddr], name: &str) {
 }
 
 #[tokio::test]
-async fn what_spaces_promise_holds_where_all_is_certified_or_by_one_group() {
+async fn baseline_protocols_keep_the_guarantees_of_spaces() {
     for protocol in STRONG {
         let folder = Folder::new();
         let config = folder.file("s.toml", &format!("protocol = '{protocol}'\n{STRONG_SPACES}"));
@@ -91,7 +91,7 @@ async fn what_spaces_promise_holds_where_all_is_certified_or_by_one_group() {
         let sites = [1, 2, 3].map(|site| up.address(site));
         keep_their_promises(&sites, "all").await;
         for site in ["frankfurt", "virginia"] {
-            // It loses what was on its way to it, and a leader may be it.
+            // A killed site loses the messages on their way to it, and it may be a leader.
             assert!(up.fault(&["kill", site]).status.success());
             let others: Vec<SocketAddr> = sites
                 .into_iter()
@@ -105,7 +105,7 @@ async fn what_spaces_promise_holds_where_all_is_certified_or_by_one_group() {
     }
 }
 
-/// Three sites of one process each, without data.
+/// Configuration of three sites with one process each, without data on disk.
 struct Plan {
     port: u16,
     folder: Folder,
@@ -139,7 +139,7 @@ impl Plan {
 }
 
 #[tokio::test]
-async fn a_process_that_is_killed_has_forgotten_all_and_joins_as_a_new_one() {
+async fn a_killed_process_without_data_is_rejected_and_can_join_again() {
     for protocol in STRONG {
         let plan = Plan::new(protocol);
         let mut nodes: Vec<Node> = (0..3).map(|site| plan.start(site, &[])).collect();
@@ -153,7 +153,7 @@ async fn a_process_that_is_killed_has_forgotten_all_and_joins_as_a_new_one() {
         // The first site leads.
         nodes[0].kill();
         keep_their_promises(&sites[1..], "without").await;
-        // It keeps nothing on the disk, so it is not who it was.
+        // The process has no data on disk, so that its peers reject it.
         let mut forgetful = plan.start(0, &[]);
         assert_eq!(forgetful.wait().code(), Some(3), "{forgetful}");
         let at = plan.at(1, 0).to_string();

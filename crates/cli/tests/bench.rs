@@ -5,7 +5,7 @@ mod common;
 use common::{Folder, SOLERA, Up, solera, text};
 use serde_json::Value;
 
-/// Short, and without a time to think.
+/// Options of a short run without pauses.
 const SHORT: [&str; 8] = ["--think-ms", "0", "--ramp-up", "0", "--warm-up", "0", "--seconds", "1"];
 
 fn bench(arguments: &[&str]) -> std::process::Output {
@@ -13,10 +13,10 @@ fn bench(arguments: &[&str]) -> std::process::Output {
 }
 
 #[test]
-fn a_running_cluster_is_measured_at_all_its_sites() {
+fn bench_measures_a_running_cluster_at_all_its_sites() {
     let up = Up::start(&["--sites", "2"]);
     let at = format!("{},{}", up.at(1), up.at(2));
-    // One client, because what is run causally keeps the invariants only alone.
+    // One client, because causal transactions keep the invariants only without concurrency.
     let arguments =
         ["--at", &at, "--strong", "causal", "--scale", "tiny", "--clients", "1", "--json"];
     let output = bench(&arguments);
@@ -28,7 +28,7 @@ fn a_running_cluster_is_measured_at_all_its_sites() {
     assert_eq!(report["transactions"].as_array().map(Vec::len), Some(17));
     assert_eq!(report["invariants"].as_array().map(Vec::len), Some(4));
 
-    // What it left serves the next run, and not one of another scale.
+    // The loaded data serves the next run, but not a run with another scale.
     assert!(text(&output.stderr).contains("loading"));
     let again = bench(&["--at", &at, "--strong", "causal", "--scale", "tiny", "--clients", "1"]);
     assert!(!text(&again.stderr).contains("loading"), "{}", text(&again.stderr));
@@ -56,7 +56,7 @@ fn missing_spaces_of_a_running_cluster_are_reported() {
         assert!(!told.contains("loading"), "{told}");
         told
     };
-    // Two of three are as they should be, but one of them for other commands.
+    // Two of three spaces exist, but one of them declares other commands as strong.
     let (two, third) = spaces.split_at(spaces.rfind("[[space]]").unwrap());
     let other = start("other.toml", &two.replace("\"DECRBY\"", "\"INCRBY\""));
     let told = refused(run(&other, "solera"), "no space for keys beginning with 'rubis:auction:'");
@@ -98,7 +98,7 @@ fn invalid_options_are_reported() {
 }
 
 #[test]
-fn the_spaces_are_printed_as_they_go_into_a_configuration() {
+fn spaces_are_printed_in_the_format_of_a_configuration() {
     for (workload, spaces) in [("rubis", 3), ("micro", 1)] {
         let output = std::process::Command::new(SOLERA)
             .args(["bench", "--workload", workload, "--print-spaces"])

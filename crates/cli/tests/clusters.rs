@@ -1,11 +1,11 @@
-//! Two clusters that know nothing of each other but that one is a store of the other's modules.
+//! Two independent clusters, one of which is a store of the other's modules.
 
 mod common;
 
 use common::{Folder, Up, eventually};
 use solera::{Client, Error, Value};
 
-/// Names in one cluster, notes in another; what is written to both is seen as a whole.
+/// Names are in one cluster and notes in another; readers see writes to both atomically.
 const NOTES: &str = "
 store names : linearizable;
 store notes : causal;
@@ -29,7 +29,7 @@ fn space(name: &str, level: &str) -> String {
     format!("[[space]]\nname = '{name}'\nprefix = '{name}:'\nlevel = '{level}'\n")
 }
 
-/// The cluster `far`, with a user of its own for others.
+/// Starts the cluster `far`, with a user for the other cluster.
 fn far(folder: &Folder) -> Up {
     let spaces = space("directory", "linearizable") + &space("weak", "eventual");
     // The password is `password`.
@@ -41,7 +41,7 @@ fn far(folder: &Folder) -> Up {
     Up::start(&["--config", file.to_str().unwrap()])
 }
 
-/// A cluster that has the other one as a store, with `spaces` of it.
+/// Starts a cluster that uses the other one as a store, with `spaces` of it.
 fn near(folder: &Folder, name: &str, port: u16, spaces: &str) -> Up {
     let secret = folder.file("secret", "password\n");
     let secret = secret.to_str().unwrap();
@@ -75,28 +75,29 @@ async fn a_module_uses_the_spaces_of_another_cluster() {
     for (count, text) in [(1, "one"), (2, "two")] {
         assert_eq!(write(&mut client, text).await.unwrap(), Value::Integer(count));
     }
-    // It is there as any client of that cluster sees it, and nothing else is.
+    // Clients of that cluster see the name.
     let mut there = far.client(1).await;
     assert_eq!(there.get("directory:n").await.unwrap().as_deref(), Some("two"));
     let read = client.command(&["SOLERA.CALL", "notes.last", "names:n"]).await.unwrap();
     assert_eq!(read, Value::Bulk(b"two".into()));
-    // The phases were run there, which knows the module now.
+    // The phases ran there, so that the cluster now knows the module.
     let digest = solera::mixed::digest(NOTES);
     let source = there.get(&format!("solera:module:{digest}")).await.unwrap();
     assert_eq!(source.as_deref(), Some(NOTES));
-    // Its own modules use the same object, beside which there are witnesses of both clusters.
+    // The cluster's own modules use the same object, although witnesses of both clusters are stored
+    // beside it.
     let load = ["SOLERA.MODULE", "LOAD", "last", LAST];
     there.command(&load).await.unwrap();
     let read = there.command(&["SOLERA.CALL", "last.last", "n"]).await.unwrap();
     assert_eq!(read, Value::Bulk(b"two".into()));
-    // Of one call after another there is one connection.
+    // Consecutive calls share one connection.
     let sessions = there.command(&["CLIENT", "LIST"]).await.unwrap();
     let Value::Verbatim { text: sessions, .. } = sessions else { panic!("{sessions:?}") };
     assert_eq!(sessions.matches("user=near").count(), 1, "{sessions}");
 }
 
 #[tokio::test]
-async fn what_the_other_cluster_is_not_is_told_when_a_module_is_loaded() {
+async fn mismatches_with_the_other_cluster_are_reported_when_a_module_is_loaded() {
     let folder = Folder::new();
     let far = far(&folder);
     let spaces = "[[store.space]]\nname = 'directory'\nlevel = 'linearizable'\n\
@@ -118,7 +119,7 @@ async fn what_the_other_cluster_is_not_is_told_when_a_module_is_loaded() {
         let told = load(&mut client, "names=notes").await.unwrap_err().to_string();
         assert!(told.contains("notes is causal: it must be linearizable"), "{told}");
     }
-    // One that is called otherwise than the store.
+    // A cluster with another name than the store.
     let text = space("directory", "linearizable");
     let file = folder.file("third.toml", &text);
     let third = Up::start(&["--config", file.to_str().unwrap()]);
@@ -138,7 +139,7 @@ async fn what_the_other_cluster_is_not_is_told_when_a_module_is_loaded() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_comes_back_is_used_again() {
+async fn a_restarted_cluster_is_used_again() {
     let folder = Folder::new();
     let mut far = far(&folder);
     let up = near(&folder, "near", far.port + 1, DIRECTORY);
@@ -146,7 +147,7 @@ async fn a_cluster_that_comes_back_is_used_again() {
     load(&mut client, "names=far/directory").await.unwrap();
     write(&mut client, "one").await.unwrap();
     far.kill();
-    // The news that the connection has ended may come after the call has been sent.
+    // The end of the connection may be noticed only after the call was sent.
     let told = write(&mut client, "two").await.unwrap_err();
     assert!(matches!(told.code(), Some("UNAVAILABLE" | "INCOMPLETE")), "{told}");
     let file = folder.at("far.toml");

@@ -1,4 +1,4 @@
-//! The examples in `deploy/` say what this version understands.
+//! This version accepts the examples in `deploy/`.
 
 mod common;
 
@@ -17,10 +17,10 @@ fn parse(name: &str, text: &str) -> ClusterSpec {
     ClusterSpec::parse(name, text, Overrides::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The options after `solera serve`, in whatever is around it.
+/// Returns the options after `solera serve` in a file.
 fn options(text: &str) -> Vec<&str> {
     let (_, after) = text.split_once("solera serve").unwrap();
-    // The command ends with its paragraph in the manifest, and with its line in the unit.
+    // The command ends with its block in the manifest, and with its line in the unit.
     let end =
         ["\n          ports:", "\nStateDirectory"].iter().filter_map(|end| after.find(end)).min();
     let words = after[..end.unwrap()].split_whitespace();
@@ -28,9 +28,9 @@ fn options(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_configurations_can_be_used() {
+fn the_example_configurations_are_valid() {
     assert_eq!(parse("solera.toml", &read("solera.toml")).nodes().count(), 4);
-    // What is a comment there works, too.
+    // The configuration is also valid without the comment signs.
     let hash = "0".repeat(64);
     let all =
         read("solera.toml").replace("# [", "[").replace("what `solera user hash` prints", &hash);
@@ -79,7 +79,7 @@ fn every_option_and_probe_exists() {
     assert!(paths.iter().all(|path| path.starts_with("health,") || path.starts_with("ready,")));
 }
 
-/// What systemd makes of the unit's ExecStart for an instance: a script for the shell.
+/// Returns the shell script that systemd runs for an instance of the unit.
 fn unit_script(instance: &str) -> String {
     let unit = read("solera@.service");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).unwrap();
@@ -87,7 +87,7 @@ fn unit_script(instance: &str) -> String {
     script.replace("%i", instance).replace("%%", "%").replace("$$", "$")
 }
 
-/// The script that the manifest's container runs: a folded block.
+/// Returns the script that the manifest's container runs: a folded block.
 fn manifest_script() -> String {
     let manifest = read("kubernetes.yaml");
     let (_, block) =
@@ -100,7 +100,7 @@ fn manifest_script() -> String {
 fn the_scripts_start_the_nodes_that_they_name() {
     let hosts = ["127.0.0.1", "127.0.0.2"];
     let (folder, port) = (Folder::new(), free_ports(&hosts));
-    // Names may hold what stands before a node's number.
+    // The name of a site may contain the character that separates it from a node's number.
     let mut config = String::new();
     for (site, host) in ["my-eu", "eu"].into_iter().zip(hosts) {
         config += &format!("[[site]]\nname = '{site}'\n");
@@ -141,16 +141,16 @@ fn the_scripts_start_the_nodes_that_they_name() {
 }
 
 #[test]
-fn systemd_takes_the_unit() {
+fn systemd_accepts_the_unit() {
     let folder = Folder::new();
     let unit = folder.file("solera@eu-1.service", &read("solera@.service"));
     let Ok(verified) =
         Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output()
     else {
-        common::skipped("systemd_takes_the_unit", "no systemd-analyze here");
+        common::skipped("systemd_accepts_the_unit", "no systemd-analyze here");
         return;
     };
-    // It says what it ignores, too, and calls that success.
+    // systemd-analyze reports settings that it ignores, and still exits successfully.
     let complaints = text(&verified.stderr);
     let ours = complaints.lines().filter(|line| line.contains("solera@"));
     assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());

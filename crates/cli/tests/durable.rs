@@ -1,4 +1,4 @@
-//! Tests data on disk: processes killed under load, damaged files, wrong directories.
+//! Tests data on disk: processes that are killed under load, damaged files, wrong directories.
 
 mod common;
 
@@ -28,8 +28,8 @@ fn journal(arguments: &[&str], dir: &Path) -> Output {
     Command::new(SOLERA).arg("journal").args(arguments).arg(dir).output().unwrap()
 }
 
-/// Clients at every site write until the process is killed in the midst; then everything that was
-/// acknowledged must be there, at the site that acknowledged it at once and everywhere in the end.
+/// Clients at every site write until the process is killed. After a restart, all acknowledged
+/// writes must be visible at the site that acknowledged them at once, and finally at all sites.
 async fn killed_under_load(arguments: &[&str], sites: u16, rounds: u32) {
     let dir = Folder::new();
     let mut acknowledged: Vec<Vec<u64>> = vec![vec![0; 4]; usize::from(sites)];
@@ -63,7 +63,8 @@ async fn killed_under_load(arguments: &[&str], sites: u16, rounds: u32) {
                 }));
             }
         }
-        // Enough for the kill to come in the midst of writing, and differently each time.
+        // Enough writes that the process is killed while it writes; the number differs in each
+        // round.
         let wanted = 200 * u64::from(round + 1);
         let began = Instant::now();
         while total.load(Ordering::Relaxed) < wanted && began.elapsed() < Duration::from_secs(20) {
@@ -83,7 +84,7 @@ async fn killed_under_load(arguments: &[&str], sites: u16, rounds: u32) {
                 let last = client.get(&format!("last:{name}")).await.unwrap();
                 let last: u64 = last.as_deref().unwrap_or("0").parse().unwrap();
                 let all = client.smembers(&format!("all:{name}")).await.unwrap().len() as u64;
-                // What was under way may have been done, in whole.
+                // A transaction in progress may have committed, but only as a whole.
                 assert!(last == *told || last == *told + 1, "{name}: {told} told, {last} found");
                 assert_eq!(last, all, "{name} is torn");
                 *told = last;
@@ -111,7 +112,7 @@ async fn nothing_acknowledged_is_lost_when_all_sites_are_killed() {
 }
 
 #[tokio::test]
-async fn damage_is_named_and_repaired_only_on_request() {
+async fn damage_is_reported_and_repaired_only_on_request() {
     let dir = Folder::new();
     let mut up = start(&dir, &["--sites", "1"]);
     let mut client = up.client(1).await;
@@ -141,14 +142,15 @@ async fn damage_is_named_and_repaired_only_on_request() {
     assert!(text(&repaired.stdout).contains("unreadable records"), "{}", text(&repaired.stdout));
     assert!(folder.with_extension("backup-1").join("0000000001.segment").is_file());
     let up = start(&dir, &["--sites", "1"]);
-    // What is before the damage is there.
+    // The records before the damage are recovered.
     let mut client = up.client(1).await;
     assert_eq!(client.command(&["DBSIZE"]).await.unwrap(), Value::Integer(100));
 }
 
-/// Whatever keeps a node from starting is damage, also where each journal that is left is whole.
+/// Everything that prevents a node from starting counts as damage, even if all remaining journals
+/// are sound.
 #[tokio::test]
-async fn what_a_data_directory_lacks_is_damage() {
+async fn missing_parts_of_a_data_directory_are_reported_as_damage() {
     let dir = Folder::new();
     let arguments = ["--sites", "1", "--workers", "2"];
     let mut up = start(&dir, &arguments);
@@ -185,13 +187,13 @@ async fn what_a_data_directory_lacks_is_damage() {
     let repaired = journal(&["repair"], &worker);
     assert_eq!(repaired.status.code(), Some(1), "{}", text(&repaired.stdout));
     assert!(text(&repaired.stdout).contains("cannot repair"), "{}", text(&repaired.stdout));
-    // The other one is whole.
+    // The other journal is sound.
     let other = journal(&["check"], &site.join("worker-0"));
     assert!(other.status.success(), "{}", text(&other.stdout));
     fs::rename(&away, &segment).unwrap();
     fs::rename(&worker, &away).unwrap();
     refused("worker-1 is missing");
-    // Not one is left.
+    // The directories of all workers are missing.
     fs::rename(&site, away.join("site")).unwrap();
     refused("worker-0 is missing");
     fs::rename(away.join("site"), &site).unwrap();
@@ -200,7 +202,7 @@ async fn what_a_data_directory_lacks_is_damage() {
 }
 
 #[test]
-fn what_cannot_be_repaired_is_left_as_it_is_with_what_to_do() {
+fn an_irreparable_journal_is_not_changed_and_the_next_steps_are_named() {
     let dir = Folder::new();
     let worker = dir.at("worker-0");
     let options = Options::new(Identity::new(b"of a test").unwrap());
@@ -211,7 +213,7 @@ fn what_cannot_be_repaired_is_left_as_it_is_with_what_to_do() {
     snapshot.add(b"what it stands for").unwrap();
     journal_there.publish(snapshot.finish().unwrap()).unwrap();
     journal_there.close().unwrap();
-    // The record would do, too, if it were there.
+    // The records would suffice without the snapshot, but they are missing as well.
     fs::remove_file(worker.join("0000000001.segment")).unwrap();
     let snapshot = worker.join("00000000000000000001.snapshot");
     let mut bytes = fs::read(&snapshot).unwrap();
@@ -229,7 +231,7 @@ fn what_cannot_be_repaired_is_left_as_it_is_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn data_of_others_is_refused() {
+async fn data_of_another_cluster_or_in_use_is_rejected() {
     let dir = Folder::new();
     let mut up = start(&dir, &["--sites", "2"]);
     let dumped = journal(&["check"], &dir);

@@ -1,4 +1,4 @@
-//! The built binary, as a user runs it: `solera up`, clients on its ports, `solera fault`.
+//! Tests the binary as a user runs it: `solera up`, clients at its ports, `solera fault`.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Folder, SOLERA, Up, eventually, ok};
 use solera::{Client, Error, Value};
 
-/// A connection to its HTTP side on which something was sent.
+/// Sends bytes to the HTTP interface, and returns the connection.
 fn http(up: &Up, request: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(up.admin()).unwrap();
     stream.write_all(request).unwrap();
@@ -19,7 +19,7 @@ fn http(up: &Up, request: &[u8]) -> TcpStream {
 }
 
 #[tokio::test]
-async fn writes_travel_between_sites_and_survive_a_cut() {
+async fn writes_are_replicated_between_sites_and_survive_a_cut() {
     let up = Up::start(&["--wan", "lan"]);
     let (mut one, mut two) = (up.client(1).await, up.client(2).await);
     one.set("k", "v").await.unwrap();
@@ -41,7 +41,7 @@ async fn writes_travel_between_sites_and_survive_a_cut() {
 }
 
 #[tokio::test]
-async fn a_token_outlives_its_site() {
+async fn a_token_is_valid_after_its_site_has_failed() {
     let up = Up::start(&["--wan", "lan"]);
     let mut one = up.client(1).await;
     one.set("order", "paid").await.unwrap();
@@ -61,7 +61,7 @@ async fn a_token_outlives_its_site() {
 }
 
 #[tokio::test]
-async fn what_died_with_its_site_is_reported() {
+async fn lost_dependencies_of_a_token_are_reported() {
     let up = Up::start(&["--wan", "lan"]);
     let mut one = up.client(1).await;
     ok(&up.fault(&["cut", "1", "2"]));
@@ -76,7 +76,7 @@ async fn what_died_with_its_site_is_reported() {
 }
 
 #[tokio::test]
-async fn a_barrier_covers_eventual_writes_of_several_keys_here_and_elsewhere() {
+async fn a_barrier_covers_eventual_writes_at_this_site_and_others() {
     let space = "[[space]]\nname = 'log'\nprefix = 'log:'\nlevel = 'eventual'\n";
     let up = Up::configured("sites = 3\nworkers = 2\n", space);
     let (mut one, soon) = (up.client(1).await, Some(Duration::from_millis(20)));
@@ -97,7 +97,7 @@ async fn a_barrier_covers_eventual_writes_of_several_keys_here_and_elsewhere() {
 }
 
 #[tokio::test]
-async fn the_status_names_what_is_at_risk() {
+async fn the_status_lists_keys_at_risk() {
     let up = Up::configured("sites = 2\nworkers = 2\nf = 1\n", "");
     ok(&up.fault(&["cut", "1", "2"]));
     let mut one = up.client(1).await;
@@ -139,7 +139,7 @@ async fn transactions_are_atomic_over_workers() {
     assert_eq!(reply, Value::Array(vec![Value::Bulk(b"x".to_vec()); 12]));
     assert_eq!(one.command(&["DBSIZE"]).await.unwrap(), Value::Integer(12));
 
-    // The other site sees all or nothing, and in the end all.
+    // The other site sees none or all of the writes, and finally all.
     let mut two = up.client(2).await;
     eventually("it is given up", async || {
         let Value::Array(values) = two.command(&mget).await.unwrap() else { panic!("no array") };
@@ -160,7 +160,7 @@ async fn transactions_are_atomic_over_workers() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_transaction_that_was_given_up_runs_outside() {
+async fn commands_of_a_transaction_that_timed_out_are_rejected() {
     let up = Up::configured("sites = 1\n", "transaction_timeout_ms = 50\n");
     let mut client = up.client(1).await;
     client.command(&["SOLERA.BEGIN"]).await.unwrap();
@@ -181,23 +181,23 @@ async fn nothing_of_a_transaction_that_was_given_up_runs_outside() {
 }
 
 #[tokio::test]
-async fn tokens_of_other_clusters_and_runs_are_refused() {
+async fn tokens_of_other_clusters_and_runs_are_rejected() {
     let up = Up::start(&["--sites", "1"]);
     let mut client = up.client(1).await;
     let other = Up::start(&["--sites", "2"]);
     let token = other.client(1).await.token().await.unwrap();
     let error = client.attach(&token).await.unwrap_err();
     assert!(error.to_string().starts_with("BADTOKEN the token belongs to another"), "{error}");
-    // What the same cluster held in an earlier run is gone, too.
+    // Tokens of an earlier run without data are rejected as well.
     let again = Up::start(&["--sites", "2"]);
     let error = again.client(1).await.attach(&token).await.unwrap_err();
     assert_eq!(error.code(), Some("BADTOKEN"), "{error}");
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn a_port_in_use_is_reported_with_its_purpose() {
     let up = Up::start(&["--sites", "1"]);
-    // Its HTTP port, and then as the port of a site.
+    // The port is in use as an HTTP port, and then as the port of a site.
     for (base, what) in [(up.port, "HTTP"), (up.port - 1, "site virginia")] {
         let output = Command::new(SOLERA)
             .args(["up", "--sites", "1", "--port", &base.to_string()])
@@ -211,7 +211,7 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
-fn a_contradictory_configuration_is_refused() {
+fn an_unknown_setting_is_rejected_with_its_line() {
     let folder = Folder::new();
     let file = folder.file("s.toml", "sites = 3\ncolour = 'red'\n");
     let output = Command::new(SOLERA).args(["up", "--config"]).arg(&file).output().unwrap();
@@ -221,7 +221,7 @@ fn a_contradictory_configuration_is_refused() {
 }
 
 #[test]
-fn values_and_options_that_do_not_fit_are_refused() {
+fn invalid_values_and_combinations_of_options_are_rejected() {
     for arguments in [
         &["sim", "--seeds", "3", "--from", "18446744073709551615"][..],
         &["sim", "--seeds", "3", "--trace", "trace.txt"],
@@ -243,12 +243,12 @@ fn values_and_options_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn http_on_the_port_of_a_site_is_cut_off_before_it_does_anything() {
+fn http_requests_to_the_port_of_a_site_are_rejected() {
     let up = Up::start(&["--sites", "1"]);
     let mut stream = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
     stream.write_all(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nSET k v\r\n").unwrap();
     let mut answer = String::new();
-    // The rest may be answered by a reset.
+    // The server may reset the connection while it receives the rest.
     let _ = stream.read_to_string(&mut answer);
     assert_eq!(answer, "");
     let output = Command::new(SOLERA)
@@ -259,14 +259,14 @@ fn http_on_the_port_of_a_site_is_cut_off_before_it_does_anything() {
     assert!(error.contains("not the HTTP interface"), "{error}");
 }
 
-/// The head of a fault, as far as all have it.
+/// The beginning of a request for a fault, which all of them share.
 const FAULTS: &str =
     "POST /faults HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
 
-/// What the start of an answer says, and its `error`.
+/// Returns the status code of an answer and its `error`.
 fn error_in(mut stream: TcpStream) -> (u16, String) {
     let mut answer = Vec::new();
-    // The rest may be answered by a reset, after an answer that came before the request's end.
+    // An answer may precede the end of the request; then the server may reset the connection.
     let _ = stream.read_to_end(&mut answer);
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
@@ -296,7 +296,7 @@ fn http_errors_are_json_with_the_reason() {
         (post(2, b"{}"), 400, "this is not a valid fault"),
         (post(1 << 20, b""), 413, "longer than 65536 bytes"),
         (chunks, 413, "longer than 65536 bytes"),
-        // These two are late; they wait side by side.
+        // These two requests time out; they wait at the same time.
         (b"GET /st".to_vec(), 408, "did not arrive within 5 s"),
         (post(100, b"{\"fault\": "), 408, "the body did not arrive within 5 s"),
     ];
@@ -309,15 +309,15 @@ fn http_errors_are_json_with_the_reason() {
 }
 
 #[test]
-fn half_a_request_does_not_keep_it_from_ending() {
+fn incomplete_http_requests_do_not_delay_a_shutdown() {
     let mut up = Up::start(&["--sites", "1"]);
     let head = http(&up, b"GET /st");
     let body = http(&up, format!("{FAULTS}Content-Length: 100\r\n\r\n{{").as_bytes());
-    // It has read what came before this.
+    // The server has received the earlier requests when it answers this one.
     assert_eq!(error_in(http(&up, b"GET /x HTTP/1.1\r\nConnection: close\r\n\r\n")).0, 404);
     Command::new("kill").arg(up.child.id().to_string()).status().unwrap();
     assert!(up.child.wait().unwrap().success());
-    // They were let go of without an answer: it did not wait until they were late.
+    // They were closed without an answer: the server did not wait for their timeout.
     for mut stream in [head, body] {
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
@@ -326,7 +326,7 @@ fn half_a_request_does_not_keep_it_from_ending() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_told_from_none() {
+fn a_server_that_does_not_answer_is_distinguished_from_no_server() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let output = Command::new(SOLERA).args(["fault", "status", "--port", &port]).output().unwrap();
@@ -334,7 +334,7 @@ fn a_server_that_does_not_answer_is_told_from_none() {
     assert!(error.contains("did not respond within"), "{error}");
 }
 
-/// The fields of each line of CLIENT LIST or CLIENT INFO.
+/// Returns the fields of each line of CLIENT LIST or CLIENT INFO.
 async fn listed(client: &mut Client, command: &[&str]) -> Vec<BTreeMap<String, String>> {
     let Value::Verbatim { text, .. } = client.command(command).await.unwrap() else { panic!() };
     let field = |word: &str| {
@@ -345,7 +345,7 @@ async fn listed(client: &mut Client, command: &[&str]) -> Vec<BTreeMap<String, S
 }
 
 #[tokio::test]
-async fn clients_are_listed_and_killed_whichever_worker_serves_them() {
+async fn clients_of_all_workers_are_listed_and_killed() {
     let up = Up::start(&["--sites", "2", "--workers", "3"]);
     let mut me = up.client(1).await;
     let _elsewhere = up.client(2).await;
@@ -384,7 +384,7 @@ async fn clients_are_listed_and_killed_whichever_worker_serves_them() {
 }
 
 #[test]
-fn replies_that_are_not_wanted_are_left_out() {
+fn client_reply_skip_and_off_suppress_replies() {
     let up = Up::start(&["--sites", "1", "--workers", "2"]);
     let mut stream = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
     let commands = "CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\nCLIENT REPLY OFF\r\nSET b 1\r\nFOO\r\n\
@@ -396,7 +396,7 @@ fn replies_that_are_not_wanted_are_left_out() {
 }
 
 #[tokio::test]
-async fn the_limit_of_connections_is_the_sites() {
+async fn the_limit_of_connections_applies_to_each_site() {
     let up = Up::configured("sites = 2\nworkers = 3\n", "max_connections = 4\n");
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -410,7 +410,7 @@ async fn the_limit_of_connections_is_the_sites() {
 }
 
 #[tokio::test]
-async fn a_script_that_ends_its_input_gets_its_answers() {
+async fn a_client_that_closes_its_sending_side_receives_all_replies() {
     let up = Up::start(&["--workers", "2", "--sites", "2"]);
     let mut stream = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
     let sets: String = (0..20).map(|i| format!("SET k{i} v\r\n")).collect();
@@ -422,7 +422,7 @@ async fn a_script_that_ends_its_input_gets_its_answers() {
 }
 
 #[test]
-fn faults_need_a_cluster_and_real_sites() {
+fn faults_require_a_cluster_and_known_sites() {
     let output = Command::new(SOLERA).args(["fault", "heal", "--port", "1"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("no cluster answers on port 1"));
     let up = Up::start(&[]);

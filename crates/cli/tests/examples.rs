@@ -1,4 +1,4 @@
-//! `examples/README.md` names every example, and its commands do what it says.
+//! Checks that `examples/README.md` lists every example, and that its commands behave as described.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn readme() -> String {
 }
 
 #[test]
-fn every_example_has_its_line() {
+fn the_readme_lists_every_example() {
     let there = std::fs::read_dir(root().join("examples")).unwrap();
     let there = there.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let there: BTreeSet<String> = there.filter(|name| name != "README.md").collect();
@@ -23,9 +23,9 @@ fn every_example_has_its_line() {
     assert_eq!(there, named);
 }
 
-/// Demos need servers and time; `./test` runs them.
+/// Commands of demos need servers and time; `./test` runs them.
 #[test]
-fn commands_without_servers_end_as_told() {
+fn commands_without_servers_end_as_described() {
     let readme = readme();
     let commands = readme.split('`').skip(1).step_by(2);
     let mut run = 0;

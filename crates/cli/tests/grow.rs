@@ -1,5 +1,5 @@
-//! The list of sites grows while real nodes serve: two sites take writes, a third is listed at
-//! their nodes, one after another, is added, and joins.
+//! Adds a site to running nodes: two sites accept writes while a third one is listed in the
+//! configuration of their nodes, one after another, is added, and joins.
 
 mod common;
 
@@ -12,10 +12,10 @@ use std::time::Duration;
 use common::{Folder, Node, SOLERA, eventually, free_ports, solera, text};
 use solera::Client;
 
-/// The sites, with their numbers of nodes.
+/// Names of the sites, with their numbers of nodes.
 const SITES: [(&str, usize); 3] = [("eu", 2), ("us", 1), ("ap", 1)];
 
-/// The nodes' configuration and data.
+/// Configuration and data of the nodes.
 struct Plan {
     port: u16,
     folder: Folder,
@@ -29,7 +29,7 @@ impl Plan {
         plan
     }
 
-    /// Lists so many sites in the file.
+    /// Lists this number of sites in the configuration file.
     fn list(&self, sites: usize) {
         let mut file = String::new();
         for (site, (name, nodes)) in SITES.iter().enumerate().take(sites) {
@@ -57,7 +57,7 @@ impl Plan {
         Node::start(&mut command, self.at(site, node, 0), self.at(site, node, 2))
     }
 
-    /// `solera site add ap`, asked at a site.
+    /// Runs `solera site add ap` against a site.
     fn add(&self, site: usize) -> Result<(), String> {
         let at = self.at(site, 0, 0).to_string();
         let done = solera(&["site", "add", "ap", "--at", &at]);
@@ -65,14 +65,14 @@ impl Plan {
     }
 }
 
-/// Stops it as an operator does.
+/// Stops a node as an operator does.
 fn stop(node: &mut Node) {
     node.signal("-TERM");
     node.wait();
 }
 
-/// Writes one key after another until it shall end, at whichever of these nodes answers, and
-/// returns what was acknowledged.
+/// Writes one key after another until `end` is set, at whichever of these nodes answers. Returns
+/// the acknowledged keys.
 async fn write(name: &'static str, nodes: Vec<SocketAddr>, end: Arc<AtomicBool>) -> Vec<String> {
     let (mut acknowledged, mut number) = (Vec::new(), 0);
     while !end.load(Ordering::Relaxed) {
@@ -82,8 +82,8 @@ async fn write(name: &'static str, nodes: Vec<SocketAddr>, end: Arc<AtomicBool>)
         while !end.load(Ordering::Relaxed) {
             number += 1;
             let key = format!("{name}:{number}");
-            // Nobody takes the keys of a node that is down; whether one got there is not known
-            // then.
+            // No other node serves the keys of a stopped node. Whether this write took effect is
+            // unknown.
             match client.set(&key, &key).await {
                 Ok(()) => acknowledged.push(key),
                 Err(_) => break,
@@ -123,7 +123,7 @@ async fn a_third_site_is_listed_added_and_joins_while_two_serve() {
             assert!(refused.contains(lacking), "{refused}");
         }
     }
-    // Who is not added gets no data, and says why.
+    // A node of a site that was not added receives no data, and reports the reason.
     let new = plan.start(2, 0, &["--join", "1"]);
     let why = |error: &solera::Error| {
         let error = error.to_string();
@@ -159,7 +159,7 @@ async fn a_third_site_is_listed_added_and_joins_while_two_serve() {
     let mut us = Client::connect(plan.at(1, 0, 0)).await.unwrap();
     eventually(&nodes[2], async || us.get("after").await.unwrap().is_some()).await;
 
-    // The list does not shrink again.
+    // A site cannot be removed from the list of the configuration.
     stop(&mut nodes[2]);
     plan.list(2);
     let mut short = plan.start(1, 0, &[]);

@@ -39,7 +39,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// A file of its own with this content.
+/// Writes a file with this content.
 fn file(name: &str, content: &[u8]) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, content).unwrap();
@@ -61,7 +61,7 @@ fn check_reports_errors_and_exit_codes() {
 }
 
 #[test]
-fn check_goes_on_after_what_cannot_be_read() {
+fn check_continues_after_unreadable_files() {
     let good = file("good.mixt", GOOD.as_bytes());
     let not_text = file("bytes.mixt", b"store a : causal;\n\xff");
     let large = file("large.mixt", &vec![b' '; (1 << 20) + 1]);
@@ -82,7 +82,7 @@ fn check_goes_on_after_what_cannot_be_read() {
 }
 
 #[test]
-fn check_counts_for_people_and_programs() {
+fn check_prints_statistics_as_text_and_json() {
     let out = fed(&["check", "--stats", "-"], GOOD.as_bytes());
     assert_eq!(
         text(&out.stdout),
@@ -99,7 +99,7 @@ fn check_counts_for_people_and_programs() {
 }
 
 #[test]
-fn check_gives_places_to_programs() {
+fn check_prints_positions_as_json() {
     let source = BAD.replace('ü', "u");
     let out = fed(&["check", "--json", "-"], source.as_bytes());
     assert_eq!(out.status.code(), Some(1));
@@ -116,7 +116,7 @@ fn check_gives_places_to_programs() {
 }
 
 #[test]
-fn explain_shows_all_or_one_as_text_data_and_picture() {
+fn explain_shows_all_transactions_or_one_as_text_json_and_picture() {
     let path = file("explained.mixt", GOOD.as_bytes());
     let path = path.to_str().unwrap();
     let all = solera(&["explain", path]);
@@ -141,7 +141,7 @@ fn explain_shows_all_or_one_as_text_data_and_picture() {
 }
 
 #[test]
-fn explain_says_what_there_is_nothing_of() {
+fn explain_reports_unknown_names_and_missing_transactions() {
     let path = file("there.mixt", GOOD.as_bytes());
     let none = solera(&["explain", path.to_str().unwrap(), "pst"]);
     assert_eq!(none.status.code(), Some(2));

@@ -1,7 +1,7 @@
-//! Links that are cut for real: three sites, each in a network namespace of its own, on a bridge.
+//! Cuts real links: three sites, each in a network namespace of its own, are connected by a bridge.
 //!
-//! All of it is in a namespace that ends with the test, whatever becomes of that. Where namespaces
-//! cannot be made (it takes root, and iproute2), the test says so and does nothing.
+//! Everything is in a namespace that ends with the test, even if the test fails. Namespaces require
+//! root and iproute2; without them, the test reports that it was skipped.
 
 mod common;
 
@@ -13,13 +13,13 @@ use common::load::{Recording, judge};
 use common::{Folder, Node, SOLERA, eventually, ok, text, wait_until};
 use solera::Client;
 
-const TEST: &str = "sites_go_on_and_catch_up_whichever_way_links_are_cut";
-/// Set for the process within the namespace.
+const TEST: &str = "sites_continue_and_catch_up_when_links_are_cut";
+/// Environment variable that is set for the process within the namespace.
 const INSIDE: &str = "SOLERA_TEST_INSIDE_NAMESPACE";
 const SITES: [&str; 3] = ["eu", "us", "ap"];
 
 #[test]
-fn sites_go_on_and_catch_up_whichever_way_links_are_cut() {
+fn sites_continue_and_catch_up_when_links_are_cut() {
     if std::env::var_os(INSIDE).is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         return runtime.unwrap().block_on(cut_links());
@@ -46,16 +46,17 @@ fn sites_go_on_and_catch_up_whichever_way_links_are_cut() {
     assert!(inside.status.success(), "{}{}", text(&inside.stdout), text(&inside.stderr));
 }
 
-/// A network namespace for a site. It is there for as long as the process that was started in it.
+/// Network namespace of a site. It exists as long as the process that was started in it.
 struct Place {
     number: usize,
     holder: Child,
 }
 
 impl Place {
-    /// Connected to the bridge by `peer`, and to those who test by `client`, which is never cut.
+    /// Creates a namespace. `peer` connects it to the bridge, and `client`, which is never cut, to
+    /// the test.
     fn new(number: usize) -> Place {
-        // It ends when its input does, so with this process at the latest.
+        // The process ends with its input, and so at the latest with this process.
         let mut holder = Command::new("unshare");
         let holder = holder.args(["--net", "cat"]).stdin(Stdio::piped()).spawn().unwrap();
         let place = Place { number, holder };
@@ -86,7 +87,7 @@ impl Place {
         SocketAddr::new(self.client().ip(), 7301)
     }
 
-    /// A command within.
+    /// Returns a command that runs in the namespace.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg(program);
@@ -110,20 +111,20 @@ fn ip(words: &[&str]) {
     assert!(done.status.success(), "ip {}: {}", words.join(" "), text(&done.stderr));
 }
 
-/// What is done to links, and undone.
+/// A temporary fault of links.
 struct Cut {
     what: &'static str,
     how: How,
-    /// At which sites' ports of the bridge, counted from 1.
+    /// Numbers of the sites whose ports of the bridge are affected, from 1.
     ports: &'static [usize],
-    /// Pairs of sites between which nothing passes, counted from 0.
+    /// Pairs of sites that cannot reach each other, numbered from 0.
     apart: &'static [(usize, usize)],
 }
 
 enum How {
-    /// The other end knows.
+    /// The interface is down, so that the other end notices the fault.
     Unplugged,
-    /// Ports that are isolated reach only those that are not. Packets for others are dropped
+    /// An isolated port reaches only ports that are not isolated. The bridge drops other packets
     /// silently.
     Isolated,
 }
@@ -215,7 +216,7 @@ async fn cut_links() {
         if cut.apart.len() > 1 {
             assert_eq!(clients[b].get(&key).await.unwrap(), None, "{what}: it is not cut");
         } else {
-            // The third site passes it on.
+            // The third site forwards the transaction.
             sees(&nodes[b], &mut clients[b], &key, what).await;
         }
         cut.end();
@@ -231,7 +232,7 @@ async fn cut_links() {
     let gateways: Vec<_> = nodes.iter().map(|node| (node.resp, node as &dyn Display)).collect();
     let gateways = gateways.into_iter().enumerate().map(|(site, (resp, node))| (site, resp, node));
     judge(seed, SITES.len(), transactions, &gateways.collect::<Vec<_>>()).await;
-    // Nothing came twice, also not late.
+    // No increment was applied twice, not even late.
     for client in &mut clients {
         assert_eq!(client.get("count").await.unwrap(), Some(counted.to_string()));
     }
@@ -243,7 +244,7 @@ fn reaches(node: &Node, site: &str) -> bool {
     sites.iter().any(|other| other["name"] == site && other["reached"] == true)
 }
 
-/// Requires that every site serves its clients; returns how often they have counted.
+/// Requires that every site serves its clients; returns the number of increments.
 async fn go_on(recording: &Recording, clients: &mut [Client], what: &str) -> usize {
     let before: Vec<_> = (0..SITES.len()).map(|site| recording.committed_at(site)).collect();
     let mut counted = 0;

@@ -1,4 +1,4 @@
-//! Spaces that the example `primary` runs, as a user meets them.
+//! Tests spaces that the example protocol `primary` runs, through the user's interfaces.
 
 mod common;
 
@@ -9,7 +9,8 @@ use common::{Folder, SOLERA, Up, eventually, free_ports, http, ok, solera, text}
 use solera::{Client, Value};
 use solera_node::hash_password;
 
-/// Two workers for each site: half of the keys are another's than the connection's.
+/// Configuration with two workers per site, so that half of the keys belong to another worker than
+/// the connection.
 const SPACES: &str = "\
 workers = 2
 [development]
@@ -25,7 +26,7 @@ level = 'primary'
 answer = 'accepted'
 ";
 
-/// Keys of many partitions: of each home and each worker.
+/// Returns keys of many partitions, with all homes and workers.
 fn keys(prefix: &str) -> Vec<String> {
     (0..24).map(|place| format!("{prefix}{place}")).collect()
 }
@@ -34,14 +35,14 @@ async fn clients(up: &Up) -> [Client; 3] {
     [up.client(1).await, up.client(2).await, up.client(3).await]
 }
 
-/// Moves what a session has seen to another one.
+/// Transfers the causal past of a session to another one.
 async fn hand_on(from: &mut Client, to: &mut Client) {
     let token = from.token().await.unwrap();
     to.attach(&token).await.unwrap();
 }
 
 #[test]
-fn mistakes_are_named_with_file_and_line() {
+fn errors_in_spaces_are_reported_with_file_and_line() {
     let folder = Folder::new();
     let of = |settings: &str| {
         let file = folder.file("s.toml", settings);
@@ -60,7 +61,7 @@ fn mistakes_are_named_with_file_and_line() {
 }
 
 #[tokio::test]
-async fn updates_are_answered_where_they_are_applied_and_tokens_carry_them_on() {
+async fn applied_updates_are_visible_after_their_reply_and_with_tokens() {
     let up = Up::configured(SPACES, "");
     let [mut one, mut two, mut three] = clients(&up).await;
     for key in keys("n:") {
@@ -86,7 +87,7 @@ async fn updates_are_answered_where_they_are_applied_and_tokens_carry_them_on() 
 }
 
 #[tokio::test]
-async fn accepted_updates_are_seen_once_a_session_attaches_what_it_has_done() {
+async fn accepted_updates_are_visible_after_attaching_their_token() {
     let up = Up::configured(SPACES, "");
     let [mut one, _, mut three] = clients(&up).await;
     for (place, key) in keys("f:").into_iter().enumerate() {
@@ -102,7 +103,7 @@ async fn accepted_updates_are_seen_once_a_session_attaches_what_it_has_done() {
 }
 
 #[test]
-fn what_such_a_space_does_not_take_is_refused_in_words() {
+fn unsupported_commands_are_rejected_with_the_supported_ones() {
     let up = Up::configured(SPACES, "");
     let mut client = up.inline();
     assert_eq!(client.ask("SET n:1 a"), "+OK");
@@ -161,7 +162,7 @@ fn what_such_a_space_does_not_take_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn keys_that_a_backup_brings_into_such_a_space_are_told_of_and_not_read_back() {
+async fn a_restore_reports_keys_of_primary_that_it_does_not_verify() {
     let folder = Folder::new();
     let file = folder.at("a.backup");
     let file = file.to_str().unwrap();
@@ -188,7 +189,7 @@ async fn keys_that_a_backup_brings_into_such_a_space_are_told_of_and_not_read_ba
 }
 
 #[test]
-fn rights_are_those_of_every_space() {
+fn rights_apply_as_in_other_spaces() {
     let user = |name: &str, rest: &str| {
         let hash = hash_password(b"pw");
         format!("[[user]]\nname = '{name}'\npassword_sha256 = ['{hash}']\n{rest}\n")
@@ -213,10 +214,10 @@ fn rights_are_those_of_every_space() {
     }
 }
 
-/// While its home is cut off, an update is answered after some time, and nobody says that it was
-/// not done.
+/// While its home is cut off, an update fails after a timeout. The error does not claim that the
+/// update had no effect.
 #[tokio::test]
-async fn an_update_whose_home_is_cut_off_is_unknown_and_at_risk_where_it_is_kept() {
+async fn updates_without_their_home_are_unknown_and_unreplicated_ones_at_risk() {
     let up = Up::configured(SPACES, "");
     let mut one = up.client(1).await;
     ok(&up.fault(&["cut", "1", "2"]));
@@ -263,7 +264,7 @@ async fn an_update_whose_home_is_cut_off_is_unknown_and_at_risk_where_it_is_kept
 }
 
 #[tokio::test]
-async fn what_was_answered_outlives_the_process() {
+async fn acknowledged_updates_survive_a_restart() {
     let folder = Folder::new();
     let file = folder.file("s.toml", SPACES);
     let data = folder.at("data");
@@ -295,7 +296,7 @@ async fn what_was_answered_outlives_the_process() {
 }
 
 #[tokio::test]
-async fn a_full_memory_refuses_what_needs_more() {
+async fn a_full_memory_rejects_updates_that_need_more() {
     let up = Up::configured(SPACES, "");
     let mut client = up.client(1).await;
     let long = "x".repeat(1 << 20);

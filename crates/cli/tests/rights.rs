@@ -1,5 +1,4 @@
-//! What calls of modules may do: as much as the users who make them, also when servers complete
-//! them.
+//! Rights of module calls: a call may do what its user may do, also when servers complete it.
 
 mod common;
 
@@ -16,8 +15,8 @@ use solera_mixt::store::Database;
 use solera_node::hash_password;
 use solera_program::value::{Handle, Value};
 
-/// Two phases: the spaces that are linearizable or causal commit together, and the eventual one
-/// after them.
+/// A program with two phases: the linearizable and causal spaces commit together, and the eventual
+/// one afterwards.
 const HEAD: &str = "\
 sites = 1
 workers = 2
@@ -76,7 +75,7 @@ fn user(name: &str, rest: &str) -> String {
     format!("[[user]]\nname = '{name}'\npassword_sha256 = ['{hash}']\n{rest}\n")
 }
 
-/// Bob, who may call modules, with these rules besides, and an administrator.
+/// Returns the configuration of an administrator, and of Bob with these rules.
 fn users(bob: &str) -> String {
     user("admin", ALL) + &user("bob", bob)
 }
@@ -110,7 +109,7 @@ impl World {
         self.admin.command(words).await
     }
 
-    /// What SOLERA.CALL INCOMPLETE lists: a map for each transaction.
+    /// Returns the list of SOLERA.CALL INCOMPLETE: a map for each transaction.
     async fn incomplete(&mut self) -> Vec<Vec<(String, String)>> {
         let listed = self.admin(&["SOLERA.CALL", "INCOMPLETE"]).await.unwrap();
         let Reply::Array(listed) = listed else { panic!("{listed:?}") };
@@ -121,7 +120,8 @@ impl World {
         listed.into_iter().map(one).collect()
     }
 
-    /// The name of the only transaction that is incomplete, once its state begins so.
+    /// Waits until the only incomplete transaction has a state that begins with this, and returns
+    /// its name.
     async fn waits(&mut self, state: &str) -> String {
         let mut found = String::new();
         eventually(format!("it is {state}"), async || {
@@ -138,15 +138,15 @@ impl World {
         eventually("all is complete", async || self.incomplete().await.is_empty()).await;
     }
 
-    /// Writes where the calls of Bob's that follow a handle are led, for him to see.
+    /// Sets the key to which Bob's calls that follow a handle are led, and makes it visible to Bob.
     async fn lead_to(&mut self, key: &str) {
         self.admin(&["SET", "dir:next", key]).await.unwrap();
         let token = self.admin.token().await.unwrap();
         self.bob.attach(&token).await.unwrap();
     }
 
-    /// A call of Bob's that commits its first phase, and has no right to what it then turns out to
-    /// need.
+    /// Makes a call of Bob that commits its first phase and then lacks the right to a key that only
+    /// the first phase reveals.
     async fn stopped(&mut self) -> String {
         self.lead_to("secret").await;
         let call = ["SOLERA.CALL", "m.follow", "n", "next"];
@@ -173,7 +173,7 @@ fn text(value: Reply) -> String {
 }
 
 #[tokio::test]
-async fn a_call_is_refused_before_its_first_effect_for_what_is_known_beforehand() {
+async fn calls_without_rights_known_beforehand_are_rejected_before_any_effect() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     let in_phase = ", as the store `audit` needs (in transaction";
     for (words, told) in [
@@ -194,10 +194,10 @@ async fn a_call_is_refused_before_its_first_effect_for_what_is_known_beforehand(
     assert_eq!(world.get("dir:n").await, None);
     let done = world.bob.command(&["SOLERA.CALL", "m.count", "n", "bob"]).await;
     assert_eq!(done.unwrap(), Reply::Integer(1));
-    // What is allowed is done, and in full.
+    // A permitted call takes effect completely.
     assert_eq!(world.get("log:bob").await.as_deref(), Some("1"));
 
-    // A command, and a space.
+    // Missing rights to a command, and to a space.
     for (rules, told) in [
         (
             "commands = ['+@all', '-incrby']\nkeys = ['*']".to_owned(),
@@ -211,7 +211,7 @@ async fn a_call_is_refused_before_its_first_effect_for_what_is_known_beforehand(
         let list = ["ACL", "LIST"];
         let before = world.admin(&list).await.unwrap();
         world.up.reload(&users(&rules));
-        // A call during which the rules change may be stopped after its first phase.
+        // If the rules change during a call, the call may be stopped after its first phase.
         eventually("the rules change", async || world.admin(&list).await.unwrap() != before).await;
         world.lead_to("bob").await;
         let call = ["SOLERA.CALL", "m.follow", "other", "next"];
@@ -223,7 +223,7 @@ async fn a_call_is_refused_before_its_first_effect_for_what_is_known_beforehand(
 }
 
 #[tokio::test]
-async fn what_a_user_may_not_do_no_server_does_for_it() {
+async fn servers_complete_calls_only_with_the_rights_of_their_users() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     let transaction = world.stopped().await;
     let [listed] = &world.incomplete().await[..] else { panic!("one is left") };
@@ -235,7 +235,8 @@ async fn what_a_user_may_not_do_no_server_does_for_it() {
     ] {
         assert!(field(listed, name).starts_with(told), "{name}: {}", field(listed, name));
     }
-    // Only its user, or an administrator, goes on with it; and that with the user's rights.
+    // Only the user or an administrator can resume the transaction, and it runs with the user's
+    // rights.
     let resume = ["SOLERA.CALL", "RESUME", &transaction];
     for client in [&mut world.bob, &mut world.admin] {
         let told = client.command(&resume).await.unwrap_err().to_string();
@@ -250,7 +251,8 @@ async fn what_a_user_may_not_do_no_server_does_for_it() {
     });
     assert_eq!(world.get("log:secret").await, None);
 
-    // Once it is granted, and granted again after it was taken away, it goes on by itself.
+    // The transaction is completed without a request once the right exists, here after another
+    // right was revoked and granted again.
     world.up.reload(&bobs("'dir:*', 'log:alice*'"));
     world.waits("denied: `solera` denies it: NOPERM user 'bob'").await;
     let calls_nothing =
@@ -269,7 +271,7 @@ async fn what_a_user_may_not_do_no_server_does_for_it() {
 }
 
 #[tokio::test]
-async fn a_forbidden_read_is_not_copied_out() {
+async fn a_call_does_not_copy_values_that_its_user_may_not_read() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     world.admin(&["SET", "log:secret", "42"]).await.unwrap();
     world.lead_to("secret").await;
@@ -281,7 +283,7 @@ async fn a_forbidden_read_is_not_copied_out() {
 }
 
 #[tokio::test]
-async fn an_administrator_completes_what_its_user_may_not() {
+async fn an_administrator_can_complete_a_denied_call() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     let transaction = world.stopped().await;
     let complete = ["SOLERA.CALL", "COMPLETE", &transaction];
@@ -296,14 +298,14 @@ async fn an_administrator_completes_what_its_user_may_not() {
 }
 
 #[tokio::test]
-async fn an_administrator_gives_up_what_its_user_may_not_complete() {
+async fn an_administrator_can_give_up_a_denied_call() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     let transaction = world.stopped().await;
     let forgotten = world.admin(&["SOLERA.CALL", "FORGET", &transaction]).await.unwrap();
     assert_eq!(forgotten, Reply::Simple("OK".to_owned()));
     world.up.says(&format!("user 'admin' has given up transaction {transaction}"));
     assert_eq!(world.incomplete().await, Vec::<Vec<_>>::new());
-    // Nobody completes it, whatever is granted.
+    // The transaction stays incomplete whatever is granted.
     world.up.reload(&bobs("'*'"));
     eventually("he may", async || {
         world.bob.command(&["SOLERA.CALL", "m.count", "other", "some"]).await.is_ok()
@@ -317,7 +319,7 @@ async fn an_administrator_gives_up_what_its_user_may_not_complete() {
 }
 
 #[tokio::test]
-async fn a_user_who_is_deleted_while_its_call_is_incomplete_is_named() {
+async fn an_incomplete_call_of_a_deleted_user_names_the_user() {
     let mut world = start(&bobs("'dir:*', 'log:bob*'")).await;
     let transaction = world.stopped().await;
     world.up.reload(&user("admin", ALL));
@@ -332,9 +334,9 @@ async fn a_user_who_is_deleted_while_its_call_is_incomplete_is_named() {
     assert_eq!(world.get("log:secret").await.as_deref(), Some("1"));
 }
 
-/// Phases of a program's own coordinator are those of the user who sends them.
+/// A phase that a program's own coordinator sends runs as the user who sends it.
 #[tokio::test]
-async fn phases_in_the_name_of_another_user_are_refused() {
+async fn phases_in_the_name_of_another_user_are_rejected() {
     let world = start(&bobs("'*'")).await;
     let address = world.up.address(1);
     let spaces = Spaces::of(move || Box::pin(Client::connect_as(address, "admin", "pw")));

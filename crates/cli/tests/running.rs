@@ -1,4 +1,4 @@
-//! What can be done with a server while it runs: other settings, on SIGHUP; and an orderly end.
+//! Tests changes to a running server: other settings after SIGHUP, and an orderly shutdown.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn start(settings: &str) -> Up {
     Up::configured("sites = 1\n", settings)
 }
 
-/// The status code of an HTTP request.
+/// Returns the status code of an HTTP request.
 fn http(up: &Up, path: &str) -> u16 {
     common::http(up.admin(), path, "").unwrap().0
 }
@@ -25,7 +25,7 @@ fn settings_change_while_the_server_runs() {
     up.reload("log_level = 'info'\nmax_connections = 2");
     up.says("s.toml again: max_connections is 2 (was 1)");
     assert_eq!(up.inline().ask("PING"), "+PONG");
-    // What is wrong, or cannot change, leaves all as it was.
+    // An invalid configuration, or a change that needs a restart, changes nothing.
     up.reload("log_level = 'info'\nmax_connections = 0");
     up.says("the settings stay as they were:");
     up.says("s.toml, line 3: nobody could connect");
@@ -35,7 +35,7 @@ fn settings_change_while_the_server_runs() {
     up.says("s.toml again: transaction_timeout_ms is 1 (was 60000)");
     assert_eq!(first.ask("SOLERA.BEGIN"), "+OK");
     wait_until("the transaction was idle", || first.ask("GET k").starts_with("-NOTX"));
-    // No process can have so many.
+    // More than a process can have.
     up.reload("log_level = 'info'\nmax_connections = 4000000000\ntransaction_timeout_ms = 1");
     up.says("instead of 4000000000, because this process may have only");
     up.reload("log_level = 'error'\nmax_connections = 2\ntransaction_timeout_ms = 1");
@@ -43,7 +43,7 @@ fn settings_change_while_the_server_runs() {
 }
 
 #[test]
-fn a_node_reads_a_file_again_that_says_where_data_is() {
+fn a_configuration_with_a_data_directory_can_be_reloaded() {
     let (folder, port) = (Folder::new(), free_ports(&["127.0.0.1"]));
     let [resp, peer, admin] = [0, 1, 2].map(|n| SocketAddr::from(([127, 0, 0, 1], port + n)));
     let write = |data: &str, connections: usize| {
@@ -66,7 +66,7 @@ fn a_node_reads_a_file_again_that_says_where_data_is() {
     write("elsewhere", 5);
     node.signal("-HUP");
     node.says("s.toml, line 1: data cannot change while the process runs; stop it, move the");
-    // Still after a reload.
+    // These changes still apply after reloads.
     for (connections, changed) in [(6, "max_connections is 6 (was 5)"), (7, "is 7 (was 6)")] {
         write("data", connections);
         node.signal("-HUP");
@@ -75,7 +75,7 @@ fn a_node_reads_a_file_again_that_says_where_data_is() {
 }
 
 #[test]
-fn who_is_not_done_is_let_come_to_an_end() {
+fn a_shutdown_waits_for_open_transactions() {
     let mut up = start("drain_ms = 3600000");
     let (mut idle, mut open, mut queued) = (up.inline(), up.inline(), up.inline());
     assert_eq!(idle.ask("PING"), "+PONG");
@@ -91,7 +91,7 @@ fn who_is_not_done_is_let_come_to_an_end() {
     assert_eq!(open.reply(), "", "it is closed");
     assert_eq!(up.child.try_wait().unwrap(), None);
     assert_eq!(queued.ask("INCR n"), "+QUEUED");
-    // All that came together is answered.
+    // All commands that arrived together are answered.
     queued.send("EXEC\r\nINCR n");
     assert_eq!([queued.reply(), queued.reply()], [":1", ":2"]);
     assert_eq!(queued.reply(), "", "it is closed");
@@ -99,7 +99,7 @@ fn who_is_not_done_is_let_come_to_an_end() {
 }
 
 #[test]
-fn who_takes_too_long_is_cut_off() {
+fn a_shutdown_closes_open_transactions_after_the_drain_time() {
     let mut up = start("drain_ms = 50");
     let mut open = up.inline();
     assert_eq!(open.ask("SOLERA.BEGIN"), "+OK");
@@ -109,7 +109,7 @@ fn who_takes_too_long_is_cut_off() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn a_second_signal_ends_the_process_at_once() {
     let mut up = start("drain_ms = 3600000");
     let mut open = up.inline();
     assert_eq!(open.ask("SOLERA.BEGIN"), "+OK");
@@ -125,7 +125,7 @@ fn user(name: &str, commands: &str) -> String {
 }
 
 #[test]
-fn http_is_for_users_where_there_are_any() {
+fn http_requires_a_user_if_users_are_configured() {
     let users = user("root", "'+@all'") + &user("watcher", "'+info'") + &user("bob", "'+get'");
     let up = start(&users);
     let fault = |user: &str, password: &str, what: &[&str]| {
@@ -137,7 +137,7 @@ fn http_is_for_users_where_there_are_any() {
         let output = command.output().unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
-    // Probes have no password.
+    // Probes send no password.
     assert_eq!([http(&up, "/health"), http(&up, "/ready")], [200, 200]);
     let closed = ["/", "/status", "/metrics", "/faults", "/x"].map(|path| http(&up, path));
     assert_eq!(closed, [401; 5]);
@@ -154,7 +154,7 @@ fn http_is_for_users_where_there_are_any() {
         assert_eq!(done, told.is_empty(), "{user} {what:?}: {error}");
         assert!(error.contains(told), "{user} {what:?}: {error}");
     }
-    // The status is for many, and the keys in it are not.
+    // The status is available to more users than the keys in it.
     let status = |user: &str| {
         let mut command = Command::new(SOLERA);
         command.args(["fault", "status", "--json", "--port", &up.port.to_string()]);
@@ -164,14 +164,14 @@ fn http_is_for_users_where_there_are_any() {
     assert!(status("root").contains("at_risk_keys"));
     assert!(!status("watcher").contains("at_risk_keys"));
     up.says("127.0.0.1 failed to authenticate as 'watcher'");
-    // The default user is who says nothing.
+    // Requests without a user are those of the default user.
     up.reload(&(users + "[[user]]\nname = 'default'\nnopass = true\ncommands = ['+info']"));
     wait_until("the default user may look", || http(&up, "/status") == 200);
     assert!(!fault("", "", &["heal"]).0);
 }
 
 #[test]
-fn a_process_takes_no_more_memory_than_it_may() {
+fn writes_are_rejected_when_the_memory_limit_is_reached() {
     let up = start("log_level = 'info'\nmax_memory = '64 MiB'");
     let mut client = up.inline();
     let value = "x".repeat(1 << 20);

@@ -43,7 +43,7 @@ struct Command {
 }
 
 #[tokio::test]
-async fn scripts_are_answered_as_they_say() {
+async fn replies_match_the_scripts() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata");
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! Tests real nodes: `solera serve` in separate processes, with SIGKILL.
+//! Tests `solera serve`: nodes in separate processes, which are killed with SIGKILL.
 
 mod common;
 
@@ -17,18 +17,19 @@ use solera::{Client, Error, Value};
 const SITES: [&str; 2] = ["eu", "us"];
 const NODES: usize = 2;
 
-/// A cluster's configuration, on ports of its own.
+/// Configuration of a cluster on its own ports.
 struct Plan {
     /// The first of its ports, on 127.0.0.1 for site eu and 127.0.0.2 for us.
     port: u16,
     file: PathBuf,
-    /// Where nodes keep data, if they do.
+    /// Directory of the nodes' data; `None` in memory.
     data: Option<PathBuf>,
     folder: Folder,
 }
 
 impl Plan {
-    /// `head` stands before the sites. Tests run side by side; each takes ports of its own.
+    /// `head` precedes the sites in the file. Tests run at the same time, so each uses its own
+    /// ports.
     fn new(head: &str) -> Plan {
         let port = free_ports(&["127.0.0.1", "127.0.0.2"]);
         let folder = Folder::new();
@@ -72,14 +73,14 @@ impl Plan {
         Node::start(&mut command, self.at(site, node, 0), self.at(site, node, 2))
     }
 
-    /// A node of a site that joins in this life.
+    /// Starts a node of a site that joins in this life.
     fn start_joining(&self, site: usize, node: usize, life: u32) -> Node {
         let mut command = self.command(SITES[site], node);
         command.args(["--join", &life.to_string()]);
         self.started(command, site, node)
     }
 
-    /// Where a node keeps its data.
+    /// Returns the data directory of a node.
     fn data_of(&self, site: usize, node: usize) -> PathBuf {
         self.data.as_ref().unwrap().join(format!("{}-{node}", SITES[site]))
     }
@@ -106,7 +107,7 @@ impl Plan {
     }
 }
 
-/// Two sites of two nodes each, connected; `nodes[site][node]`.
+/// Starts two sites of two nodes each, and waits until they are connected; `nodes[site][node]`.
 async fn cluster(plan: &Plan) -> Vec<Vec<Node>> {
     let nodes: Vec<Vec<Node>> = (0..SITES.len())
         .map(|site| (0..NODES).map(|node| plan.start(site, node)).collect())
@@ -131,7 +132,7 @@ async fn mget(client: &mut Client, keys: &[String]) -> Result<Vec<Value>, Error>
 }
 
 #[tokio::test]
-async fn every_gateway_of_a_site_serves_every_key_and_sites_hear_of_one_another() {
+async fn every_gateway_serves_every_key_and_sites_replicate_writes() {
     let plan = Plan::new("");
     let nodes = cluster(&plan).await;
     let (mut first, mut second) = (nodes[0][0].client().await, nodes[0][1].client().await);
@@ -151,7 +152,7 @@ async fn every_gateway_of_a_site_serves_every_key_and_sites_hear_of_one_another(
             eventually(node, async || client.get(&key).await.unwrap().as_ref() == Some(&key)).await;
         }
     }
-    // A token goes with its session to another site.
+    // A token carries a session's past to another site.
     first.incr_by("n", 5).await.unwrap();
     let token = first.token().await.unwrap();
     let mut elsewhere = nodes[1][1].client().await;
@@ -198,7 +199,7 @@ async fn transactions_are_atomic_over_nodes() {
 }
 
 #[tokio::test]
-async fn a_killed_node_stops_its_own_partitions_alone_and_comes_back() {
+async fn a_killed_node_makes_only_its_own_partitions_unavailable() {
     let mut plan = Plan::new("");
     plan.data = Some(plan.folder.at("data"));
     let mut nodes = cluster(&plan).await;
@@ -209,7 +210,7 @@ async fn a_killed_node_stops_its_own_partitions_alone_and_comes_back() {
     nodes[0][1].kill();
     let (survivor, other_site) = (&nodes[0][0], &nodes[1][0]);
     eventually(survivor, async || !survivor.is_ready()).await;
-    // Until its loss is noticed, a write may have been done or not.
+    // Until the loss is noticed, the outcome of a write is unknown.
     let mut served = BTreeMap::new();
     for key in keys() {
         let mut error = None;
@@ -264,13 +265,13 @@ async fn a_killed_node_stops_its_own_partitions_alone_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_node_that_hangs_for_a_while_loses_nothing() {
+async fn a_node_that_hangs_temporarily_loses_no_messages() {
     let plan = Plan::new("");
     let nodes = cluster(&plan).await;
     let mut client = nodes[0][0].client().await;
     let (mut sure, mut unsure) = (BTreeMap::new(), BTreeMap::new());
     nodes[0][1].signal("-STOP");
-    // A command waits for the hanging node until its time is up or its links are given up.
+    // A command waits for the hanging node until its timeout, or until the links are given up.
     for key in keys() {
         match client.incr_by(&key, 1).await {
             Ok(_) => *sure.entry(key).or_insert(0) += 1,
@@ -301,7 +302,7 @@ async fn a_node_that_hangs_for_a_while_loses_nothing() {
 }
 
 /// The nodes of site us are lost for good. The site is removed and joins again with empty
-/// directories, while the other takes writes.
+/// directories, while the other site accepts writes.
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, in the order of its steps")]
 async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
@@ -325,7 +326,7 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     let removed = plan.site(&["remove", "us"]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
     assert!(String::from_utf8_lossy(&removed.stdout).contains(r#""standing":"removed""#));
-    // Nothing is kept for it any more.
+    // Nothing is retained for the removed site.
     let unsettled = |node: &Node| node.status()["own_site"]["unsettled_updates"].as_u64();
     eventually(&nodes[0][0], async || unsettled(&nodes[0][0]) == Some(0)).await;
     // A removed site that is alive receives an error.
@@ -371,11 +372,11 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     us.incr_by("k0:n", 1).await.unwrap();
     eventually(&nodes[0][0], async || eu.get("k0:n").await.unwrap().as_deref() == Some("8")).await;
 
-    // From now on it is a site as any other: it comes back from its data, and not without.
+    // The site now behaves like any other: it restarts with its data, and is rejected without it.
     nodes[1][0].kill();
     nodes[1][0] = plan.start(1, 0);
     eventually(&nodes[1][0], async || nodes[1][0].is_ready()).await;
-    // Who restarts knows it as such from the first greeting on.
+    // A restarted node knows the site's membership from the first handshake.
     nodes[0][1].kill();
     nodes[0][1] = plan.start(0, 1);
     let restarted = &nodes[0][1];
@@ -390,10 +391,10 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
 }
 
 #[tokio::test]
-async fn peers_that_do_not_belong_are_refused_with_the_reason() {
+async fn peers_with_other_settings_are_rejected_with_the_reason() {
     let plan = Plan::new("cluster = 'ours'");
     let ours = plan.start(0, 0);
-    // It has read the file before the next one replaces it.
+    // The process has read the file before it is overwritten.
     eventually(&ours, async || ours.http("/health").is_some()).await;
     for (head, sites, reason) in [
         ("cluster = 'theirs'", SITES, "another cluster: the caller belongs to 'theirs'"),
@@ -412,7 +413,7 @@ async fn peers_that_do_not_belong_are_refused_with_the_reason() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused() {
+fn invalid_sites_nodes_and_ports_are_rejected() {
     let plan = Plan::new("");
     let refused = |output: Output| {
         assert!(!output.status.success());
@@ -437,19 +438,19 @@ fn what_cannot_be_served_is_refused() {
 }
 
 #[tokio::test]
-async fn a_node_stops_when_it_is_asked_to() {
+async fn a_node_stops_on_sigterm() {
     let plan = Plan::new("");
     let mut node = plan.start(0, 0);
     eventually(&node, async || node.http("/health").is_some()).await;
     node.signal("-TERM");
     assert!(node.child.wait().unwrap().success());
-    // The end of another node's connection may be logged after it.
+    // The end of another node's connection may be logged after the line.
     let told = async || node.log().lines().any(|line| line.ends_with(" stopped"));
     eventually(&node, told).await;
 }
 
 #[tokio::test]
-async fn a_node_that_leaves_tells_what_is_not_safe_elsewhere() {
+async fn a_stopping_node_reports_transactions_at_risk() {
     let plan = Plan::new("f = 1\ndrain_ms = 100");
     let mut nodes: Vec<_> = (0..NODES).map(|node| plan.start(0, node)).collect();
     for node in &nodes {
@@ -460,7 +461,7 @@ async fn a_node_that_leaves_tells_what_is_not_safe_elsewhere() {
         client.set(&key, "v").await.unwrap();
     }
     drop(client);
-    // The other site does not run.
+    // The other site is not running.
     nodes[0].signal("-TERM");
     assert!(nodes[0].child.wait().unwrap().success());
     let told = "the time to stop is up: 0 clients were not done, 0 transactions not decided, and";
@@ -469,11 +470,11 @@ async fn a_node_that_leaves_tells_what_is_not_safe_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_asked_twice_ends_at_once() {
+async fn a_second_sigterm_ends_a_node_at_once() {
     let plan = Plan::new("");
     let mut node = plan.start(0, 0);
     eventually(&node, async || node.http("/health").is_some()).await;
-    // Without the second signal it would give this a second.
+    // Without the second signal, the process would wait a second for this request.
     let mut half = TcpStream::connect(node.admin).unwrap();
     half.write_all(b"GET /st").unwrap();
     eventually(&node, async || node.http("/health").is_some()).await;
@@ -484,8 +485,8 @@ async fn a_node_that_is_asked_twice_ends_at_once() {
     assert!(!node.log().contains(" stopped"), "{}", node.log());
 }
 
-/// Nodes with data are killed and stopped in random order under a load that is recorded. What
-/// clients saw must be causal, and everything acknowledged must be there in the end.
+/// Nodes with data are killed and stopped in random order under a recorded load. The history must
+/// be causal, and all acknowledged writes must be present at the end.
 #[tokio::test]
 async fn the_history_is_causal_and_nothing_acknowledged_is_lost() {
     let mut plan = Plan::new("");
@@ -525,7 +526,7 @@ async fn the_history_is_causal_and_nothing_acknowledged_is_lost() {
     judge(seed, 2, transactions, &gateways).await;
 }
 
-/// A node with other limits of open files, as `ulimit` sets them.
+/// Starts a node with these limits of open files, as set by `ulimit`.
 fn start_limited(plan: &Plan, limits: &str, options: &[&str]) -> Node {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit {limits}; exec \"$0\" \"$@\""), SOLERA]);
@@ -534,13 +535,13 @@ fn start_limited(plan: &Plan, limits: &str, options: &[&str]) -> Node {
 }
 
 #[test]
-fn a_process_with_few_descriptors_takes_fewer_clients() {
+fn a_low_limit_of_open_files_reduces_the_number_of_clients() {
     let plan = Plan::new("");
     start_limited(&plan, "-n 300", &[]).says("may have only 300 open files");
 }
 
 #[test]
-fn a_process_takes_all_descriptors_that_it_may_have() {
+fn a_process_raises_its_limit_of_open_files() {
     let plan = Plan::new("");
     let node = start_limited(&plan, "-Sn 300; ulimit -Hn 4000", &["--log-level", "debug"]);
     node.says("this process may have 4000 open files, and not only 300");
@@ -578,7 +579,7 @@ async fn every_node_of_a_site_serves_keys_of_primary_and_keeps_them() {
         nodes.iter_mut().flatten().for_each(|node| node.kill());
         nodes = cluster(&plan).await;
     }
-    // A node with other spaces is refused.
+    // A node with other spaces is rejected.
     nodes[1][1].kill();
     let text = std::fs::read_to_string(&plan.file).unwrap();
     std::fs::write(&plan.file, text.replace("'primary'", "'causal'")).unwrap();
@@ -586,7 +587,7 @@ async fn every_node_of_a_site_serves_keys_of_primary_and_keeps_them() {
     let mut stranger = plan.started(plan.command(SITES[1], 1), 1, 1);
     eventually(&stranger, async || stranger.log().contains("the spaces")).await;
     stranger.kill();
-    // Homes are lost with a site, and what the barrier has covered is not.
+    // The site's homes are lost, but not the updates that the barrier has covered.
     nodes[1][0].kill();
     let removed = plan.site(&["remove", "us"]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));

@@ -1,5 +1,5 @@
-//! `solera up` with databases of others as stores: a module loaded and called over RESP, and what
-//! it leaves there. `scripts/with-stores` starts the databases.
+//! Tests `solera up` with external databases as stores: loads a module, calls it over RESP, and
+//! checks the data in the databases. `scripts/with-stores` starts the databases.
 
 mod common;
 
@@ -13,7 +13,8 @@ use tokio_postgres::NoTls;
 const CHECKOUT: &str = include_str!("../../../examples/checkout.mixt");
 const TABLE: &str = include_str!("../../../examples/checkout.sql");
 
-/// A program with a store in each of both databases, whose level is weaker than that of the table.
+/// A program with a store in each of the two databases; the level of one is weaker than that of the
+/// table.
 const SHOP: &str = "
 store stock : linearizable {
     operation take(product: string, count: int) -> bool;
@@ -36,7 +37,7 @@ fn server(variable: &str) -> String {
     })
 }
 
-/// A schema of a test's own in the PostgreSQL server, which is dropped when the test has passed.
+/// A test's own schema in the PostgreSQL server. It is dropped when the test has passed.
 struct Shop {
     client: tokio_postgres::Client,
     schema: String,
@@ -53,7 +54,8 @@ impl Shop {
         Shop { client, schema }
     }
 
-    /// A cluster whose modules may use it, and a prefix of its own in Redis.
+    /// Returns the configuration of a cluster whose modules may use the schema, and a separate
+    /// prefix in Redis.
     fn settings(&self) -> String {
         let (schema, postgres, redis) =
             (&self.schema, server("SOLERA_TEST_POSTGRES"), server("SOLERA_TEST_REDIS"));
@@ -155,8 +157,8 @@ async fn modules_use_postgres_and_redis_together() {
     shop.drop().await;
 }
 
-/// Certificates that are made anew: the authorities `ca` and `other`, and what `ca` has signed for
-/// a site on this machine.
+/// Creates certificates: the authorities `ca` and `other`, and those that `ca` has signed for two
+/// sites on this machine.
 fn certificates(folder: &Folder) {
     let authority = |name: &str| {
         let mut params = CertificateParams::default();
@@ -178,7 +180,7 @@ fn certificates(folder: &Folder) {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, in the order of its steps")]
-async fn stores_are_spoken_with_over_tls_and_trusted_by_their_authority() {
+async fn stores_are_reached_over_tls_and_their_certificates_are_verified() {
     let shop = Shop::create("tls").await;
     let folder = Folder::new();
     certificates(&folder);
@@ -186,7 +188,7 @@ async fn stores_are_spoken_with_over_tls_and_trusted_by_their_authority() {
     for name in ["ca.pem", "other.pem"] {
         std::fs::copy(tls.join(name), folder.at(&format!("stores-{name}"))).unwrap();
     }
-    // A cluster that wants certificates of its clients, and speaks with nobody who has none.
+    // A cluster that requires certificates of its clients.
     let port = free_ports(&["127.0.0.1"]);
     let [plain, secure, peer, admin] = [0, 1, 2, 3].map(|purpose| port + purpose);
     let far = format!(
@@ -236,7 +238,7 @@ async fn stores_are_spoken_with_over_tls_and_trusted_by_their_authority() {
         let encrypted: bool = shop.client.query_one(sql, &[schema]).await.unwrap().get(0);
         assert!(encrypted);
     }
-    // None of them is who they should be.
+    // None of the stores' certificates is signed by a configured authority.
     let file = settings.replace("ca = 'stores-ca.pem'", "ca = 'stores-other.pem'");
     let file = folder.file("s.toml", &file.replace("ca = 'ca.pem'", "ca = 'other.pem'"));
     let up = Up::start(&["--config", file.to_str().unwrap()]);
@@ -270,7 +272,7 @@ async fn stores_are_spoken_with_over_tls_and_trusted_by_their_authority() {
 }
 
 #[tokio::test]
-async fn calls_share_the_connections_that_there_may_be() {
+async fn concurrent_calls_share_a_limited_number_of_connections() {
     let shop = Shop::create("pool").await;
     let folder = Folder::new();
     let postgres = server("SOLERA_TEST_POSTGRES");
@@ -323,7 +325,7 @@ async fn the_checkout_of_the_guide_runs_at_every_site() {
         let key = format!("shop:cart-{site}");
         assert_eq!(client.hgetall(&key).await.unwrap().is_empty(), accepted);
     }
-    // The pen that the last order had taken before there was no paper is there again.
+    // The pen that the rejected order had taken before the paper ran out is back in stock.
     assert_eq!((shop.count("pen").await, shop.count("paper").await), (3, 0));
     eventually("both orders are in the log here", async || {
         let mut orders: Vec<_> =
@@ -367,7 +369,7 @@ fn the_demo_explains_how_to_start_a_server_and_removes_its_schema() {
     assert_eq!(left, 0, "{schema}");
 }
 
-/// What a key of the Redis server holds.
+/// Returns the value of a key of the Redis server.
 fn in_redis(key: &str) -> String {
     let url = server("SOLERA_TEST_REDIS");
     let asked = Command::new("redis-cli").args(["-u", &url, "GET", key]).output().unwrap();

@@ -24,15 +24,15 @@ async fn outcome(client: &mut Client, transaction: &str) -> String {
     }
 }
 
-// A site that is cut off.
+// An unreachable site.
 
 #[tokio::test]
-async fn a_site_that_is_cut_off_says_so_and_later_what_became_of_it() {
+async fn an_unreachable_site_reports_unknown_outcomes_and_later_resolves_them() {
     let folder = Folder::new();
     let up = up(&folder, &[]);
     let mut other = up.client(1).await;
-    // Led from elsewhere the transaction never arrives; led from here it is voted for by nobody
-    // else.
+    // With a leader at another site, the transaction never arrives there; with the leader at this
+    // site, no other site votes.
     for (round, led_by) in ["virginia", "frankfurt"].into_iter().enumerate() {
         let (account, many) = (format!("account:{round}"), format!("account:many:{round}"));
         ok(&solera(&["leader", "move", led_by, "--at", &up.at(1)]));
@@ -58,7 +58,7 @@ async fn a_site_that_is_cut_off_says_so_and_later_what_became_of_it() {
             assert!(error.to_string().contains("is not known"), "{error}");
             open.push(named(error));
         }
-        // The others go on, whoever led.
+        // The other sites continue, whichever site led before.
         eventually(&*up, async || other.command(&["INCRBY", "account:rest", "1"]).await.is_ok())
             .await;
         ok(&up.fault(&["heal"]));
@@ -87,12 +87,12 @@ async fn a_site_that_is_cut_off_says_so_and_later_what_became_of_it() {
     }
 }
 
-/// A strong command at the third site, which must fail.
+/// Runs a strong command at the third site, which must fail.
 async fn strong_alone(up: &Up, command: &[&str]) -> Error {
     up.client(3).await.command(command).await.unwrap_err()
 }
 
-/// The same as a transaction of more than one operation.
+/// Runs a transaction of several operations at the third site, which must fail.
 async fn strong_transaction(up: &Up, begin: &[&str], key: &str, end: &str) -> Error {
     let mut client = up.client(3).await;
     client.command(begin).await.unwrap();
@@ -101,7 +101,7 @@ async fn strong_transaction(up: &Up, begin: &[&str], key: &str, end: &str) -> Er
     client.command(&[end]).await.unwrap_err()
 }
 
-/// How many causal commands were answered at the third site.
+/// Returns the number of successful causal commands at the third site.
 async fn causal_work(up: &Up, round: usize) -> usize {
     let mut client = up.client(3).await;
     let mut done = 0;
@@ -111,9 +111,9 @@ async fn causal_work(up: &Up, round: usize) -> usize {
     done
 }
 
-/// The others hear both ends of the broken link, so nothing but it is in the way.
+/// Only the link between two sites is broken; the third site reaches both of them.
 #[tokio::test]
-async fn a_site_that_only_its_leader_cannot_reach_gets_another_leader() {
+async fn a_leader_that_cannot_reach_one_site_is_replaced() {
     let folder = Folder::new();
     let up = up(&folder, &["--wan", "lan"]);
     let mut client = up.client(3).await;
@@ -123,10 +123,10 @@ async fn a_site_that_only_its_leader_cannot_reach_gets_another_leader() {
     eventually(&*up, async || other.command(&["SET", "lock:there", "x"]).await.is_ok()).await;
 }
 
-// Names.
+// Names of transactions.
 
 #[tokio::test]
-async fn who_asks_for_a_name_may_lose_the_answer() {
+async fn the_outcome_of_a_named_transaction_can_be_requested_after_a_lost_reply() {
     let folder = Folder::new();
     let up = up(&folder, &["--wan", "lan", "--workers", "2"]);
     let mut asking = up.client(2).await;
@@ -141,7 +141,8 @@ async fn who_asks_for_a_name_may_lose_the_answer() {
         client.send(&format!("SET {key} {round}"));
         assert_eq!(client.reply(), "+OK");
         let expected = match round % 3 {
-            // Answered; the answer lost; given up.
+            // The client receives the answer, closes the connection before the answer, or sends no
+            // commit.
             0 => {
                 client.send("SOLERA.COMMIT");
                 assert_eq!(client.reply(), "+OK");
@@ -166,10 +167,10 @@ async fn who_asks_for_a_name_may_lose_the_answer() {
     }
 }
 
-// Clients that vanish.
+// Clients that disconnect.
 
 #[tokio::test]
-async fn who_vanishes_between_phases_is_in_nobodys_way() {
+async fn transactions_of_disconnected_clients_do_not_block_others() {
     let folder = Folder::new();
     let up = up(&folder, &["--wan", "lan", "--workers", "2"]);
     let mut client = up.client(1).await;
@@ -178,18 +179,18 @@ async fn who_vanishes_between_phases_is_in_nobodys_way() {
         let (one, two) = (format!("account:one:{round}"), format!("account:two:{round}"));
         let begun = format!("SOLERA.BEGIN STRONG\r\nSET {one} {round}\r\nSET {two} {round}");
         match round % 4 {
-            // Before the commit, with answers and without.
+            // The client disconnects before the commit, after the replies or without reading them.
             0 => {
                 let mut gone = Inline::at(up.address(site));
                 gone.send(&begun);
                 (0..3).for_each(|_| assert_eq!(gone.reply(), "+OK"));
             }
             1 => Inline::at(up.address(site)).send(&begun),
-            // While it is being certified.
+            // The client disconnects during certification.
             2 => Inline::at(up.address(site)).send(&format!("{begun}\r\nSOLERA.COMMIT")),
             _ => Inline::at(up.address(site)).send(&format!("SET {one} {round}")),
         }
-        // Both or none is there, and others write as they like.
+        // Both writes or none are visible, and later writes of the keys succeed.
         let both = client.command(&["MGET", &one, &two]).await.unwrap();
         if round % 4 < 3 {
             assert!(matches!(&both, Value::Array(both) if both[0] == both[1]), "{both:?}");
@@ -209,7 +210,7 @@ async fn who_vanishes_between_phases_is_in_nobodys_way() {
     .await;
 }
 
-// Leaders that move, and contention.
+// Moving leaders, and contention.
 
 /// Clients of every site that increment one counter, until they are stopped.
 struct Counting {
@@ -237,13 +238,13 @@ impl Counting {
         Counting { stop, done, clients }
     }
 
-    /// Waits until so many more have succeeded.
+    /// Waits until ten more increments have succeeded.
     async fn goes_on(&self, up: &Up) {
         let before = self.done.load(Ordering::Relaxed);
         eventually(&**up, async || self.done.load(Ordering::Relaxed) >= before + 10).await;
     }
 
-    /// The numbers that the sites were answered.
+    /// Stops the clients, and returns the numbers that each of them received.
     async fn stop(self) -> Vec<Vec<i64>> {
         self.stop.store(true, Ordering::Relaxed);
         let mut numbers = Vec::new();
@@ -255,7 +256,7 @@ impl Counting {
 }
 
 #[tokio::test]
-async fn every_increment_answers_a_number_of_its_own_while_leaders_move() {
+async fn increments_return_unique_numbers_while_leaders_move() {
     let folder = Folder::new();
     let up = up(&folder, &["--wan", "lan"]);
     let counting = Counting::start(&up, "account:count");
@@ -278,7 +279,7 @@ async fn every_increment_answers_a_number_of_its_own_while_leaders_move() {
 }
 
 #[tokio::test]
-async fn who_is_far_from_the_leader_gets_through_while_others_change_the_same_key() {
+async fn distant_clients_make_progress_on_a_contended_key() {
     let folder = Folder::new();
     let up = up(&folder, &["--wan", "aws"]);
     let mut stop = up.client(1).await;
@@ -322,7 +323,7 @@ async fn who_is_far_from_the_leader_gets_through_while_others_change_the_same_ke
 }
 
 #[tokio::test]
-async fn leaders_are_listed_and_not_moved_to_nobody_or_out_of_reach() {
+async fn leaders_are_listed_and_moved_only_to_known_and_reachable_sites() {
     let folder = Folder::new();
     let up = up(&folder, &[]);
     let listed = solera(&["leader", "list", "--at", &up.at(3)]);
@@ -369,7 +370,7 @@ async fn leaders_are_listed_and_not_moved_to_nobody_or_out_of_reach() {
 // WATCH.
 
 #[tokio::test]
-async fn exec_does_nothing_after_what_others_of_the_site_have_written() {
+async fn exec_has_no_effect_after_another_client_wrote_a_watched_key() {
     let folder = Folder::new();
     let up = up(&folder, &["--workers", "2"]);
     for round in 0..100 {
@@ -386,7 +387,7 @@ async fn exec_does_nothing_after_what_others_of_the_site_have_written() {
 // A lock.
 
 #[tokio::test]
-async fn a_lock_is_held_by_one_client_in_the_world() {
+async fn a_lock_is_held_by_one_client_at_a_time() {
     let folder = Folder::new();
     let up = up(&folder, &["--wan", "lan"]);
     let held = Arc::new(AtomicBool::new(false));
@@ -399,7 +400,7 @@ async fn a_lock_is_held_by_one_client_in_the_world() {
                 let got = match client.command(&["SET", "lock:l", &name, "NX"]).await {
                     Ok(Value::Simple(_)) => true,
                     Ok(Value::Null) => false,
-                    // Others were in the way all the time.
+                    // Conflicts with other clients used up all attempts.
                     Err(error) if error.code() == Some("ABORTED") => false,
                     other => panic!("{other:?}"),
                 };

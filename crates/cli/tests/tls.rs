@@ -1,4 +1,5 @@
-//! TLS with clients and between nodes: certificates that are right, and all sorts that are not.
+//! Tests TLS with clients and between nodes, with valid certificates and many kinds of invalid
+//! ones.
 
 mod common;
 
@@ -20,7 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, Stream
 
 const HOSTS: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
 
-/// A folder with certificates and configurations, on ports of its own.
+/// A folder with certificates and configurations, and a range of ports.
 struct Lab {
     folder: Folder,
     port: u16,
@@ -35,7 +36,7 @@ impl Lab {
         self.folder.at(name)
     }
 
-    /// An authority, whose certificate is in `name.pem`.
+    /// Creates an authority, whose certificate is in `name.pem`.
     fn authority(&self, name: &str) -> Issuer<'static, KeyPair> {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -46,7 +47,7 @@ impl Lab {
         Issuer::new(params, key)
     }
 
-    /// A certificate for a host, in `name.pem` and `name.key`.
+    /// Creates a certificate for a host, in `name.pem` and `name.key`.
     fn certificate(&self, name: &str, host: &str, issuer: &Issuer<'_, KeyPair>, until: i32) {
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         params.not_after = rcgen::date_time_ymd(until, 1, 1);
@@ -63,7 +64,7 @@ impl Lab {
         SocketAddr::new(HOSTS[site].parse().unwrap(), self.port + purpose)
     }
 
-    /// The configuration of two sites as one of them has it.
+    /// Writes the configuration of two sites, as one of them uses it.
     fn configure(&self, site: usize, head: &str) -> PathBuf {
         let mut text = format!("{head}\n");
         for (site, name) in ["eu", "us"].iter().enumerate() {
@@ -97,7 +98,7 @@ impl Lab {
         String::from_utf8(stderr).unwrap()
     }
 
-    /// Asks over TLS.
+    /// Sends a command over TLS, and returns the replies.
     fn ask(&self, own: Option<&str>, command: &str) -> std::io::Result<String> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate(&self.at("ca.pem"))).unwrap();
@@ -134,7 +135,7 @@ fn peer_tls(own: &str, ca: &str) -> String {
 }
 
 #[test]
-fn clients_speak_tls_and_show_certificates_if_they_must() {
+fn clients_use_tls_and_certificates_if_required() {
     let lab = Lab::new();
     let ca = lab.authority("ca");
     lab.certificate("server", HOSTS[0], &ca, 2100);
@@ -171,7 +172,7 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
         node.log().contains(reason)
     });
 
-    // Our own commands do as other clients.
+    // The commands of this program use TLS like other clients.
     let backup = |options: &[&str]| {
         let from = lab.address(0, 1).to_string();
         let mut command = Command::new(SOLERA);
@@ -200,7 +201,7 @@ fn clients_speak_tls_and_show_certificates_if_they_must() {
 }
 
 #[test]
-fn who_begins_tls_and_says_nothing_keeps_nobody_out() {
+fn silent_connections_do_not_block_tls_clients() {
     let lab = Lab::new();
     lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);
     let head = "max_connections = 3\n[tls]\ncert = 'server.pem'\nkey = 'server.key'";
@@ -212,11 +213,11 @@ fn who_begins_tls_and_says_nothing_keeps_nobody_out() {
 }
 
 #[test]
-fn a_whole_cluster_on_one_machine_speaks_tls_too() {
+fn solera_up_serves_clients_over_tls() {
     let lab = Lab::new();
     lab.certificate("server", HOSTS[0], &lab.authority("ca"), 2100);
     let config = lab.at("up.toml");
-    // Nothing is read for links that there are not.
+    // The files for peer links are not read, because one process has no such links.
     let tls = format!(
         "[tls]\ncert = 'server.pem'\nkey = 'server.key'\nport = {}\nadmin = true",
         lab.port
@@ -228,7 +229,7 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
     let lines = BufReader::new(up.child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.into_iter().any(|line| line.contains("over TLS on ports")));
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
-    // HTTP too, as it is asked for.
+    // The HTTP interface uses TLS as well, because `tls.admin` is set.
     lab.authority("other");
     for (ca, told) in [
         (Some("ca.pem"), ""),
@@ -247,7 +248,7 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
 }
 
 #[test]
-fn nodes_speak_tls_with_one_another() {
+fn nodes_connect_to_each_other_over_tls() {
     let lab = Lab::new();
     let ca = lab.authority("ca");
     for (site, host) in HOSTS.iter().enumerate() {
@@ -276,7 +277,7 @@ fn nodes_speak_tls_with_one_another() {
 }
 
 #[test]
-fn nodes_that_do_not_match_tell_both_sides_why() {
+fn both_nodes_report_why_a_tls_link_fails() {
     let lab = Lab::new();
     let ca = lab.authority("ca");
     lab.certificate("site0", HOSTS[0], &ca, 2100);
@@ -284,7 +285,7 @@ fn nodes_that_do_not_match_tell_both_sides_why() {
     let file = |name: &str| lab.at(name).display().to_string();
     let eu = lab.start(0, &peer_tls("site0", "ca"));
     {
-        // Without TLS.
+        // The other node does not use TLS.
         let us = lab.start(1, "");
         eu.says("node 1 of site us speaks without TLS, and this node only with it");
         eu.says("refused a call from 127.0.0.1: the caller speaks without TLS");
@@ -293,7 +294,7 @@ fn nodes_that_do_not_match_tell_both_sides_why() {
             "refused a call from 127.0.0.1: the caller speaks TLS, and the called node does not",
         );
     }
-    // Of another authority.
+    // The other node's certificate is of another authority.
     let us = lab.start(1, &peer_tls("site1", "other"));
     for (node, other, own, ca) in
         [(&eu, "us", "site0.pem", "ca.pem"), (&us, "eu", "site1.pem", "other.pem")]
@@ -311,14 +312,14 @@ fn nodes_that_do_not_match_tell_both_sides_why() {
 }
 
 #[test]
-fn a_node_cannot_pass_for_another() {
+fn a_node_with_another_nodes_certificate_is_rejected() {
     let lab = Lab::new();
     let ca = lab.authority("ca");
     lab.certificate("site0", HOSTS[0], &ca, 2100);
     lab.certificate("site1", HOSTS[1], &ca, 2100);
     let eu = lab.start(0, &peer_tls("site0", "ca"));
     eu.says("(peer)");
-    // The other believes that it is at 127.0.0.1, for which its certificate is.
+    // The other node's configuration gives its address as 127.0.0.1, which matches its certificate.
     lab.certificate("thief", HOSTS[0], &ca, 2100);
     let config = lab.configure(1, &peer_tls("thief", "ca"));
     let text = std::fs::read_to_string(&config).unwrap();
@@ -334,7 +335,8 @@ fn certificates_are_read_again_on_sighup() {
     let lab = Lab::new();
     let ca = lab.authority("ca");
     lab.certificate("site0", HOSTS[0], &ca, 2100);
-    // The other site has another authority, and the first shows clients a certificate of that.
+    // The second site has another authority, and the first site shows clients a certificate of that
+    // authority.
     let other = lab.authority("us");
     lab.certificate("site1", HOSTS[1], &other, 2100);
     lab.certificate("server", HOSTS[0], &other, 2100);
@@ -355,7 +357,7 @@ fn certificates_are_read_again_on_sighup() {
     us.says("link to node 1 of site eu is up");
     us.says("link from node 1 of site eu is up");
 
-    // Neither of two is taken if one cannot be used.
+    // If one of two certificates is invalid, neither is replaced.
     lab.certificate("server", HOSTS[0], &other, 2100);
     lab.certificate("site0", HOSTS[0], &ca, 2020);
     eu.signal("-HUP");
@@ -365,7 +367,7 @@ fn certificates_are_read_again_on_sighup() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_at_the_start() {
+fn invalid_certificates_are_rejected_at_the_start() {
     let lab = Lab::new();
     let ca = lab.authority("ca");
     lab.authority("other");

@@ -1,4 +1,4 @@
-//! Nodes with stale data or other settings than their peers; each site is one real node.
+//! Nodes with stale data, or with other settings than their peers. Each site is one real node.
 
 mod common;
 
@@ -13,7 +13,7 @@ use solera::Value;
 
 const SITES: [&str; 3] = ["eu", "us", "ap"];
 
-/// A cluster of some of the sites, on ports and in a folder of its own.
+/// Configuration of a cluster of some of the sites, with a range of ports and a folder.
 struct Plan {
     port: u16,
     folder: Folder,
@@ -59,7 +59,7 @@ impl Plan {
         Node::start(&mut command, self.at(site, 0), self.at(site, 2))
     }
 
-    /// All sites, connected.
+    /// Starts all sites, and waits until they are connected.
     async fn cluster(&self) -> Vec<Node> {
         let nodes: Vec<Node> = (0..self.sites).map(|site| self.start(site)).collect();
         for node in &nodes {
@@ -68,7 +68,7 @@ impl Plan {
         nodes
     }
 
-    /// What `solera site` says, asked at a site.
+    /// Runs `solera site` against a site.
     fn site(&self, at: usize, arguments: &[&str]) -> Output {
         let at = self.at(at, 0).to_string();
         solera(&[&["site"], arguments, &["--at", &at]].concat())
@@ -95,13 +95,13 @@ fn copy(from: &Path, to: &Path) {
         let target = to.join(entry.file_name());
         match entry.file_type().unwrap().is_dir() {
             true => copy(&entry.path(), &target),
-            // The journal may remove a file meanwhile.
+            // The journal may remove a file during the copy.
             false => drop(fs::copy(entry.path(), target)),
         }
     }
 }
 
-/// Writes at one node, and waits until another has it.
+/// Writes at one node, and waits until another one has the write.
 async fn write(at: &Node, seen_at: &Node, key: &str) {
     at.client().await.set(key, "some value that can be found").await.unwrap();
     let mut other = seen_at.client().await;
@@ -109,7 +109,7 @@ async fn write(at: &Node, seen_at: &Node, key: &str) {
 }
 
 #[tokio::test]
-async fn a_copy_from_before_the_last_start_is_refused() {
+async fn a_copy_of_the_data_from_before_the_last_start_is_rejected() {
     let plan = Plan::new(2);
     let mut nodes = plan.cluster().await;
     write(&nodes[1], &nodes[0], "before").await;
@@ -120,7 +120,7 @@ async fn a_copy_from_before_the_last_start_is_refused() {
     eventually(&nodes[1], async || nodes[1].reaches_all()).await;
     write(&nodes[1], &nodes[0], "after").await;
     nodes[1].kill();
-    // Its peer has to remember through a restart.
+    // Its peer must remember this across a restart.
     nodes[0].kill();
     nodes[0] = plan.start(0);
     eventually(&nodes[0], async || nodes[0].http("/ready").is_some()).await;
@@ -129,7 +129,7 @@ async fn a_copy_from_before_the_last_start_is_refused() {
     let mut copied = plan.start(1);
     is_expelled(&mut copied, "runs with an older copy of its data").await;
     assert!(copied.log().contains(&*plan.data_of(1).to_string_lossy()), "{}", copied.log());
-    // What it really was is let in.
+    // The node is accepted with its real data.
     fs::remove_dir_all(plan.data_of(1)).unwrap();
     fs::rename(plan.folder.join("real"), plan.data_of(1)).unwrap();
     let again = plan.start(1);
@@ -137,13 +137,13 @@ async fn a_copy_from_before_the_last_start_is_refused() {
 }
 
 #[tokio::test]
-async fn a_copy_from_since_the_last_start_is_refused() {
+async fn a_copy_of_the_data_from_after_the_last_start_is_rejected() {
     let plan = Plan::new(2);
     let mut nodes = plan.cluster().await;
     write(&nodes[1], &nodes[0], "before").await;
     let older = plan.folder.join("older");
     copy(&plan.data_of(1), &older);
-    // Beyond what a node may promise ahead of its time.
+    // Longer than the time by which a node may promise in advance.
     tokio::time::sleep(Duration::from_millis(500)).await;
     write(&nodes[1], &nodes[0], "after").await;
     nodes[1].kill();
@@ -152,16 +152,17 @@ async fn a_copy_from_since_the_last_start_is_refused() {
     is_expelled(&mut copied, "lacks data that it has sent to others").await;
 }
 
-/// Nothing was written at the copy's site since, and the other node has restarted: it remembers the
-/// times that it received.
+/// Nothing was written at the copied site since the copy, and the other node has restarted. The
+/// other node remembers the times that it received.
 #[tokio::test]
-async fn a_copy_that_only_times_tell_of_is_refused() {
+async fn a_copy_that_lacks_only_promised_times_is_rejected() {
     let plan = Plan::new(2);
     let mut nodes = plan.cluster().await;
     write(&nodes[0], &nodes[1], "before").await;
     let older = plan.folder.join("older");
     copy(&plan.data_of(1), &older);
-    // Beyond what a node may promise ahead of its time, and until the other one has recorded it.
+    // Longer than the time by which a node may promise in advance, so that the other node has
+    // recorded it.
     tokio::time::sleep(Duration::from_secs(2)).await;
     write(&nodes[0], &nodes[1], "after").await;
     nodes[1].kill();
@@ -173,7 +174,7 @@ async fn a_copy_that_only_times_tell_of_is_refused() {
 }
 
 #[tokio::test]
-async fn a_repaired_journal_is_refused() {
+async fn a_node_with_a_repaired_journal_is_rejected() {
     let plan = Plan::new(2);
     let mut nodes = plan.cluster().await;
     for i in 0..20 {
@@ -197,7 +198,7 @@ async fn a_repaired_journal_is_refused() {
 }
 
 #[tokio::test]
-async fn a_node_that_no_site_accepts_takes_no_writes_until_one_does() {
+async fn a_node_rejects_writes_until_another_site_accepts_it() {
     let plan = Plan::new(2);
     let ours = plan.start(0);
     eventually(&ours, async || ours.http("/ready").is_some()).await;
@@ -214,7 +215,7 @@ async fn a_node_that_no_site_accepts_takes_no_writes_until_one_does() {
     assert_eq!(client.get("k").await.unwrap(), None);
     client.command(&["MULTI"]).await.unwrap();
     assert!(client.set("k", "v").await.is_err() && client.command(&["EXEC"]).await.is_err());
-    // What only reads goes on.
+    // Read-only transactions continue.
     for [begin, end] in [["MULTI", "EXEC"], ["SOLERA.BEGIN", "SOLERA.COMMIT"]] {
         client.command(&[begin]).await.unwrap();
         client.command(&["GET", "k"]).await.unwrap();
@@ -229,8 +230,8 @@ async fn a_node_that_no_site_accepts_takes_no_writes_until_one_does() {
 }
 
 #[tokio::test]
-async fn who_takes_no_part_stops_nobody() {
-    // A site of its own lists a second one, and that one has another file.
+async fn a_rejected_node_does_not_block_the_cluster() {
+    // A cluster of one site lists a second site, whose node has a different configuration.
     let mut plan = Plan::new(2);
     plan.sites = 1;
     plan.write("f = 0");
@@ -250,10 +251,10 @@ async fn who_takes_no_part_stops_nobody() {
     assert_eq!(only.http("/ready").unwrap().0, 200);
 }
 
-/// The others call it, too, and hang up when they have read who it is: that is no link that comes
-/// and goes.
+/// The other sites call the node as well, and close the connection after its handshake. This must
+/// not be logged as a link that goes up and down.
 #[tokio::test]
-async fn who_joins_with_a_wrong_number_has_no_links() {
+async fn a_node_that_joins_with_a_wrong_number_gets_no_links() {
     let plan = Plan::new(3);
     let mut nodes = plan.cluster().await;
     nodes[2].kill();
@@ -271,7 +272,7 @@ async fn who_joins_with_a_wrong_number_has_no_links() {
 }
 
 #[tokio::test]
-async fn a_removed_site_with_other_settings_is_still_told_that_it_was_removed() {
+async fn a_removed_site_with_other_settings_learns_that_it_was_removed() {
     let plan = Plan::new(2);
     let mut nodes = plan.cluster().await;
     nodes[1].kill();
@@ -285,7 +286,7 @@ async fn a_removed_site_with_other_settings_is_still_told_that_it_was_removed() 
 }
 
 #[tokio::test]
-async fn the_last_site_promises_nothing_and_a_live_one_is_not_removed_unasked() {
+async fn the_last_site_gives_no_durability_and_removing_a_live_one_needs_force() {
     let plan = Plan::new(2);
     let mut nodes = plan.cluster().await;
     let mut client = nodes[0].client().await;
@@ -309,7 +310,7 @@ async fn the_last_site_promises_nothing_and_a_live_one_is_not_removed_unasked() 
 }
 
 #[tokio::test]
-async fn a_removal_that_has_to_wait_says_how_it_ends() {
+async fn a_waiting_removal_reports_that_it_continues() {
     let plan = Plan::new(3);
     let mut nodes = plan.cluster().await;
     nodes[1].kill();

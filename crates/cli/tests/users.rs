@@ -1,4 +1,4 @@
-//! Users, as Redis clients meet them: AUTH, ACL, and what is refused.
+//! Users from the point of view of Redis clients: AUTH, ACL, and rejected commands.
 
 mod common;
 
@@ -13,8 +13,8 @@ const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is di
 const NO_KEY: &str =
     "-NOPERM this user has no permissions to access one of the keys used as arguments";
 
-/// A running `solera up` with these users. It has two workers: half of the keys are another's than
-/// the connection's.
+/// Starts `solera up` with these users. It has two workers, so that half of the keys belong to
+/// another worker than the connection.
 fn start(users: &str) -> Up {
     Up::configured("sites = 1\nworkers = 2\n", users)
 }
@@ -25,7 +25,7 @@ fn user(name: &str, password: &str, rest: &str) -> String {
 }
 
 #[test]
-fn without_users_everybody_may_do_everything() {
+fn without_users_every_client_may_do_everything() {
     let up = start("");
     let mut client = up.inline();
     for (line, reply) in [
@@ -60,7 +60,7 @@ fn without_users_everybody_may_do_everything() {
 }
 
 #[test]
-fn who_does_not_say_who_they_are_is_told_to() {
+fn clients_without_a_login_are_rejected() {
     let up = start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
     let mut client = up.inline();
     for (line, reply) in [
@@ -95,7 +95,7 @@ fn who_does_not_say_who_they_are_is_told_to() {
     assert!(client.ask("HELLO 3").starts_with("-NOAUTH HELLO must be called with the client"));
     assert!(client.ask("HELLO 3 AUTH alice pw SETNAME x").contains("proto :3"));
     assert_eq!(client.ask("CLIENT GETNAME"), "x");
-    // As alice, whose password is pw.
+    // User alice with the password pw.
     let alice = "Authorization: Basic YWxpY2U6cHc=\r\n";
     let (_, metrics) = http(up.admin(), "/metrics", alice).unwrap();
     assert!(metrics.contains("solera_failed_logins_total{site=\"virginia\"} 5"));
@@ -103,7 +103,7 @@ fn who_does_not_say_who_they_are_is_told_to() {
 }
 
 #[test]
-fn users_do_what_they_may_and_nothing_else() {
+fn users_may_do_only_what_their_rules_permit() {
     let all = user("default", "pw", "commands = ['+@all']\nkeys = ['*']");
     let rules = "commands = ['+@all', '-@dangerous', '-incr']\nkeys = ['cart:*', '%R~price:*']";
     let up = start(&(all + &user("bob", "pw", rules)));
@@ -163,7 +163,7 @@ fn users_do_what_they_may_and_nothing_else() {
 }
 
 #[test]
-fn connections_are_known_by_their_users_and_ended_by_those_who_may() {
+fn connections_list_their_users_and_can_be_killed_by_user() {
     let all = "commands = ['+@all']\nkeys = ['*']";
     let up = start(
         &(user("admin", "pw", all)
@@ -179,9 +179,9 @@ fn connections_are_known_by_their_users_and_ended_by_those_who_may() {
     let no = "-NOPERM this user has no permissions to run the 'client|kill' command";
     assert_eq!(bob.ask("CLIENT KILL SKIPME yes"), no);
     assert!(bob.ask("CLIENT INFO").contains(" user=bob "));
-    // The text ends with a line's end of its own.
+    // The text itself ends with a line end.
     assert_eq!(bob.line(), "");
-    // One by its name, so that it says something without AUTH.
+    // This connection has not authenticated.
     assert_eq!(nobody.ask("PING"), NOAUTH);
     let mut lines = String::new();
     wait_until("both are listed", || {
@@ -201,7 +201,7 @@ fn connections_are_known_by_their_users_and_ended_by_those_who_may() {
 }
 
 #[test]
-fn a_transaction_is_committed_by_who_began_it_and_under_the_same_rules() {
+fn a_transaction_commits_only_with_the_user_and_rules_of_its_beginning() {
     let rules = |keys: &str| user("bob", "pw", &format!("commands = ['+@all']\nkeys = ['{keys}']"));
     let alice = user("alice", "pw", "commands = ['+@all']\nkeys = ['*']");
     let up = start(&(alice.clone() + &rules("cart:*")));
@@ -251,7 +251,7 @@ fn a_transaction_is_committed_by_who_began_it_and_under_the_same_rules() {
 }
 
 #[test]
-fn a_queue_of_commands_has_an_end() {
+fn the_size_of_a_queue_of_commands_is_limited() {
     let up = start("");
     let mut client = up.inline();
     assert_eq!(client.ask("MULTI"), "+OK");
@@ -272,7 +272,7 @@ fn a_queue_of_commands_has_an_end() {
 }
 
 #[tokio::test]
-async fn rust_clients_say_who_they_are() {
+async fn rust_clients_authenticate_when_they_connect() {
     let up = start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
     let address = ([127, 0, 0, 1], up.port + 1).into();
     let mut client = solera::Client::connect_as(address, "alice", "pw").await.unwrap();
@@ -286,7 +286,7 @@ async fn rust_clients_say_who_they_are() {
 }
 
 #[test]
-fn commands_say_who_they_are_before_and_after_what_they_do() {
+fn login_options_are_accepted_before_and_after_a_subcommand() {
     let up = start(&user("alice", "pw", "commands = ['+@all']\nkeys = ['*']"));
     let (at, login) = (up.at(1), ["--user", "alice", "--password", "pw"]);
     for words in [
@@ -299,7 +299,7 @@ fn commands_say_who_they_are_before_and_after_what_they_do() {
     }
     let refused = solera(&["site", "list", "--at", &at, "--user", "alice", "--password", "no"]);
     assert!(text(&refused.stderr).contains("WRONGPASS"), "{}", text(&refused.stderr));
-    // What reads a file needs no login.
+    // A command that only reads a file rejects login options.
     let refused = solera(&[&["backup", "check", "file"][..], &login].concat());
     assert!(text(&refused.stderr).contains("--user"), "{}", text(&refused.stderr));
 }
@@ -316,14 +316,14 @@ fn users_change_while_the_server_runs() {
     up.reload("[[user]]\nname = 'broken'");
     up.reload(&user("bob", "new", "commands = ['+exec', '+acl|whoami']\nkeys = ['*']"));
     assert!(alice.is_closed(), "the user is no more");
-    // Whoever was somebody stays so, with other rights.
+    // An authenticated connection keeps its user, with the user's new rights.
     wait_until("bob has other rights", || bobs.ask("SET b 1").starts_with("-NOPERM"));
     assert_eq!(bobs.ask("EXEC"), "-EXECABORT Transaction discarded because of previous errors.");
     assert_eq!(bobs.ask("ACL WHOAMI"), "bob");
-    // One worker may hear of it before another.
+    // The workers apply new settings at slightly different times.
     wait_until("the old password is refused", || up.inline().ask("AUTH bob pw") == WRONGPASS);
     wait_until("the new one is good", || up.inline().ask("AUTH bob new") == "+OK");
-    // Nobody is let in because a file is empty.
+    // An empty configuration does not remove the need to authenticate.
     up.reload("");
     up.reload(&user("bob", "newer", ""));
     wait_until("bob has another password", || up.inline().ask("AUTH bob newer") == "+OK");
@@ -346,7 +346,7 @@ fn hash(input: &str) -> (bool, String) {
 }
 
 #[test]
-fn a_password_becomes_a_line_of_the_configuration() {
+fn user_hash_prints_a_line_for_the_configuration() {
     let line = format!("password_sha256 = [\"{}\"]\n", hash_password(b"pa ss"));
     assert_eq!(hash("pa ss\n"), (true, line.clone()));
     assert_eq!(hash("pa ss"), (true, line.clone()));

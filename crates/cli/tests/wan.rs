@@ -1,4 +1,4 @@
-//! `solera wan` in front of a server.
+//! Tests `solera wan` in front of a server.
 
 mod common;
 
@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use common::{Process, SOLERA, solera, text};
 
-/// A server that answers each connection with a letter and what it has said, when it has said all.
+/// Starts a server that answers each connection with a letter and the received bytes, after the
+/// client has closed its side. Returns its address.
 fn server(letter: u8) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -23,7 +24,7 @@ fn server(letter: u8) -> String {
 }
 
 #[test]
-fn servers_are_reached_through_it_until_it_is_stopped() {
+fn wan_forwards_connections_to_servers_until_it_is_stopped() {
     let (a, b) = (server(b'a'), server(b'b'));
     let mut command = Command::new(SOLERA);
     command.args(["wan", "--rtt-ms", "3.5", "--jitter-ms", "1", "--to", &a, "--route"]);
@@ -46,7 +47,7 @@ fn servers_are_reached_through_it_until_it_is_stopped() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_options_are_rejected() {
     for (arguments, reason) in [
         (&["--rtt-ms", "5"][..], "--to"),
         (&["--rtt-ms", "soon", "--to", "h:1"], "must be a number of milliseconds"),

@@ -1,5 +1,6 @@
-//! Replies and errors as Redis gives them, whichever way a sequence of commands is executed: each
-//! as its own transaction, all in one, or over effects that are not folded yet.
+//! Checks replies and errors against those of Redis, however a sequence of commands is executed:
+//! each command as its own transaction, all commands in one transaction, or over effects that are
+//! not folded yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ fn observed(transactions: usize) -> Vector {
     Vector::zero(1).with(HERE, Timestamp(transactions as u64))
 }
 
-/// Executes each command as a transaction of its own and folds it.
+/// Executes each command as its own transaction and folds it.
 fn run_apart(ops: &[Op]) -> (Vec<Reply>, State) {
     let mut state = State::new();
     let mut replies = Vec::new();
@@ -33,7 +34,7 @@ fn run_apart(ops: &[Op]) -> (Vec<Reply>, State) {
     (replies, state)
 }
 
-/// Executes the first commands apart and the others in one transaction.
+/// Executes the first commands as separate transactions and the others in one transaction.
 fn run_together(ops: &[Op], first: usize) -> Vec<Reply> {
     let (first, rest) = ops.split_at(first);
     let (mut replies, state) = run_apart(first);
@@ -50,7 +51,7 @@ fn run_together(ops: &[Op], first: usize) -> Vec<Reply> {
     replies
 }
 
-/// Executes each command as a transaction of its own; folds only the first.
+/// Executes each command as its own transaction; folds only the first.
 fn run_unfolded(ops: &[Op], first: usize) -> Vec<Reply> {
     let (mut replies, state) = run_apart(&ops[..first]);
     let snapshots: Vec<Vector> = (0..ops.len()).map(observed).collect();
@@ -70,7 +71,7 @@ fn run_unfolded(ops: &[Op], first: usize) -> Vec<Reply> {
     replies
 }
 
-/// A key of Redis.
+/// Model of a Redis key.
 #[derive(Default)]
 enum Model {
     #[default]
@@ -224,7 +225,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn replies_are_those_of_redis(
+    fn replies_match_redis(
         ops in prop::collection::vec(any_op(), 1..25),
         first in any::<prop::sample::Index>(),
     ) {
@@ -247,7 +248,7 @@ fn pair(field: &str, value: &str) -> (Value, Value) {
     (field.into(), value.into())
 }
 
-/// Checks the reply to each of a sequence of commands on one key, however they are executed.
+/// Checks the reply to each of a sequence of commands on one key, for every way of executing them.
 fn check(script: Vec<(Op, Reply)>) {
     let (ops, expected): (Vec<Op>, Vec<Reply>) = script.into_iter().unzip();
     assert_eq!(run_apart(&ops).0, expected);
@@ -256,7 +257,7 @@ fn check(script: Vec<(Op, Reply)>) {
 }
 
 #[test]
-fn strings() {
+fn string_commands_reply_as_in_redis() {
     check(vec![
         (Op::Get, Ok(Outcome::Nil)),
         (Op::Type, Ok(Outcome::Type(None))),
@@ -273,7 +274,7 @@ fn strings() {
 }
 
 #[test]
-fn counters() {
+fn counter_commands_reply_as_in_redis() {
     check(vec![
         (Op::IncrBy(0), Ok(Outcome::Int(0))),
         (Op::Get, Ok(Outcome::Bulk("0".into()))),
@@ -299,7 +300,7 @@ fn counters() {
 }
 
 #[test]
-fn sets() {
+fn set_commands_reply_as_in_redis() {
     check(vec![
         (Op::SetAdd(values(&["b", "a", "b"])), Ok(Outcome::Int(2))),
         (Op::SetAdd(values(&["b", "c"])), Ok(Outcome::Int(1))),
@@ -317,7 +318,7 @@ fn sets() {
 }
 
 #[test]
-fn hashes() {
+fn hash_commands_reply_as_in_redis() {
     check(vec![
         (Op::HashSet(vec![pair("f", "1"), pair("g", "x"), pair("f", "2")]), Ok(Outcome::Int(2))),
         (Op::HashGet("f".into()), Ok(Outcome::Bulk("2".into()))),
@@ -336,7 +337,7 @@ fn hashes() {
 }
 
 #[test]
-fn one_transactions_increments_must_sum_up() {
+fn increments_of_one_transaction_add_up() {
     let replies = run_together(
         &[Op::Set("-5".into()), Op::HashGetAll, Op::IncrBy(i64::MAX), Op::IncrBy(5), Op::Get],
         1,

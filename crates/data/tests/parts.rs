@@ -1,4 +1,4 @@
-//! An operation that writes no part which another reads changes nothing for that one.
+//! An operation that writes no part which another one reads does not change the other's reply.
 
 use proptest::prelude::*;
 use solera_data::{Context, Dot, Op, OpError, Outcome, Part, State, Value, View, execute};
@@ -6,7 +6,7 @@ use solera_time::{SiteId, Timestamp, Vector};
 
 const HERE: SiteId = SiteId(0);
 
-/// The state after operations, each a transaction of its own, and the last one's reply.
+/// Returns the state after operations, each its own transaction, and the reply to the last one.
 fn run(ops: &[Op]) -> (State, Option<Result<Outcome, OpError>>) {
     let mut state = State::new();
     let mut last = None;
@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn what_an_operation_does_not_read_makes_no_difference_to_it(
+    fn a_write_to_parts_that_an_operation_does_not_read_leaves_its_reply(
         before in prop::collection::vec(op(), 0..5), written in op(), read in op()
     ) {
         if meet(&written, &read) {
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn what_writes_no_part_changes_nothing(before in prop::collection::vec(op(), 0..5), op in op()) {
+    fn reading_operations_change_nothing(before in prop::collection::vec(op(), 0..5), op in op()) {
         prop_assert_eq!(op.writes().is_empty(), !op.is_update());
         if op.writes().is_empty() {
             let with: Vec<Op> = before.iter().chain([&op]).cloned().collect();

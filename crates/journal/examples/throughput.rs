@@ -1,8 +1,8 @@
-//! How fast a journal is here:
+//! Measures the speed of a journal on this machine:
 //! `cargo run --release -p solera-journal --example throughput [FOLDER]`.
 //!
-//! Appends of 150-byte records with a sync after each batch, through the plain journal and through
-//! its thread; then the replay of a million records. The folder should be on the disk in question.
+//! Appends 150-byte records and syncs after each batch, through the plain journal and through its
+//! thread. Then replays a million records. The folder should be on the disk to be measured.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ fn options() -> Result<Options, Box<dyn Error>> {
     Ok(Options::new(Identity::new(b"throughput")?))
 }
 
-/// Write and sync, again and again.
+/// Writes and syncs batches, one after another.
 fn direct(disk: &RealDisk, batch: u64) -> Result<(), Box<dyn Error>> {
     let (mut journal, _) = Journal::open(disk.clone(), &options()?, |_| Ok(()))?;
     let mut times = Vec::new();
@@ -55,7 +55,8 @@ fn direct(disk: &RealDisk, batch: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// As a worker does it: a number of clients, each of which waits until its record is persisted.
+/// Measures as a worker uses the journal: a number of clients, each of which waits until its record
+/// is persisted.
 fn threaded(disk: &RealDisk, waiting: u64) -> Result<(), Box<dyn Error>> {
     let (journal, _) = Journal::open(disk.clone(), &options()?, |_| Ok(()))?;
     let (tell, told) = channel();

@@ -1,4 +1,4 @@
-//! Prints what the compiler says of a source file:
+//! Prints how the compiler explains a source file:
 //! `cargo run -p solera-language --example explain FILE`.
 
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! What interpreting costs: `cargo run --release -p solera-language --example interpret`.
+//! Measures the cost of interpretation: `cargo run --release -p solera-language --example
+//! interpret`.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ fn main() {
     compiling();
 }
 
-/// A loop that counts register 2 up to `turns`.
+/// Returns a loop that runs `body`, and increments register 2 until it is `turns`.
 fn looping(body: &[Instr], turns: i64) -> Arc<Program> {
     let mut instructions = vec![
         Instr::Const(1, 0),
@@ -139,10 +140,10 @@ fn run(program: &Arc<Program>, handle: &Value, names: &Names) -> u64 {
     }
 }
 
-/// Of how many rounds the fastest counts: other programs run beside.
+/// Number of rounds. The fastest counts, because other programs run at the same time.
 const ROUNDS: usize = 25;
 
-/// The fastest of some rounds, in nanoseconds.
+/// Returns the duration of the fastest round, in nanoseconds.
 fn fastest(mut round: impl FnMut()) -> f64 {
     let one = |_| {
         let begun = Instant::now();
@@ -173,7 +174,7 @@ fn statements(what: &str, program: &Arc<Program>, turns: u32) {
     println!("{turn:8.1} ns  {what} ({unit:.1} ns for a unit of fuel)");
 }
 
-/// Compiles Message Groups with its transactions several times, under different names.
+/// Compiles Message Groups with several copies of its transactions, under different names.
 fn compiling() {
     let groups = include_str!("../../../examples/message_groups.mixt");
     let start = groups.find("\ntransaction ").expect("it has transactions");

@@ -1,6 +1,6 @@
-//! What is said of whole programs, and how they are split. Every
-//! `testdata/{check,flows,split}/NAME.mixt` has a `NAME.out` beside it;
-//! `REWRITE=1 cargo test -p solera-language --test compile` writes them anew.
+//! Checks the diagnostics of whole programs, and how programs are split. Every
+//! `testdata/{check,flows,split}/NAME.mixt` has an expected output `NAME.out` beside it;
+//! `REWRITE=1 cargo test -p solera-language --test compile` rewrites these.
 
 use std::fs;
 use std::path::Path;
@@ -36,29 +36,30 @@ fn check(folder: &str) {
 }
 
 #[test]
-fn names_and_types() {
+fn names_and_types_are_checked() {
     check("check");
 }
 
 #[test]
-fn flows() {
+fn flows_are_checked() {
     check("flows");
 }
 
 #[test]
-fn phases() {
+fn programs_are_split_into_phases() {
     check("split");
 }
 
-/// Each stands before the one that it refers to, so that finding their order would take long.
+/// Each level precedes the one that it refers to, so that sorting them would take long.
 #[test]
-fn more_levels_than_there_may_be_are_not_put_in_order() {
+fn too_many_levels_are_rejected_without_sorting_them() {
     let level = |number| format!("level l{number} below l{};", number + 1);
     let source: String = (0..20_000).map(level).collect();
     assert!(compile(&source).program.is_none());
 }
 
-/// Each is known only once the next one is: passes over all of them for each would take long.
+/// The label of each variable is known only after the next one's, so that a pass over all variables
+/// for each would take long.
 #[test]
 fn long_chains_of_copies_are_labelled() {
     let count = 20_000;

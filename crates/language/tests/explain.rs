@@ -1,4 +1,4 @@
-//! Explanations as pictures, and as data.
+//! Checks explanations as text, as pictures and as data.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use solera_language::compile::{Compiled, compile};
 use solera_language::explain::{self, Transaction};
 
-/// Programs without errors, by the name of their file.
+/// Programs without errors, by file name.
 fn programs() -> Vec<(String, Vec<Transaction>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata");
     let mut programs = Vec::new();
@@ -33,8 +33,8 @@ fn explained(source: &str) -> Vec<Transaction> {
     explain::transactions(&compiled, source)
 }
 
-/// Why a text is not well-formed XML, as far as pictures use it: elements, attributes in double
-/// quotes, text, and the five entities.
+/// Returns why a text is not well-formed XML, as far as pictures use it: elements, attributes in
+/// double quotes, text, and the five entities.
 fn fault(xml: &str) -> Option<String> {
     let plain = |text: &str| {
         let entity = |rest: &str| {
@@ -60,7 +60,7 @@ fn fault(xml: &str) -> Option<String> {
         }
         let (tag, empty) = tag.strip_suffix('/').map_or((tag, false), |tag| (tag, true));
         let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
-        // Name, value, name, value, …, and nothing at the end.
+        // The parts alternate between name and value, and the last part is empty.
         let parts: Vec<_> = attributes.split('"').collect();
         let named =
             |part: &&str| part.trim().strip_suffix('=').is_some_and(|name| !name.contains(' '));
@@ -80,7 +80,7 @@ fn fault(xml: &str) -> Option<String> {
 }
 
 #[test]
-fn the_checker_of_pictures_finds_faults() {
+fn the_xml_check_detects_faults() {
     assert_eq!(fault("<a x=\"1\"><b/>text &amp; more</a>\n"), None);
     for wrong in [
         "<a>",
@@ -111,7 +111,7 @@ fn pictures_are_well_formed() {
 }
 
 #[test]
-fn texts_of_a_program_cannot_break_out_of_a_picture() {
+fn texts_of_a_program_are_escaped_in_a_picture() {
     let source = "store s : causal;
         transaction t(log: handle<log<string>> in s) { log.append(\"</svg>&\\\"\\u{1}\\u{FFFF}<!--\"); }";
     assert_eq!(fault(&explain::svg(&explained(source))), None);
@@ -129,7 +129,7 @@ fn witnesses_are_marked_where_two_atomic_stores_are_written() {
 }
 
 #[test]
-fn endorsements_and_what_is_handed_on_are_counted() {
+fn endorsements_and_handed_on_values_are_listed() {
     let source = "store a : linearizable; store b : causal;
         transaction t(x: handle<counter> in a, ys: handle<list<int>> in b) {
             for y in endorse(linearizable, *ys) { x.add(y); }
@@ -145,7 +145,7 @@ fn endorsements_and_what_is_handed_on_are_counted() {
 }
 
 #[test]
-fn variables_of_one_name_are_told_apart() {
+fn variables_with_the_same_name_get_different_names() {
     let source = "store a : linearizable; store b : causal;
         transaction t(x: handle<counter> in a, y: handle<counter> in b) {
             { var n = x.value(); y.add(n); }
@@ -158,7 +158,7 @@ fn variables_of_one_name_are_told_apart() {
 }
 
 #[test]
-fn loops_of_the_program_stay_what_they_are() {
+fn loops_are_shown_as_in_the_source() {
     let source = "store b : causal;
         transaction t(y: handle<counter> in b, xs: list<int>) {
             var ys = xs;

@@ -1,11 +1,11 @@
-//! Holds what the parser says of wrong sources, and the normal form of right ones, against files.
+//! Compares the parser's errors for wrong sources, and the normal form of correct ones, with files.
 //!
-//! `tests/testdata/parse/bad/NAME.mixt` has sources with errors, one after the other; a line
-//! `//# title` begins each. `NAME.txt` beside it has what is said of them.
-//! `tests/testdata/parse/good/*.mixt` are sources that the parser reads without errors, and
-//! `NAME.txt` beside them, where there is one, has how they are printed; `grammar.mixt` is no more
-//! than that: its names and types mean nothing. With `REWRITE=1` in the environment, the files are
-//! written instead; read the difference before committing it.
+//! `tests/testdata/parse/bad/NAME.mixt` contains sources with errors, one after another; a line
+//! `//# title` begins each of them. `NAME.txt` beside it contains their errors.
+//! `tests/testdata/parse/good/*.mixt` are sources that the parser reads without errors. `NAME.txt`
+//! beside one of them, if it exists, contains its normal form. `grammar.mixt` is only correct
+//! syntax: its names and types have no meaning. With `REWRITE=1` in the environment, the tests
+//! write these files instead; read the difference before committing it.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ fn good_sources_are_printed_in_their_normal_form() {
 }
 
 #[test]
-fn errors_are_told_as_the_files_say() {
+fn errors_match_the_files() {
     for (path, sources) in sources("bad") {
         let mut told = String::new();
         for case in sources.split("//# ").skip(1) {
@@ -70,17 +70,17 @@ fn errors_are_told_as_the_files_say() {
     }
 }
 
-/// The codes of the errors of a source.
+/// Returns the codes of the errors in a source.
 fn codes(source: &str) -> Vec<&'static str> {
     parse(source).diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
 }
 
-/// A transaction that does this.
+/// Returns a transaction with these statements.
 fn doing(statements: &str) -> String {
     format!("transaction t() {{ {statements} }}")
 }
 
-/// Runs something with little stack: parts of a tree that stand too deep would overflow it.
+/// Runs a function with a small stack, which a tree that is too deep would overflow.
 fn with_little_stack(run: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();
 }
@@ -120,7 +120,7 @@ fn deep_nesting_is_one_error() {
             assert_eq!(deep, 1, "{part}");
             print(&parsed.module);
         }
-        // Each of these is an error by itself, so that there are as many as are told.
+        // Each of these is a separate error, so that the maximum number of errors is reported.
         for (part, before) in
             [("& ", "var x = "), ("not ", "var x = "), ("a ? b : ", "var x = "), ("if a ", "")]
         {
@@ -163,7 +163,7 @@ fn long_chains_are_one_error_and_shorter_ones_none() {
 }
 
 #[test]
-fn many_statements_are_not_deep() {
+fn many_statements_are_no_deep_nesting() {
     let source = doing(&"if a { b = c + 1; } ".repeat(10_000));
     assert_eq!(codes(&source), [""; 0]);
     let source = doing(&format!("var x = [{}];", "f(a + 1, -b), ".repeat(10_000)));
@@ -171,7 +171,7 @@ fn many_statements_are_not_deep() {
 }
 
 #[test]
-fn sources_that_are_too_large_are_refused() {
+fn sources_that_are_too_large_are_rejected() {
     let large = " ".repeat(MAX_SOURCE);
     assert_eq!(codes(&large), [""; 0]);
     let too_large = large + " ";
@@ -188,7 +188,7 @@ fn errors_beyond_a_limit_are_counted() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused_with_their_place() {
+fn bytes_that_are_not_utf_8_are_rejected_with_their_position() {
     assert!(parse_bytes(b"store a : causal;").unwrap().diagnostics.is_empty());
     let error = parse_bytes(b"// \xc3\xa4\n// \xff").unwrap_err();
     assert_eq!(error.byte, 9);
@@ -199,12 +199,12 @@ fn bytes_that_are_no_text_are_refused_with_their_place() {
 }
 
 #[test]
-fn a_mark_of_the_byte_order_and_line_ends_of_windows_are_fine() {
+fn a_byte_order_mark_and_crlf_line_ends_are_accepted() {
     assert_eq!(codes("\u{feff}store a : causal;\r\nstore b : causal;\r\n"), [""; 0]);
 }
 
 #[test]
-fn one_line_tells_the_place_and_the_message() {
+fn the_short_form_has_the_position_and_the_message() {
     let source = "store a : causal;\n\tstore b causal;";
     let parsed = parse(source);
     assert_eq!(
@@ -214,7 +214,7 @@ fn one_line_tells_the_place_and_the_message() {
 }
 
 #[test]
-fn every_code_is_listed_and_seen_in_the_tests() {
+fn every_code_is_documented_and_occurs_in_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let codes = std::fs::read_to_string(root.join("src/syntax/codes.rs")).unwrap();
     let grammar =

@@ -1,5 +1,4 @@
-//! Holds the parser, the printer and the renderer against whatever text there is, and against any
-//! tree.
+//! Checks the parser, the printer and the renderer with arbitrary texts and arbitrary trees.
 
 use std::path::Path;
 
@@ -11,7 +10,8 @@ use solera_language::syntax::ast::*;
 use solera_language::syntax::{parse, parse_bytes, print};
 use solera_program::span::Span;
 
-/// Reads a source, and whatever comes of it is written and read again.
+/// Parses a source, renders its errors and prints its tree. If there are no errors, the printed
+/// text must parse to a tree that prints the same.
 fn survive(source: &str) {
     let parsed = parse(source);
     for diagnostic in &parsed.diagnostics {
@@ -38,7 +38,7 @@ fn good_sources() -> Vec<String> {
     files.into_iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
-/// Words of the language and of others, some of them parts of words.
+/// Words of this language and of others; some are parts of words.
 const WORDS: &[&str] = &[
     "transaction ",
     "fn ",
@@ -137,7 +137,7 @@ const WORDS: &[&str] = &[
     "default ",
 ];
 
-/// A good source of which a stretch is left out, doubled, or replaced by words.
+/// Generates a good source in which a stretch is removed, doubled, or replaced by words.
 fn damaged() -> impl Strategy<Value = String> {
     let words = prop::collection::vec(select(WORDS), 0..4);
     (select(good_sources()), any::<prop::sample::Index>(), 0..40_usize, words, any::<bool>())
@@ -161,12 +161,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_text_is_survived(source in any::<String>()) {
+    fn no_text_makes_the_parser_panic(source in any::<String>()) {
         survive(&source);
     }
 
     #[test]
-    fn any_bytes_are_survived(source in any::<Vec<u8>>()) {
+    fn invalid_utf_8_is_rejected_at_its_first_byte(source in any::<Vec<u8>>()) {
         match (parse_bytes(&source), std::str::from_utf8(&source)) {
             (Ok(_), Ok(_)) => {}
             (Err(error), Err(expected)) => prop_assert_eq!(error.byte, expected.valid_up_to()),
@@ -175,18 +175,18 @@ proptest! {
     }
 
     #[test]
-    fn any_row_of_words_is_survived(words in prop::collection::vec(select(WORDS), 0..60)) {
+    fn no_words_make_the_parser_panic(words in prop::collection::vec(select(WORDS), 0..60)) {
         survive(&words.concat());
         survive(&format!("transaction t() {{ {} }}", words.concat()));
     }
 
     #[test]
-    fn any_damage_is_survived(source in damaged()) {
+    fn no_damaged_source_makes_the_parser_panic(source in damaged()) {
         survive(&source);
     }
 
     #[test]
-    fn any_tree_reads_as_it_was_written(module in module()) {
+    fn a_printed_tree_parses_to_the_same_tree(module in module()) {
         let source = print(&module);
         let mut parsed = parse(&source);
         prop_assert!(parsed.diagnostics.is_empty(), "{}", render(&parsed.diagnostics, "a", &source, false));
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn any_span_can_be_shown(
+    fn a_diagnostic_with_any_spans_can_be_rendered(
         source in "[ab\\t\\r\\n😀界é]{0,40}",
         spans in prop::collection::vec((0..60_u32, 0..60_u32), 1..4),
         color in any::<bool>(),
@@ -212,7 +212,7 @@ proptest! {
 }
 
 #[test]
-fn every_beginning_of_a_good_source_is_survived() {
+fn no_prefix_of_a_good_source_makes_the_parser_panic() {
     for source in good_sources() {
         for (end, _) in source.char_indices() {
             parse(&source[..end]);
@@ -220,10 +220,10 @@ fn every_beginning_of_a_good_source_is_survived() {
     }
 }
 
-/// One sign that is missing causes a few errors at most. The source that has all of the grammar is
-/// left out: where ten things stand on a line, one missing quote changes them all.
+/// One missing character causes only a few errors. The source that covers the whole grammar is left
+/// out: its lines contain ten constructs each, and one missing quote changes all of them.
 #[test]
-fn a_missing_sign_is_told_a_few_times_at_most() {
+fn a_missing_character_causes_only_a_few_errors() {
     let signs = [';', ',', '(', ')', '{', '}', '[', ']', ':', '=', '.', '<', '>', '"'];
     for source in good_sources().into_iter().filter(|source| !source.contains("\nlevel fast")) {
         for (at, sign) in source.char_indices().filter(|(_, sign)| signs.contains(sign)) {
@@ -235,7 +235,7 @@ fn a_missing_sign_is_told_a_few_times_at_most() {
     }
 }
 
-/// Takes the places out of a tree.
+/// Removes the positions from a tree.
 struct Unplaced;
 
 impl Unplaced {
@@ -496,7 +496,7 @@ fn expr() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// What can be assigned to.
+/// Generates expressions that can be assigned to.
 fn place() -> impl Strategy<Value = Expr> {
     let kind = prop_oneof![
         word().prop_map(ExprKind::Name),

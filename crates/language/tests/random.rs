@@ -1,5 +1,5 @@
-//! Random programs behave the same split and not split, and what is weak does not influence what is
-//! strong.
+//! Random programs behave the same whether they are split or not, and weak values do not influence
+//! strong stores.
 
 #[path = "random/program.rs"]
 mod program;
@@ -16,10 +16,10 @@ use solera_program::value::{Handle, Value};
 use solera_program::verify::verify;
 use stores::Stores;
 
-/// How a transaction ended: its result, if it did not fail.
+/// Result of a transaction, or its failure.
 type Ended = Result<Value, String>;
 
-/// Runs all phases one after another, and notes what is asked of the stores.
+/// Runs all phases one after another, and records the calls of the stores.
 fn run(program: &Arc<Program>, args: &[Value], stores: &mut Stores) -> (Ended, Vec<RemoteCall>) {
     let (mut tapes, mut result, mut calls) = (Tapes::default(), None, Vec::new());
     for phase in 0..program.transactions[0].phases.len() {
@@ -62,7 +62,7 @@ fn arguments(random: &mut Random) -> Vec<Value> {
     args
 }
 
-/// Fills the stores from some level on, so that several fillings differ only there.
+/// Fills the stores from a level on, so that several fillings differ only in weaker stores.
 fn fill(random: &mut Random, stores: &mut Stores, weaker_than: usize) {
     for (level, store) in STORES.iter().enumerate().skip(weaker_than) {
         stores.put_number(store, &format!("c{level}"), random.below(6) as i64);
@@ -76,7 +76,7 @@ fn fill(random: &mut Random, stores: &mut Stores, weaker_than: usize) {
 }
 
 #[test]
-fn split_and_whole_programs_do_the_same() {
+fn split_programs_behave_like_whole_programs() {
     let (mut tried, mut accepted, mut phases) = (0, 0, 0);
     for seed in 1..=6_000 {
         let mut random = Random::new(seed);
@@ -97,7 +97,7 @@ fn split_and_whole_programs_do_the_same() {
             let (one, _) = run(&whole, &args, &mut stores);
             let (two, _) = run(&program, &args, &mut other);
             assert_eq!(one, two, "seed {seed}\n{text}");
-            // A failure undoes the phase it is in, which is the host's to do.
+            // The host undoes the phase in which a program fails; this test has no host.
             assert!(one.is_err() || stores == other, "seed {seed}\n{text}\n{stores:?}\n{other:?}");
         }
     }
@@ -105,15 +105,14 @@ fn split_and_whole_programs_do_the_same() {
     assert!(accepted > 1_000 && phases > 3, "{accepted} accepted, up to {phases} phases");
 }
 
-/// MixT §4.2: with the same strong data, whatever the weak data, the same is done at the strong
-/// stores.
+/// MixT §4.2: with the same strong data, the calls of strong stores do not depend on weak data.
 #[test]
 fn weak_values_do_not_influence_strong_stores() {
     let mut accepted = 0;
     for seed in 1..=12_000 {
         let mut random = Random::new(seed);
         let text = source(&mut random, seed % 2 == 0);
-        // What the program vouches for may have influence.
+        // Endorsed values may have influence.
         if text.contains("endorse") {
             continue;
         }
@@ -128,8 +127,8 @@ fn weak_values_do_not_influence_strong_stores() {
                 let mut stores = same.clone();
                 fill(&mut random, &mut stores, level + 1);
                 let (ended, mut calls) = run(&program, &args, &mut stores);
-                // What fails after a strong phase is committed does not undo it; before, nothing is
-                // done.
+                // A failure after a strong phase has committed does not undo that phase; before the
+                // commit, the phase has no effect.
                 let strong = |call: &RemoteCall| STORES[..=level].contains(&&*call.handle.store);
                 calls.retain(strong);
                 let seen = seen.get_or_insert_with(|| calls.clone());

@@ -1,5 +1,4 @@
-//! Holds the pages of the documentation against the compiler: their examples, and the list of
-//! codes.
+//! Compares the documentation with the compiler: its examples, and the list of codes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,18 +14,18 @@ fn crate_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The sources that stand in a Markdown text, each between two fences.
+/// Returns the sources in a Markdown text, each between two fences.
 fn examples(text: &str) -> Vec<String> {
     let blocks = text.split("```mixt\n").skip(1);
     blocks.map(|block| block.split("\n```").next().unwrap().to_owned()).collect()
 }
 
-/// What is found in a source.
+/// Returns the codes of the diagnostics of a source.
 fn found(source: &str) -> Vec<&'static str> {
     compile(source).diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
 }
 
-/// The codes that stand in the crate's sources in quotes.
+/// Returns the codes that occur in the crate's sources in quotes.
 fn emitted() -> BTreeSet<String> {
     let mut files: Vec<PathBuf> = vec![crate_folder().join("src")];
     let mut codes = BTreeSet::new();
@@ -47,14 +46,14 @@ fn emitted() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_code_is_explained_and_every_explained_code_is_given() {
+fn every_code_has_one_explanation_and_every_explained_code_exists() {
     let explained: Vec<String> = codes::all().map(|meaning| meaning.code.to_owned()).collect();
     let once: BTreeSet<String> = explained.iter().cloned().collect();
     assert_eq!(explained.len(), once.len(), "a code is explained twice");
     assert_eq!(once, emitted());
 }
 
-/// Sources for codes whose examples would be too long for the page.
+/// Returns sources for codes whose examples would be too long for the page.
 fn long_example(code: &str) -> Option<String> {
     match code {
         "E0019" => {
@@ -69,7 +68,7 @@ fn long_example(code: &str) -> Option<String> {
 }
 
 #[test]
-fn examples_of_codes_give_them_and_what_follows_is_legal() {
+fn examples_of_codes_cause_them_and_corrected_examples_are_legal() {
     for meaning in codes::all() {
         let code = meaning.code;
         if let Some(source) = long_example(code) {
@@ -81,7 +80,7 @@ fn examples_of_codes_give_them_and_what_follows_is_legal() {
         assert_eq!(found(&examples[0]).first(), Some(&code), "{code}: {}", examples[0]);
         for legal in &examples[1..] {
             let told = compile(legal).diagnostics;
-            // An example may do nothing with its values.
+            // An example may have unused values.
             let told: Vec<_> = told.into_iter().filter(|one| one.code != "W0102").collect();
             assert!(told.is_empty(), "{code}: {}", render(&told, "legal.mixt", legal, false));
         }

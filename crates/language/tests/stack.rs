@@ -1,5 +1,5 @@
-//! What the parser lets through is walked recursively by all that comes after it: it must fit on
-//! the stack of a thread of a server, 2 MiB, also without optimization.
+//! All later stages walk the parser's tree recursively. Every tree that the parser accepts must
+//! therefore fit on the stack of a server's thread, 2 MiB, even without optimization.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use solera_program::run::{Limits, Names, Run, Step, Tapes};
 use solera_program::value::Value;
 use solera_program::verify::verify;
 
-/// The stack of a thread unless something else is asked for.
+/// Default stack size of a thread.
 const STACK: usize = 2 << 20;
 
 /// Compiles, explains and runs `transaction t(n: int, b: bool) -> int { … }` on such a stack, and
-/// gives its result.
+/// returns its result.
 fn survives(statements: &str) -> i64 {
     let source = format!(
         "store s : causal;\nfn same(n: int) -> int {{ return n; }}\n\
@@ -49,7 +49,7 @@ fn numbered(count: usize, one: impl Fn(usize) -> String) -> String {
     (1..=count).map(one).collect()
 }
 
-/// As many arms and `else if` as there may be, around something.
+/// Returns statements with the maximum number of arms or `else if` around a statement.
 fn arms(count: usize, last: &str) -> String {
     format!("match n {{ {} _ => {{ {last} }} }}", numbered(count - 1, |k| format!("{k} => {{ }} ")))
 }
@@ -59,13 +59,13 @@ fn else_ifs(count: usize, last: &str) -> String {
     format!("if n == 1000 {{ }}{links} else {{ {last} }}")
 }
 
-/// Statements that may leave before something is reached.
+/// Returns statements that may return before a statement is reached.
 fn exits(count: usize, last: &str) -> String {
     format!("{} {last}", numbered(count, |k| format!("if n == {k} {{ return {k}; }} ")))
 }
 
 #[test]
-fn the_longest_chains() {
+fn the_longest_chains_fit_on_the_stack() {
     let leave = |what: &str| format!("{what} return 7;");
     assert_eq!(survives(&arms(MAX_CHAIN, "return 7;")), 7);
     assert_eq!(survives(&else_ifs(MAX_CHAIN, "return 7;")), 7);
@@ -73,7 +73,7 @@ fn the_longest_chains() {
     let options =
         numbered(MAX_CHAIN / 2, |_| "match some(n) { some(m) => { } none => { } } ".into());
     assert_eq!(survives(&leave(&options)), 7);
-    // All kinds within one another: each counts by itself.
+    // All kinds nested within one another: each has its own limit.
     let expression = format!("return 7{};", " + n".repeat(MAX_CHAIN));
     assert_eq!(survives(&exits(90, &else_ifs(MAX_CHAIN - 100, &arms(100, &expression)))), 7);
     let returns = numbered(MAX_CHAIN, |k| format!(" else if n == {k} {{ return {k}; }}"));
@@ -81,7 +81,7 @@ fn the_longest_chains() {
 }
 
 #[test]
-fn the_deepest_nesting() {
+fn the_deepest_nesting_fits_on_the_stack() {
     let shapes = [
         ("{", "}"),
         ("if b {", "}"),
@@ -105,7 +105,7 @@ fn the_deepest_nesting() {
 }
 
 #[test]
-fn the_longest_and_deepest_expressions() {
+fn the_longest_and_deepest_expressions_fit_on_the_stack() {
     let chain = |link: &str| link.repeat(MAX_CHAIN - 1);
     let within = |open: &str, inner: &str, close: &str| {
         let times = 100 / open.matches(['(', '[', '-', '!']).count();

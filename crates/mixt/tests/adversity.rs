@@ -21,7 +21,7 @@ use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, ints, is_commit};
 use world::finish;
 
-/// Runs the first transaction of a program over both stores in one database.
+/// Runs the first transaction of a program whose stores are both in one database.
 fn run_in_one_database(source: &str, args: Vec<Value>) -> Outcome {
     let module = Module::new("x@1", Arc::new(compile(source).program.unwrap())).unwrap();
     let memory = Memory::new("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
@@ -35,7 +35,7 @@ fn run_in_one_database(source: &str, args: Vec<Value>) -> Outcome {
     ends(&bench, &mut coordinator, |_, _| {})
 }
 
-/// Runs to the end, which must come. `meanwhile` runs after each request.
+/// Runs the transaction to its end. `meanwhile` runs after each request.
 fn ends(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -44,7 +44,7 @@ fn ends(
     ends_from(bench, coordinator, None, meanwhile)
 }
 
-/// Runs to the end, from an answer on.
+/// Runs the transaction to its end, beginning with an answer.
 fn ends_from(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -70,7 +70,7 @@ fn ends_from(
 }
 
 #[test]
-fn what_is_endorsed_may_be_written_in_the_same_database() {
+fn an_endorsed_object_may_be_written_in_the_same_database() {
     let source = "store strong : linearizable; store weak : causal; \
         transaction t(a: handle<register<int>> in strong, b: handle<counter> in weak) -> int { \
           var x = endorse(linearizable, b.value()); a.set(x); b.add(1); return x; }";
@@ -79,7 +79,7 @@ fn what_is_endorsed_may_be_written_in_the_same_database() {
 }
 
 #[test]
-fn what_is_endorsed_may_be_written_where_it_decided() {
+fn an_endorsed_object_may_be_written_after_a_decision_on_it() {
     let source = "store strong : linearizable; store weak : causal; \
         transaction deliver(w: handle<set<string>> in weak, winner: handle<register<string>> in strong, \
           text: string) { \
@@ -90,7 +90,7 @@ fn what_is_endorsed_may_be_written_where_it_decided() {
 }
 
 #[test]
-fn what_others_change_again_and_again_is_endorsed_only_so_often() {
+fn endorsing_a_value_that_keeps_changing_fails_with_contention() {
     let bench = Bench::apart();
     let mut coordinator = bench.coordinator("endorsed");
     let outcome = ends(&bench, &mut coordinator, |database, request| {
@@ -105,7 +105,7 @@ fn what_others_change_again_and_again_is_endorsed_only_so_often() {
 /// In one database, another transaction changes the endorsed value before the group that writes has
 /// begun.
 #[test]
-fn what_is_endorsed_is_compared_within_one_database() {
+fn a_changed_endorsed_value_is_detected_within_one_database() {
     let memory = Memory::disjoint("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
     let bench = Bench::new(vec![memory], &[("strong", 0, "all"), ("weak", 0, "weak")]);
     let (mut coordinator, mut begun) = (bench.coordinator("endorsed"), 0);
@@ -138,9 +138,9 @@ fn resume(bench: &Bench, ticket: Record) -> Coordinator {
     Coordinator::resume(ticket, modules, bench.limits, bench.clock.now_ms()).unwrap()
 }
 
-/// Marks with another next group than the one after the marked group.
+/// The damaged mark names another next group than the one after the marked group.
 #[test]
-fn a_mark_that_is_damaged_is_refused() {
+fn a_damaged_mark_is_rejected() {
     let bench = Bench::apart();
     let ticket = ticket(&bench, &mut bench.coordinator("both"));
     let form = ticket.encode()[0];
@@ -229,7 +229,7 @@ fn a_clock_that_is_set_back_does_not_end_waiting() {
 }
 
 #[test]
-fn a_database_that_is_away_does_not_keep_others_from_being_cleaned_up() {
+fn an_unreachable_database_does_not_block_the_collection_in_others() {
     let bench = Bench::apart();
     let (_, left) = bench.run("both");
     let memories = vec![bench.memories[0].clone(), Memory::new("three", &[("all", Level::Causal)])];
@@ -246,7 +246,7 @@ fn a_database_that_is_away_does_not_keep_others_from_being_cleaned_up() {
         bench.pass(bench.limits.keep_ms);
     }
     assert_eq!(bench.memories[1].names("all"), []);
-    // The collector keeps what not every session sees yet.
+    // The collector keeps a transaction until it knows that every session sees its commits.
     assert_eq!((collector.waiting(), other.memories[1].names("all").len()), (1, 3));
 }
 
@@ -269,7 +269,7 @@ fn recover_over(bench: &Bench, connections: &mut Connections) -> Recovered {
 }
 
 #[test]
-fn recovery_tries_a_database_that_is_away_once() {
+fn recovery_tries_an_unreachable_database_only_once() {
     let bench = Bench::apart();
     for _ in 0..5 {
         let (mut dead, mut connections) = (bench.coordinator("both"), bench.connections());
@@ -285,7 +285,7 @@ fn recovery_tries_a_database_that_is_away_once() {
 }
 
 #[test]
-fn a_ticket_that_comes_after_others_have_completed_and_collected_runs_nothing() {
+fn a_ticket_of_a_completed_and_collected_transaction_runs_nothing() {
     let bench = Bench::apart();
     let ticket = ticket(&bench, &mut bench.coordinator("both"));
     bench.pass(bench.limits.orphan_ms);
@@ -302,7 +302,7 @@ fn a_ticket_that_comes_after_others_have_completed_and_collected_runs_nothing() 
 /// The answer to the first commit is lost. The commit has not taken effect, and the next
 /// transaction sees that.
 #[test]
-fn what_is_seen_not_to_have_committed_has_failed() {
+fn a_first_commit_that_has_not_taken_effect_is_reported_as_a_failure() {
     let bench = Bench::apart();
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     bench.until(&mut coordinator, &mut connections, None, |_, request| is_commit(request));
@@ -368,7 +368,7 @@ fn a_waiting_transaction_notices_removed_garbage_in_time() {
 /// dies, before all commit witnesses are written. Others write them, and no transaction stays
 /// blocked.
 #[test]
-fn a_failure_after_a_commit_is_released_by_others_if_it_was_not_at_once() {
+fn the_witnesses_of_a_failure_after_a_commit_are_completed_by_others() {
     for dies in [false, true] {
         let bench = Bench::apart();
         bench.done("weakly");
@@ -417,7 +417,7 @@ fn a_failure_after_a_commit_is_released_by_others_if_it_was_not_at_once() {
 
 /// A conflict after a long wait for a witness counts as one attempt, and the polls do not count.
 #[test]
-fn waiting_for_a_witness_is_no_attempt() {
+fn polls_for_a_witness_do_not_count_as_attempts() {
     let bench = Bench::apart();
     let (mut writer, mut of_writer) = (bench.coordinator("both"), bench.connections());
     let commit = |database: &str, request: &Request| database == "two" && is_commit(request);

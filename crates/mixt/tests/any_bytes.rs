@@ -152,7 +152,7 @@ fn real_bytes_are_read_and_processed() {
 
 /// Lengths that exceed the input are rejected before memory is allocated for them.
 #[test]
-fn lengths_without_end_are_refused() {
+fn lengths_beyond_the_input_are_rejected() {
     let long = [0xff, 0xff, 0xff, 0xff, 0x0f];
     for before in 0..40 {
         for byte in [0, 1, 7, 0x7f] {
@@ -166,7 +166,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn records_are_read_as_they_were_written(
+    fn records_survive_encoding_and_decoding(
         parts in (begun(), state(), ended()), cut in any::<Index>(),
     ) {
         let bytes = written(&parts);
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_read(mut bytes in vec(any::<u8>(), 0..200), form in any::<bool>()) {
+    fn bytes_are_rejected_or_read(mut bytes in vec(any::<u8>(), 0..200), form in any::<bool>()) {
         if form {
             bytes.insert(0, FORM);
         }

@@ -1,4 +1,4 @@
-//! Programs that fail because of what they have read.
+//! Certification of the values that a failed program has read.
 
 mod world;
 
@@ -51,7 +51,8 @@ fn aborted(outcome: &Outcome) -> String {
     }
 }
 
-/// Runs to the end, with this answer to each request to certify.
+/// Runs the transaction to its end, with this answer to each request to certify. Returns the
+/// outcome and the number of these requests.
 fn end(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -78,7 +79,7 @@ fn end(
 }
 
 #[test]
-fn a_failed_program_has_read_current_values() {
+fn a_failure_on_values_that_have_changed_is_retried() {
     let is_certify = |_: &str, request: &Request| matches!(request, Request::Certify);
     for (name, after) in [("take", 0), ("look", 1)] {
         let bench = bench();
@@ -98,7 +99,7 @@ fn a_failed_program_has_read_current_values() {
 }
 
 #[test]
-fn a_failure_that_cannot_be_certified_is_reported_as_such() {
+fn a_failure_that_cannot_be_certified_is_reported_as_uncertified() {
     let bench = bench();
     let (mut take, mut connections) = (bench.coordinator("take"), bench.connections());
     let away = Err(StoreError::Unavailable("the line is down".to_owned()));
@@ -109,7 +110,7 @@ fn a_failure_that_cannot_be_certified_is_reported_as_such() {
     let expected = "nothing was changed: aborted: none left (in transaction `take`); this is uncertified, as `one` has not \
                     confirmed what the program had read: it cannot be reached: the line is down";
     assert_eq!(reported, expected);
-    // No retry is due where nothing can certify the reads.
+    // A store that can never certify the reads is not asked again.
     let (mut take, mut connections) = (bench.coordinator("take"), bench.connections());
     let never = Err(StoreError::Refused("it has ended".to_owned()));
     let (outcome, asked) = end(&bench, &mut take, &mut connections, &never);
@@ -118,7 +119,7 @@ fn a_failure_that_cannot_be_certified_is_reported_as_such() {
 }
 
 #[test]
-fn what_a_store_refuses_is_certified_too() {
+fn a_rejection_by_a_store_is_certified() {
     let bench = bench();
     bench.done("fill");
     let (mut one, mut connections) = (bench.coordinator("overflow"), bench.connections());
@@ -130,7 +131,7 @@ fn what_a_store_refuses_is_certified_too() {
 }
 
 #[test]
-fn nothing_is_certified_where_nothing_has_an_order() {
+fn reads_of_a_causal_store_are_not_certified() {
     let bench = bench();
     let (mut weakly, mut connections) = (bench.coordinator("weakly"), bench.connections());
     let never = Err(StoreError::Conflict);
@@ -141,7 +142,7 @@ fn nothing_is_certified_where_nothing_has_an_order() {
 /// A transaction that has begun to take effect is completed. It is not given up for a failure that
 /// may not follow from the current data.
 #[test]
-fn what_fails_after_a_commit_and_is_not_certified_is_tried_again() {
+fn an_uncertified_failure_after_a_commit_is_retried() {
     let source = r#"
 store strong : linearizable;
 store weak : linearizable;

@@ -37,9 +37,9 @@ fn blocked(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     }
 }
 
-/// Several transactions began in another order than the one in which they wait for one another.
+/// Several transactions began in a different order than the one in which they wait for one another.
 #[test]
-fn each_is_completed_after_those_that_it_waits_for() {
+fn transactions_are_completed_after_those_that_they_wait_for() {
     let bench = Bench::apart();
     let begin = |_| {
         bench.pass(1);
@@ -58,7 +58,7 @@ fn each_is_completed_after_those_that_it_waits_for() {
 
 /// Transactions that wait for a young one are skipped until it is complete.
 #[test]
-fn no_transaction_is_tried_before_those_that_it_waits_for() {
+fn transactions_that_wait_for_a_young_one_are_skipped() {
     let bench = Bench::apart();
     let (mut early, mut late) = (bench.coordinator("both"), bench.coordinator("both"));
     abandon(&bench, &mut late);
@@ -70,10 +70,11 @@ fn no_transaction_is_tried_before_those_that_it_waits_for() {
     assert!(recovered.completed.is_empty() && recovered.open.is_empty(), "{recovered:?}");
 }
 
-/// A host need not wait until a transaction that it has given up counts as orphaned. Others would
-/// wait for it, and be given up themselves.
+/// A host can complete a transaction that it has given up at once, without waiting until the
+/// transaction counts as orphaned. Otherwise other transactions would wait for it, and be given up
+/// themselves.
 #[test]
-fn transactions_given_up_here_are_completed_at_once() {
+fn transactions_given_up_by_this_host_are_completed_at_once() {
     let bench = Bench::apart();
     let mut collector = Collector::new(bench.limits);
     let mut first = bench.coordinator("both");

@@ -99,8 +99,8 @@ fn some(number: i64) -> Value {
     Value::some(Value::Int(number))
 }
 
-/// Each session reads what the other writes. Where transactions are serializable, only one may
-/// commit.
+/// Runs two sessions, each of which reads what the other writes. Returns whether both commit;
+/// serializable transactions do not.
 fn write_skew(level: Level) -> bool {
     let (_memory, mut one, mut other) = pair(level);
     one.begin(level == Level::Linearizable);
@@ -119,7 +119,7 @@ fn linearizable_spaces_are_serializable_and_causal_ones_are_not() {
 }
 
 #[test]
-fn transactions_read_a_snapshot_and_what_they_have_written() {
+fn transactions_read_a_snapshot_and_their_own_writes() {
     let (_memory, mut one, mut other) = pair(Level::Causal);
     one.begin(false);
     other.begin(false);
@@ -168,7 +168,7 @@ fn eventual_operations_take_effect_at_once() {
 }
 
 #[test]
-fn it_conforms() {
+fn the_database_in_memory_passes_the_conformance_tests() {
     for level in [Level::Linearizable, Level::Por, Level::PcPsi, Level::Causal, Level::Speculative]
     {
         let memory = Memory::new("m", &[("all", level)]);
@@ -177,7 +177,7 @@ fn it_conforms() {
 }
 
 #[test]
-fn a_lagging_site_shows_received_commits_and_own_ones() {
+fn a_lagging_site_shows_its_own_commits_and_received_ones() {
     let memory = Memory::lagging("m", &[("all", Level::Causal)], 2);
     let (mut here, mut there) = (Session::new(&memory.at(0)), Session::new(&memory.at(1)));
     here.begin(false);
@@ -193,7 +193,7 @@ fn a_lagging_site_shows_received_commits_and_own_ones() {
 }
 
 #[test]
-fn a_name_is_created_once_and_forgotten_when_it_is_removed() {
+fn a_name_is_created_only_once_and_can_be_removed() {
     let (memory, mut one, mut other) = pair(Level::Linearizable);
     let name = Name { space: "all".into(), key: "r".into() };
     let create = NameWrite::Set { name: name.clone(), field: 0, value: Arc::new([1]), new: true };
@@ -210,7 +210,7 @@ fn a_name_is_created_once_and_forgotten_when_it_is_removed() {
 
 /// The sites behave like replicas of a database that have not yet received each other's commits.
 #[test]
-fn a_name_may_be_created_twice_where_commits_merge() {
+fn sites_may_create_the_same_name_where_commits_merge() {
     let (_memory, mut one, mut other) = pair(Level::Causal);
     let name = Name { space: "all".into(), key: "r".into() };
     let create = NameWrite::Set { name, field: 0, value: Arc::new([1]), new: true };
@@ -223,7 +223,7 @@ fn a_name_may_be_created_twice_where_commits_merge() {
 }
 
 #[test]
-fn what_is_kept_under_a_key_has_one_kind() {
+fn an_operation_on_an_object_of_another_kind_is_rejected() {
     let (_memory, mut one, _) = pair(Level::Causal);
     one.begin(false);
     one.put("a", 1);
@@ -247,7 +247,7 @@ transaction strong(a: handle<set<string>> in mail) -> int { return mail.strong_s
 ";
 
 #[test]
-fn a_strong_size_is_of_the_newest_version_wherever_it_is_asked() {
+fn a_strong_size_includes_the_newest_commits_of_all_sites() {
     let memory = Memory::lagging("m", &[("all", Level::Causal)], 2);
     let program = Arc::new(compile(CONTEST).program.unwrap());
     now(memory.check_operations(&program, StoreId(0), "all")).unwrap();
@@ -277,7 +277,7 @@ fn a_strong_size_is_of_the_newest_version_wherever_it_is_asked() {
 }
 
 #[test]
-fn operations_that_it_does_not_have_are_refused() {
+fn unknown_or_misdeclared_operations_are_rejected() {
     let memory = Memory::new("m", &[("all", Level::Causal)]);
     for (operation, reason) in [
         ("query size(of: *set<string>) -> int;", "it has no operation `size`"),

@@ -16,7 +16,7 @@ use solera_mixt::store::{Location, StoreError};
 use world::bench::{Bench, ints, is_commit};
 use world::finish;
 
-/// Returns the next request to a database, after `answer` to the last one. Waits pass at once.
+/// Returns the next request to a database, after `answer` to the last one. Waits end at once.
 fn next(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -42,7 +42,7 @@ fn ask(
     Some(finish(&bench.world, connections.ask(database, request)))
 }
 
-/// Runs to the end.
+/// Runs the transaction to its end.
 fn end(
     bench: &Bench,
     coordinator: &mut Coordinator,
@@ -69,8 +69,8 @@ fn commits_in_two(database: &str, request: &Request) -> bool {
     database == "two" && is_commit(request)
 }
 
-/// Returns the ticket of a transaction whose first group has committed, and whose database then
-/// stopped it.
+/// Returns the ticket of a transaction whose first group has committed, and whose second database
+/// then became unreachable.
 fn ticket(bench: &Bench) -> Record {
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     bench.until(&mut coordinator, &mut connections, None, commits_in_two);
@@ -144,7 +144,7 @@ fn a_coordinator_with_a_late_answer_to_its_commit_stops() {
 /// and acquires the next lease if the first one dies. In the causal store nothing else would
 /// separate them.
 #[test]
-fn two_that_resume_hold_the_lease_in_order() {
+fn two_coordinators_that_resume_a_ticket_acquire_the_lease_in_turn() {
     let bench = Bench::apart();
     let ticket = ticket(&bench);
     let mut both = [(); 2].map(|()| (resume(&bench, &ticket), bench.connections()));
@@ -162,7 +162,7 @@ fn two_that_resume_hold_the_lease_in_order() {
     let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
         panic!("{outcome}")
     };
-    // The first one makes no more requests.
+    // The first coordinator makes no more requests.
     bench.pass(bench.limits.orphan_ms);
     let mut third = resume(&bench, &ticket);
     let outcome = end(&bench, &mut third, &mut bench.connections(), None);
@@ -191,9 +191,9 @@ fn commit_in_doubt(bench: &Bench, coordinator: &mut Coordinator) -> Record {
     }
 }
 
-/// Nobody knows whether the first commit succeeded, and some coordinators retry it.
+/// The outcome of the first commit is unknown, and several coordinators retry it.
 #[test]
-fn several_that_retry_the_first_commit_hold_the_lease_in_order() {
+fn coordinators_that_retry_the_first_commit_acquire_the_lease_in_turn() {
     for again in [false, true] {
         let bench = Bench::apart();
         let first = lose_first_commit(&bench, &mut bench.coordinator("both"));
@@ -272,7 +272,7 @@ fn a_transaction_denied_after_a_commit_completes_once_allowed() {
 /// This holds for the first lease and for later ones. A coordinator that sees the commit in doubt
 /// need not wait.
 #[test]
-fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
+fn a_ticket_with_a_commit_in_doubt_waits_until_the_commit_cannot_arrive() {
     for again in [false, true] {
         let bench = Bench::apart();
         let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
@@ -286,13 +286,14 @@ fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
         let Outcome::Incomplete { ticket: Some(ticket), why: Why::Taken, .. } = outcome else {
             panic!("{outcome}")
         };
-        // The commit arrives, and nobody waits for the end of the time in which it could.
+        // The commit arrives before it can no longer arrive, so that no coordinator waits for that
+        // time.
         assert_eq!(ask(&bench, &mut connections, &sent), Some(Ok(Reply::Committed)));
         let began_ms = bench.clock.now_ms();
         let mut late = resume(&bench, &ticket);
         let outcome = end(&bench, &mut late, &mut bench.connections(), None);
         assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-        // Only its own requests take time.
+        // Only the coordinator's own requests take time.
         assert!(bench.clock.now_ms() < began_ms + 100);
         assert_eq!(bench.done("read"), ints([1, 1]));
     }
@@ -300,7 +301,7 @@ fn a_ticket_with_a_commit_in_doubt_waits_until_that_is_over() {
 
 /// A commit that is lost for good is repeated when it cannot arrive any more.
 #[test]
-fn a_commit_in_doubt_that_never_comes_is_made_again() {
+fn a_lost_commit_is_repeated_when_it_cannot_arrive_any_more() {
     let bench = Bench::apart();
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     bench.until(&mut coordinator, &mut connections, None, commits_in_two);
@@ -314,14 +315,14 @@ fn a_commit_in_doubt_that_never_comes_is_made_again() {
 
 /// Two coordinators that see the commit in doubt acquire the lease one after the other.
 #[test]
-fn two_that_see_the_commit_in_doubt_hold_the_lease_in_order() {
+fn two_coordinators_that_see_the_commit_in_doubt_acquire_the_lease_in_turn() {
     let bench = Bench::apart();
     let (mut coordinator, mut connections) = (bench.coordinator("both"), bench.connections());
     let sent = bench.until(&mut coordinator, &mut connections, None, commits_in_two);
     let ticket = commit_in_doubt(&bench, &mut coordinator);
     ask(&bench, &mut connections, &sent);
     let (mut one, mut of_one) = (resume(&bench, &ticket), bench.connections());
-    // It is about to acquire the lease.
+    // The coordinator is about to acquire the lease.
     let lease = bench.until(&mut one, &mut of_one, None, |_, request| is_commit(request));
     assert_eq!(&*lease.0, "one");
     let mut other = resume(&bench, &ticket);
@@ -335,7 +336,7 @@ fn two_that_see_the_commit_in_doubt_hold_the_lease_in_order() {
 /// The first commit is in doubt in a store where commits merge. Only time shows whether it can
 /// still arrive.
 #[test]
-fn a_first_commit_in_doubt_is_not_repeated_before_it_is_over_where_commits_merge() {
+fn where_commits_merge_a_first_commit_is_repeated_only_when_it_cannot_arrive() {
     let memory = |name| Memory::new(name, &[("all", Level::Causal)]);
     let bind = [("one", 0, "all"), ("other", 1, "all")];
     let bench = Bench::of(world::bench::MERGING, vec![memory("one"), memory("two")], &bind);

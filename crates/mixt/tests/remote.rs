@@ -61,10 +61,10 @@ impl Clock for Still {
     }
 }
 
-/// Changes bytes on their way back.
+/// Function that changes the bytes of an answer.
 type Spoil = Arc<dyn Fn(Vec<u8>) -> Vec<u8> + Send + Sync>;
 
-/// A database far away, with a worker next to it.
+/// A distant database with a worker next to it.
 #[derive(Clone)]
 struct Far {
     memory: Memory,
@@ -261,7 +261,7 @@ fn a_group_of_phases_costs_one_request() {
         far.near = true;
     }
     assert_eq!(bench.done("many"), 6, "3 before, and 3 of them added to the weak counter");
-    // Three operations and two, and a begin and a commit for each transaction.
+    // Three operations and two; in addition, each transaction has a begin and a commit.
     assert_eq!(bench.requests(), [5, 4]);
 }
 
@@ -296,7 +296,7 @@ fn late_and_duplicate_groups_do_not_run() {
 }
 
 #[test]
-fn a_loop_without_end_ends_in_time() {
+fn an_endless_loop_at_a_worker_is_stopped() {
     let bench = Bench::with_clock(Still(AtomicU64::new(0), 1));
     let reported = bench.run("forever").to_string();
     let reason =
@@ -326,7 +326,7 @@ fn a_settled_group_does_not_run_later() {
 /// Flips every bit of a remote group. A worker that cannot read it reports an error, and nothing
 /// panics.
 #[test]
-fn spoilt_remote_groups_are_refused_or_run() {
+fn corrupted_remote_groups_are_rejected_or_run() {
     let bench = Bench::new();
     bench.done("many");
     for far in &bench.databases {
@@ -347,7 +347,7 @@ fn spoilt_remote_groups_are_refused_or_run() {
 
 /// Flips every bit of an answer: the transaction ends with some outcome.
 #[test]
-fn spoilt_answers_end_in_some_outcome() {
+fn a_transaction_ends_after_any_corrupted_answer() {
     let length = Arc::new(AtomicU64::new(0));
     let mut bench = Bench::new();
     let total = Arc::clone(&length);
@@ -370,7 +370,7 @@ fn spoilt_answers_end_in_some_outcome() {
 
 /// An answer of another kind than the request expects may hide a commit.
 #[test]
-fn an_answer_that_does_not_fit_leaves_the_outcome_unknown() {
+fn an_answer_of_another_kind_leaves_the_outcome_unknown() {
     let bench = Bench::new();
     let mut coordinator = bench.coordinator("limited");
     coordinator.use_workers_of(["one".into()]);

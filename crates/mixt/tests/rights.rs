@@ -108,7 +108,7 @@ fn recovered(bench: &Bench) -> Recovered {
 }
 
 #[test]
-fn a_call_is_refused_before_it_has_any_effect() {
+fn a_call_without_a_right_is_rejected_before_any_effect() {
     let bench = bench();
     bench.world.users.grant("alice", "three", false);
     let outcome = call(&bench, "three", "alice");
@@ -120,7 +120,7 @@ fn a_call_is_refused_before_it_has_any_effect() {
 /// A transaction that waits for one which its user may not complete continues where no right is
 /// missing.
 #[test]
-fn others_go_on_past_one_that_waits_for_a_right() {
+fn a_transaction_passes_one_that_waits_for_a_right() {
     let bench = bench();
     left(&bench, "three", "alice", "two");
     left(&bench, "two", "bob", "one");
@@ -130,7 +130,7 @@ fn others_go_on_past_one_that_waits_for_a_right() {
     assert!(outcome.denied().is_some(), "{outcome}");
     assert_eq!((found.completed.len(), found.skipped.len()), (1, 0), "{found:?}");
     assert_eq!(values(&bench), [2, 2, 0]);
-    // It continues when it may, and is denied again when it may not.
+    // The denied transaction continues once the right is granted, and is denied again without it.
     bench.world.users.grant("alice", "three", true);
     bench.world.users.grant("alice", "three", false);
     assert_eq!(recovered(&bench).open.len(), 1);
@@ -143,7 +143,7 @@ fn others_go_on_past_one_that_waits_for_a_right() {
 /// A transaction that waits for another, and cannot complete that one because its user lacks a
 /// right, pauses between its attempts.
 #[test]
-fn a_transaction_that_waits_for_a_denied_one_pauses() {
+fn a_transaction_that_waits_for_a_denied_one_pauses_between_attempts() {
     let bench = bench();
     left(&bench, "three", "alice", "two");
     bench.world.users.grant("alice", "three", false);
@@ -175,7 +175,7 @@ fn record(found: &Recovered) -> Record {
 }
 
 #[test]
-fn a_transaction_that_waits_for_a_right_reports_its_progress_and_is_given_up() {
+fn a_transaction_that_waits_for_a_right_can_be_given_up() {
     let bench = bench();
     left(&bench, "three", "alice", "two");
     bench.world.users.grant("alice", "three", false);
@@ -190,7 +190,7 @@ fn a_transaction_that_waits_for_a_right_reports_its_progress_and_is_given_up() {
     let why = finish(&bench.world, why).unwrap();
     assert!(matches!(why, Some(Why::Denied { .. })), "{why:?}");
 
-    // It could be completed in the name of a user with the right; here it is given up.
+    // A user with the right could complete the transaction; here it is given up instead.
     let named = NAMES.iter().fold(record, |record, name| record.in_name_of(name, "bob"));
     let why = denied(named.clone(), known, &mut host, bench.clock.now_ms());
     assert_eq!(finish(&bench.world, why).unwrap(), None);
@@ -202,7 +202,7 @@ fn a_transaction_that_waits_for_a_right_reports_its_progress_and_is_given_up() {
     let Outcome::Incomplete { ticket: Some(ticket), .. } = outcome else { panic!("{outcome}") };
     assert_eq!(ticket.failed(), Some("it was given up: by bob"));
     assert!(forget(*ticket).is_some());
-    // Nobody completes it, whatever is granted, and nobody waits for it.
+    // The transaction stays incomplete whatever is granted, and no other transaction waits for it.
     bench.world.users.grant("alice", "three", true);
     let found = recovered(&bench);
     assert_eq!((found.failed.len(), found.completed.len(), found.open.len()), (1, 0, 0));

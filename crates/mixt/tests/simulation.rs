@@ -617,13 +617,13 @@ fn run_seed(seed: u64, faults: Faults, remote: bool) -> Setting {
 }
 
 #[test]
-fn nothing_is_torn_lost_or_done_twice() {
+fn transactions_are_atomic_and_take_effect_once() {
     all_seeds(false);
 }
 
 /// Remote groups and answers are lost, late or duplicated, and workers die.
 #[test]
-fn nothing_is_torn_lost_or_done_twice_with_workers() {
+fn transactions_with_workers_are_atomic_and_take_effect_once() {
     let (run, late) = all_seeds(true);
     assert!(run > 100 && late > 0, "{run} remote groups, {late} late: too few to tell");
     println!("{run} remote groups, {late} late");
@@ -659,7 +659,7 @@ fn all_seeds(remote: bool) -> (u64, u64) {
 /// A write witness had replaced another one, whose transaction its own had missed in a stronger
 /// store.
 #[test]
-fn seed_89_a_replaced_witness_was_needed() {
+fn seed_89_replaced_witnesses_are_followed() {
     let setting = run_seed(89, FAULTS, false);
     assert_eq!(setting.known.borrow().torn, [""; 0]);
 }
@@ -672,7 +672,7 @@ fn seeds() -> u64 {
 
 /// Without witnesses readers see parts of transactions, so the world can detect them.
 #[test]
-fn without_witnesses_transactions_are_torn() {
+fn without_witnesses_the_judges_detect_partial_transactions() {
     let blind = Faults { blind: true, ..FAULTS };
     let torn = (0..4).map(|seed| run_seed(seed, blind, false).known.borrow().torn.len());
     assert!(torn.sum::<usize>() > 0, "no part of a transaction was seen");
@@ -686,7 +686,7 @@ fn run_with_users(seed: u64, lax: Lax, remote: bool) -> Setting {
 
 /// Users with different rights that change, a clock for each host, and hosts that restart.
 #[test]
-fn nothing_is_done_without_a_right() {
+fn transactions_take_effect_only_with_rights() {
     let (mut refused, mut denied, mut done, mut restarts) = (0, 0, 0, 0);
     for seed in 0..seeds() {
         let setting = run_with_users(seed, Lax::No, seed % 2 == 1);
@@ -709,7 +709,7 @@ fn nothing_is_done_without_a_right() {
 
 /// The judges detect each missing rule of rights.
 #[test]
-fn without_a_rule_of_rights_the_judges_notice() {
+fn the_judges_detect_each_missing_rule_of_rights() {
     for lax in [Lax::Rights, Lax::Names] {
         let found = (0..4).map(|seed| {
             let setting = run_with_users(seed, lax, false);
@@ -730,7 +730,7 @@ fn without_a_rule_of_rights_the_judges_notice() {
 /// differences are detected: the host whose clock is ahead takes over a transaction that another
 /// host still runs, and both run it.
 #[test]
-fn without_room_for_clocks_something_is_done_twice() {
+fn the_judges_detect_clocks_that_differ_too_much() {
     let run = |seed: u64, ahead_ms: u64| {
         let setting = setting(seed, FAULTS, false).with_clocks(ahead_ms);
         live(&setting, 5, 30_000);

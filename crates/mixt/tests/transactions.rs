@@ -20,7 +20,7 @@ use world::bench::{Bench, handle, ints, is_commit, module};
 use world::finish;
 
 #[test]
-fn stores_are_bound_to_what_is_strong_enough() {
+fn stores_are_bound_only_to_spaces_that_are_strong_enough() {
     let memory = Memory::new("m", &[("weak", Level::Causal), ("strong", Level::Linearizable)]);
     let databases: Vec<Arc<dyn Database>> = vec![Arc::new(memory)];
     let module = module();
@@ -42,7 +42,7 @@ fn stores_are_bound_to_what_is_strong_enough() {
 }
 
 #[test]
-fn atomic_stores_of_one_database_are_one_transaction_without_witnesses() {
+fn atomic_stores_of_one_database_need_no_witnesses() {
     let memory = Memory::new("m", &[("all", Level::Linearizable), ("weak", Level::Causal)]);
     let bench = Bench::new(vec![memory], &[("strong", 0, "all"), ("weak", 0, "weak")]);
     assert_eq!(bench.coordinator("both").plan().groups.len(), 1);
@@ -59,15 +59,15 @@ fn spaces_without_joint_transactions_need_witnesses() {
     assert_eq!(bench.coordinator("both").plan().groups.len(), 2);
     let (outcome, left) = bench.run("both");
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-    // The write witness, the commit witness and the record; the write witness, the commit witness
-    // and the mark.
+    // The names are a write witness, the commit witness and the record in one space, and a write
+    // witness, the commit witness and the mark in the other.
     assert_eq!((bench.names(), bench.memories[0].names("weak").len()), (3, 3));
     bench.collect(left);
     assert_eq!((bench.names(), bench.memories[0].names("weak").len()), (0, 0));
 }
 
 #[test]
-fn what_fails_before_it_commits_has_no_effect() {
+fn a_failure_before_the_first_commit_has_no_effect() {
     let bench = Bench::apart();
     assert_eq!(bench.done("one"), Value::Int(1));
     assert_eq!(bench.done("one"), Value::Int(2));
@@ -79,7 +79,7 @@ fn what_fails_before_it_commits_has_no_effect() {
 }
 
 #[test]
-fn what_takes_too_long_is_given_up_until_something_has_committed() {
+fn the_time_limit_applies_only_before_the_first_commit() {
     let mut bench = Bench::apart();
     bench.limits.run_ms = bench.limits.finish_ms / 2;
     let (mut late, mut connections) = (bench.coordinator("both"), bench.connections());
@@ -110,7 +110,7 @@ fn what_takes_too_long_is_given_up_until_something_has_committed() {
 }
 
 #[test]
-fn what_fails_after_a_commit_is_reported_and_keeps_nobody_waiting() {
+fn a_failure_after_a_commit_is_reported_and_blocks_no_reader() {
     let bench = Bench::apart();
     bench.done("weakly");
     let (outcome, _) = bench.run("limited");
@@ -203,7 +203,7 @@ fn a_reader_completes_the_transaction_of_a_dead_coordinator() {
 }
 
 #[test]
-fn a_ticket_resumes_what_was_left() {
+fn a_ticket_resumes_an_incomplete_transaction() {
     let mut bench = Bench::apart();
     bench.limits.finish_ms = 5;
     let (mut first, mut connections) = (bench.coordinator("both"), bench.connections());
@@ -233,7 +233,7 @@ fn a_ticket_resumes_what_was_left() {
     };
     let (outcome, left) = resume(&ticket);
     assert!(matches!(outcome, Outcome::Done { .. }), "{outcome}");
-    // The lease stays held until the record says that the transaction is complete; afterwards
+    // The lease is held until the record states that the transaction is complete. Afterwards
     // another attempt reports completion.
     let (outcome, _) = resume(&ticket);
     assert!(matches!(outcome, Outcome::Incomplete { why: Why::Taken, .. }), "{outcome}");
@@ -247,7 +247,7 @@ fn a_ticket_resumes_what_was_left() {
 }
 
 #[test]
-fn records_that_are_damaged_are_refused_or_read_but_never_panic() {
+fn damaged_records_are_rejected_or_read_without_a_panic() {
     let bench = Bench::apart();
     let (_, left) = bench.run("both");
     let good = left[0].encode();
@@ -274,7 +274,7 @@ fn records_that_are_damaged_are_refused_or_read_but_never_panic() {
 
 /// A store that accepts requests and does not answer them is not a loop of the program.
 #[test]
-fn what_waits_for_a_store_until_its_time_is_over_names_the_store() {
+fn a_timeout_while_waiting_for_a_store_names_the_store() {
     let mut bench = Bench::apart();
     bench.limits.run_ms = bench.limits.finish_ms / 2;
     let mut connections = bench.connections();
@@ -317,7 +317,7 @@ fn what_waits_for_a_store_until_its_time_is_over_names_the_store() {
 
 /// A program must not write what it could not read.
 #[test]
-fn arguments_that_are_too_large_or_lead_nowhere_are_refused() {
+fn arguments_that_are_too_large_or_refer_to_no_store_are_rejected() {
     let source = "store strong : linearizable; \
          transaction put(r: handle<register<list<string>>> in strong, x: list<string>) { r.set(x); } \
          transaction get(r: handle<register<list<string>>> in strong) -> list<string> { return *r; }";

@@ -54,7 +54,7 @@ mod all {
     }
 }
 
-/// A host whose clock advances when somebody waits.
+/// Clock that advances only when a coordinator waits.
 #[derive(Default)]
 struct Still {
     now_ms: AtomicU64,
@@ -119,7 +119,7 @@ fn message_groups_are_functions() {
 }
 
 #[test]
-fn values_of_all_types_come_back() {
+fn values_of_all_types_are_returned_unchanged() {
     let tree = all::Tree { value: 0.5, r#type: true, next: None, below: vec![] };
     let tree = all::Tree { below: vec![tree.clone()], ..tree };
     let line = all::Line { product: "tea".into(), count: 2 };
@@ -146,7 +146,7 @@ fn values_of_all_types_come_back() {
 }
 
 #[test]
-fn a_weaker_space_is_no_store() {
+fn a_store_cannot_be_bound_to_a_weaker_space() {
     let memory = memory();
     let stores =
         all::Stores { strong: Space::new(&memory, "weak"), ..all::Stores::within(&memory) };
@@ -295,7 +295,7 @@ fn databases_fail_with_their_reasons() {
 }
 
 #[test]
-fn what_is_incomplete_is_resumed_or_completed_by_upkeep() {
+fn incomplete_transactions_are_resumed_or_completed_by_upkeep() {
     let memory = memory();
     let b = Handle::new("b");
     let unavailable = StoreError::Unavailable("no line".into());

@@ -1,4 +1,4 @@
-//! Values as stores keep them.
+//! Encoding of values in stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn is(value: Value, ty: Type, bytes: &[u8]) {
 }
 
 #[test]
-fn other_programs_can_read_them() {
+fn values_are_encoded_in_the_documented_form() {
     is(Value::string("a\"ä"), Type::String, "a\"ä".as_bytes());
     is(Value::Bytes(b"\xff\0".as_slice().into()), Type::Bytes, b"\xff\0");
     is(Value::Int(-12), Type::Int, b"-12");
@@ -82,7 +82,7 @@ fn other_programs_can_read_them() {
 }
 
 #[test]
-fn people_may_write_them_otherwise() {
+fn arguments_may_have_spaces_escapes_and_other_orders() {
     let program = program();
     let codec = Codec::new(&program);
     let user = Value::Struct(Arc::new(vec![Value::string("A\u{1f600}"), handle("k")]));
@@ -91,13 +91,13 @@ fn people_may_write_them_otherwise() {
     assert_eq!(codec.argument(b"mail:k", &inbox()), Ok(handle("k")));
     assert_eq!(codec.argument(b"k", &inbox()), Ok(handle("k")));
     assert_eq!(codec.argument(b"user:k", &inbox()), Ok(handle("user:k")));
-    // What is kept is a key, whatever it looks like.
+    // A stored value is a key, whatever it looks like.
     assert_eq!(codec.decode(b"mail:k", &inbox()), Ok(handle("mail:k")));
     assert_eq!(codec.result(&handle("k"), &inbox()).unwrap(), b"mail:k");
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_name_what_was_expected_and_where() {
     let program = program();
     let codec = Codec::new(&program);
     let told = |bytes: &[u8], ty: Type| codec.argument(bytes, &ty).unwrap_err().to_string();
@@ -135,7 +135,7 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn a_value_that_contains_itself_by_its_type_is_not_read_too_deep() {
+fn values_of_recursive_types_are_read_only_up_to_a_depth() {
     let mut program = program();
     let of = Type::Option(Type::Struct(StructId(0)).into());
     program.structs[0].fields = vec![("next".into(), of)];
@@ -174,7 +174,7 @@ fn value(ty: &Type) -> BoxedStrategy<Value> {
     match ty {
         Type::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
         Type::Int => any::<i64>().prop_map(Value::Int).boxed(),
-        // What is not a number has one form.
+        // All NaN values have one encoding.
         Type::Float => any::<f64>().prop_map(Value::Float).boxed(),
         Type::String => any::<String>().prop_map(Value::string).boxed(),
         Type::Bytes => any::<Vec<u8>>().prop_map(|bytes| Value::Bytes(bytes.into())).boxed(),
@@ -200,7 +200,7 @@ fn value(ty: &Type) -> BoxedStrategy<Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_and_is_equal_only_if_the_values_are((ty, one, other) in typed()) {
+    fn values_round_trip_and_have_unique_encodings((ty, one, other) in typed()) {
         let program = program();
         let codec = Codec::new(&program);
         let bytes = codec.encode(&one, &ty).unwrap();

@@ -1,5 +1,5 @@
-//! Objects of programs as keys: what is done to them by operations on keys is what the language
-//! says.
+//! Objects of programs as keys: operations on keys have the effects that the language defines for
+//! operations on objects.
 
 use solera_data::{Context, Dot, Op, State, View, execute};
 use solera_program::ir::{Program, Struct, VERSION};
@@ -26,7 +26,7 @@ fn program() -> Program {
     }
 }
 
-/// One object, kept in a key of a replica.
+/// An object that is stored in a key of a replica.
 struct Kept {
     program: Program,
     object: Object,
@@ -39,7 +39,7 @@ impl Kept {
         Kept { program: program(), object, state: State::new(), done: 0 }
     }
 
-    /// Does an operation as a transaction of its own.
+    /// Performs an operation as its own transaction.
     fn perform(&mut self, op: ObjectOp, args: &[Value]) -> Result<Option<Value>, CallError> {
         let known = signature(&self.program, &self.object, StoreId(0), op);
         let result = known.map_or(Type::Unit, |known| known.result);
@@ -66,7 +66,7 @@ impl Kept {
 }
 
 #[test]
-fn registers_and_counters() {
+fn registers_and_counters_are_stored_in_keys() {
     let mut register = Kept::new(Object::Register(Type::Int));
     register.tells(ObjectOp::Exists, &[], Value::Bool(false));
     register.tells(ObjectOp::Get, &[], Value::NONE);
@@ -82,7 +82,7 @@ fn registers_and_counters() {
 }
 
 #[test]
-fn sets_and_maps() {
+fn sets_and_maps_are_stored_in_keys() {
     let mut set = Kept::new(Object::Set(Type::String));
     set.does(ObjectOp::Insert, &[Value::string("a")]);
     set.does(ObjectOp::Insert, &[Value::string("b")]);
@@ -102,7 +102,7 @@ fn sets_and_maps() {
 }
 
 #[test]
-fn lists_and_structs() {
+fn lists_and_structs_are_stored_in_keys() {
     let mut list = Kept::new(Object::List(Type::String));
     list.does(ObjectOp::Append, &[Value::string("z")]);
     list.does(ObjectOp::Append, &[Value::string("a")]);
@@ -122,7 +122,7 @@ fn lists_and_structs() {
 }
 
 #[test]
-fn what_is_no_value_of_the_type_is_told() {
+fn values_of_another_type_are_rejected() {
     let mut register = Kept::new(Object::Register(Type::Int));
     let wrong = register.perform(ObjectOp::Put, &[Value::string("x")]);
     assert!(matches!(wrong, Err(CallError::Argument(_))), "{wrong:?}");
@@ -136,7 +136,8 @@ fn what_is_no_value_of_the_type_is_told() {
     assert_eq!(call.answer(other.clone()), Err(CallError::Unexpected(other)));
 }
 
-/// What changes an object is what changes its key, and needs the type that it is kept in.
+/// An operation updates its key exactly if it changes its object, and requires the type in which
+/// the object is stored.
 #[test]
 fn operations_fit_the_types_of_keys() {
     let ops = [

@@ -13,7 +13,7 @@ use solera_machine::{Address, Machine, Now, RequestId, Topology};
 use solera_time::{Monotonic, Physical, SiteId};
 use solera_unistore::{Checkpoint, Config, Output, Part, Pasts, Record, Recovery, Replica};
 
-/// Content of a journal, in memory.
+/// Content of a journal in memory.
 struct Host {
     replica: Replica,
     keys: u64,

@@ -3,11 +3,11 @@
 //! | module | subject |
 //! |---|---|
 //! | `place` | the stores, and how far away they are |
-//! | `shaped` | a store with or without witnesses, or with late ones |
+//! | `shaped` | a store with witnesses, without them, or with late ones |
 //! | `load` | clients |
 //! | `counters` | the paper's counters |
-//! | `speedup` | Figure 15: more and more causal transactions, and what witnesses cost |
-//! | `latencies` | Figure 16: what they cost each transaction |
+//! | `speedup` | Figure 15: increasing shares of causal transactions, and the cost of witnesses |
+//! | `latencies` | Figure 16: the cost of witnesses for each transaction |
 //! | `groups` | Message Groups |
 //! | `messages` | Figure 17, and the mix |
 
@@ -58,7 +58,7 @@ impl Laboratory<'_> {
     }
 }
 
-/// Time that clients run before the measurement, after all their activities have begun.
+/// Time that clients run before the measurement, after the removal of witnesses has begun.
 const SETTLING: Duration = Duration::from_secs(2);
 
 /// Results of a part of the experiments.

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_have_a_few_round_marks_and_hold_everything() {
+    fn axes_have_a_few_round_ticks_and_cover_all_points() {
         for most in [0.0, 0.03, 1.0, 5.9, 6.1, 73.9, 100.0, 123_456.0, f64::NAN] {
             let (step, end) = scale(most);
             assert!(most.is_nan() || end >= most, "{most}: {end}");

@@ -2,11 +2,11 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `saturation` | more and more clients, until throughput grows no more |
-//! | `mixed` | Figure 3: RUBiS, against STRONG, REDBLUE and CAUSAL |
+//! | `saturation` | increases the number of clients until throughput stops growing |
+//! | `mixed` | Figure 3: RUBiS, compared with STRONG, REDBLUE and CAUSAL |
 //! | `scaling` | Figure 4: more partitions, more strong transactions, contention |
-//! | `uniformity` | Figure 5: what tracking uniformity costs |
-//! | `visibility` | Figure 6: by how much it delays what others see |
+//! | `uniformity` | Figure 5: the cost of tracking uniformity |
+//! | `visibility` | Figure 6: the delay of remote visibility |
 //! | `latencies` | Figure 3 and our own targets, on real processes |
 
 mod latencies;

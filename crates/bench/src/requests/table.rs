@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_read_as_it_is_shown() {
+    fn a_printed_table_can_be_read() {
         let shown = table(1_234_567.4, 2.25);
         let document = format!("# Benchmarks\n\n{HEADING}\n2026, so measured.\n\n{shown}\nMore.\n");
         assert_eq!(Table::read(&document), Ok(table(1_234_567.0, 2.2)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_worse_from_two_percent_on() {
+    fn a_count_is_worse_if_it_grows_by_more_than_two_percent() {
         let earlier = table(10_000.0, 3.0);
         assert_eq!(table(10_199.0, 3.0).worse_than(&earlier), Vec::<String>::new());
         let worse = table(10_201.0, 3.0).worse_than(&earlier);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn shelves_that_are_drawn_exist() {
+    fn all_drawn_shelves_exist() {
         let catalogue = Catalogue::new("small".parse().unwrap());
         let mut random = Random::new(5);
         for _ in 0..10_000 {

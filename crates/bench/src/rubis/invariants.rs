@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_as_it_should_be_breaks_no_rule() {
+    fn a_valid_item_breaks_no_rule() {
         assert_eq!(broken(&item(), &deeds()), Vec::<String>::new());
         // An equal bid may win as well, and there may be purchases that were not acknowledged.
         let item =
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_found_to_be_broken() {
+    fn violations_of_each_rule_are_detected() {
         let text = |text: &str| Some(text.to_owned());
         let oversold = Item {
             stock: -1,

@@ -2,14 +2,14 @@
 //!
 //! RUBiS' clients walk through pages by a table of probabilities. UniStore's authors used the
 //! bidding mix of the PoR paper (`cheng_15_updates_long_wait.csv` of their load generator), and
-//! state 15% updates and 10% strong transactions; walking that table, with the pages left out that
-//! ask nothing of the database, gives 11% and 9%. Here each transaction is drawn for itself with
-//! the frequencies of that walk, and those of the read-only, the causal and the strong ones are
-//! scaled to what the paper states.
+//! state 15% updates and 10% strong transactions. A walk of that table, without the pages that do
+//! not use the database, gives 11% and 9%. Here each transaction is drawn independently with the
+//! frequencies of that walk. The frequencies of the read-only, the causal and the strong
+//! transactions are then scaled to the paper's shares.
 //!
-//! There are 11 read-only transactions: pages that ask the same of the database are one
-//! (`BrowseCategoriesInRegion` and `SelectCategoryToSellItem` are `browseCategories`), and looking
-//! for an auction that is due is part of `closeAuction`.
+//! There are 11 read-only transactions, because pages with the same requests to the database are
+//! one (`BrowseCategoriesInRegion` and `SelectCategoryToSellItem` are `browseCategories`), and
+//! because the search for an auction that is due is part of `closeAuction`.
 
 use crate::random::Random;
 use crate::tally::{Class, Kind};
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn there_are_the_papers_transactions_in_the_papers_shares() {
+    fn transactions_and_their_shares_match_the_paper() {
         let count = |class| KINDS.iter().filter(|kind| kind.class == class).count();
         assert_eq!(Class::ALL.map(count), [11, 2, 4]);
         assert_eq!(Class::ALL.map(share), [8500, 500, 1000]);
     }
 
     #[test]
-    fn contention_changes_the_strong_ones_only_among_themselves() {
+    fn contention_keeps_the_share_of_strong_transactions() {
         let mut random = Random::new(1);
         let mut drawn = vec![0_u32; KINDS.len()];
         for _ in 0..100_000 {

@@ -1,19 +1,19 @@
 //! RUBiS' tables as keys of Solera.
 //!
-//! | key | type | holds |
+//! | key | type | content |
 //! |---|---|---|
-//! | `rubis:data` | string | the scale of what is loaded |
+//! | `rubis:data` | string | the scale of the loaded data |
 //! | `rubis:categories`, `rubis:regions` | hash | number → name |
-//! | `rubis:nick:NICKNAME` | string | the user's id: a nickname is one user's |
+//! | `rubis:nick:NICKNAME` | string | the user's id: a nickname belongs to one user |
 //! | `rubis:user:U` | hash | `nickname` `first` `last` `password` `region`; `rating`, a counter |
 //! | `rubis:comments:U` | hash | comment → `from/item/rating/text`, about user U |
-//! | `rubis:item:I` | hash | `name` `description` `seller` `category` `region` `initial` `reserve` `buy_now` `quantity`, the number put up for sale; `max_bid`, a hint for those who search |
-//! | `rubis:stock:I` | counter | how many are left |
+//! | `rubis:item:I` | hash | `name` `description` `seller` `category` `region` `initial` `reserve` `buy_now` `quantity`, the number of units for sale; `max_bid`, a hint for searches |
+//! | `rubis:stock:I` | counter | number of remaining units |
 //! | `rubis:buys:I` | hash | purchase → `quantity/user` |
-//! | `rubis:auction:I` | hash | `bids`, a counter; once it is closed, `winner`, `bid` and `amount` |
+//! | `rubis:auction:I` | hash | `bids`, a counter; after closing also `winner`, `bid` and `amount` |
 //! | `rubis:bids:I` | hash | bid → `amount/user` |
 //! | `rubis:category:C:P` | set | page P of the items in a category |
-//! | `rubis:region:R:C:P` | set | page P of those whose seller is in a region |
+//! | `rubis:region:R:C:P` | set | page P of the items in a category whose seller is in a region |
 //! | `rubis:sells:U`, `rubis:bidson:U`, `rubis:bought:U`, `rubis:won:U` | set | a user's items |
 //!
 //! Concurrent bids merge: they are fields of one hash, and readers compute the highest.
@@ -21,14 +21,14 @@
 //! **Conflicts.** Three keys are in spaces of level `por` ([`SPACES`]), one for each conflict of
 //! the paper:
 //!
-//! | conflict | on | because |
+//! | conflict | operations | reason |
 //! |---|---|---|
-//! | registerUser with registerUser | `SET rubis:nick:N` | a nickname is one user's |
-//! | storeBuyNow with storeBuyNow | `DECRBY rubis:stock:I` | no more is sold than there is |
+//! | registerUser with registerUser | `SET rubis:nick:N` | a nickname belongs to one user |
+//! | storeBuyNow with storeBuyNow | `DECRBY rubis:stock:I` | no more units are sold than exist |
 //! | storeBid with closeAuction | `HINCRBY` and `HSET` of `rubis:auction:I` | the highest bid wins |
 //!
-//! Two closings of one auction need no conflict: no bid comes between them, so they name the same
-//! winner.
+//! Two closings of one auction need no conflict: no bid can commit between them, so both name the
+//! same winner.
 
 /// Spaces of a cluster on which the four transactions are strong, in the format of `solera.toml`.
 pub(crate) const SPACES: &str = r#"[[space]]

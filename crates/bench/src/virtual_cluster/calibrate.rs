@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_run_is_equal_to_the_first() {
+    fn the_second_run_repeats_the_first() {
         let first = drive(Table::Primary, Counting::default());
         let classes = first.classes();
         let second = drive(Table::Primary, first.second_run());

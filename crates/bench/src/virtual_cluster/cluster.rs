@@ -794,7 +794,7 @@ mod tests {
     }
 
     #[test]
-    fn one_seed_gives_one_figure_also_on_a_loaded_machine() {
+    fn equal_seeds_give_equal_results_even_on_a_loaded_machine() {
         let quiet = figure();
         assert_eq!(figure(), quiet);
         let over = AtomicBool::new(false);
@@ -813,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn baselines_certify_all_or_nothing() {
+    fn baselines_certify_all_or_no_transactions() {
         let ms = Duration::from_millis;
         let nothing = measured(Baseline::Causal, 50);
         assert!(nothing.total().latency.max() < Some(ms(10)), "{nothing}");

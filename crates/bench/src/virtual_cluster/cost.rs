@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_that_ships_knows_all_protocols() {
+    fn the_built_in_table_covers_all_protocols() {
         let costs = Costs::shipped();
         for variant in VARIANTS {
             let class = Class { kind: "operate get", size: 0, outputs: 1 };
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_read_as_it_is_written() {
+    fn a_written_table_can_be_read() {
         let costs = table(4000.0);
         assert_eq!(Costs::read(&costs.write()), Some(costs.clone()));
         assert_eq!(Costs::read(&costs.write().replace("\"version\": 3", "\"version\": 2")), None);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_was_not_counted_costs_what_the_closest_does() {
+    fn a_class_that_was_not_counted_costs_as_much_as_the_closest() {
         let rates = table(4000.0).of(Baseline::UniStore);
         let step = |kind, size, outputs| rates.step(Class { kind, size, outputs });
         assert_eq!(step("commit", 3, 1), (4000.0, true));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_told_by_kind_where_it_matters() {
+    fn drift_is_reported_for_kinds_with_large_changes() {
         let (before, now) = (table(4000.0), table(5000.0));
         let drifts = before.drift(&now, 0.05, 0.01);
         let [drift] = drifts.as_slice() else { panic!("{drifts:?}") };

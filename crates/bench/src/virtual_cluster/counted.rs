@@ -63,9 +63,9 @@ pub(crate) fn function(number: usize) -> Run {
 
 /// Returns for each function the number of calls, and its inclusive instructions.
 ///
-/// In the output of callgrind, `cfn=` names a callee, `calls=` says how often the call was made,
-/// and the second number of the line after it is its inclusive cost. A name is written once, with a
-/// number in brackets that stands for it later.
+/// In the output of callgrind, `cfn=` names a callee, `calls=` gives the number of calls, and the
+/// second number of the line after it is its inclusive cost. A name is written once, with a number
+/// in brackets that stands for it later.
 pub(crate) fn read_callgrind(output: &str) -> Vec<(u64, u64)> {
     let mut names = std::collections::BTreeMap::new();
     let mut totals = vec![(0, 0); FUNCTIONS];

@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_recorded_each_time() {
+    fn a_recording_is_the_same_each_time() {
         let [one, other] = [1, 2].map(|_| record("tiny".parse().unwrap(), 7, 60).unwrap());
         assert_eq!(one.transactions.len(), 60);
         assert_eq!(one.transactions, other.transactions);
     }
 
     #[test]
-    fn what_is_sent_between_two_answers_is_a_round() {
+    fn commands_between_two_replies_are_a_round() {
         let recorded = Shared::default();
         let mut listener = Listener::default();
         let mut send = |commands: &[&[&str]], pieces: usize| {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_transactions_look_for_is_loaded() {
+    fn all_keys_of_transactions_are_loaded() {
         let words = |text: &str| text.split(' ').map(|word| word.as_bytes().to_vec()).collect();
         let load = vec![words("SET rubis:stock:1 5"), words("SADD rubis:category:0:0 1")];
         let rounds = vec![vec![words("GET rubis:stock:1"), words("SMEMBERS rubis:category:0:0")]];

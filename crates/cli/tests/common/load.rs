@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 const SETS: usize = 3;
 const REGISTERS: usize = 3;
 
-/// Random enough; its seed is printed with a failure, though time is part of what happens.
+/// Pseudorandom numbers. Failures print the seed, but the run also depends on timing.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -38,7 +38,8 @@ struct Shared {
 }
 
 impl Recording {
-    /// One client for each of these gateways, which have the sites' indices beside them.
+    /// Starts one client for each of these gateways, which are given with the indices of their
+    /// sites.
     pub(crate) fn start(seed: u64, gateways: &[(usize, SocketAddr)]) -> Recording {
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
@@ -60,7 +61,7 @@ impl Recording {
         counts.filter(|(of, _)| **of == site).map(|(_, n)| n.load(Ordering::Relaxed)).sum()
     }
 
-    /// All that was recorded.
+    /// Stops the clients, and returns all recorded transactions.
     pub(crate) async fn stop(self) -> Vec<Transaction> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let mut transactions = Vec::new();
@@ -227,7 +228,7 @@ async fn last_answers(client: &mut Client, site: usize) -> Option<Vec<FinalRead>
     Some(finals)
 }
 
-/// Acknowledged elements that a set lacks.
+/// Returns the acknowledged elements that a set lacks.
 fn missing(transactions: &[Transaction], finals: &[FinalRead]) -> Vec<String> {
     let committed = transactions.iter().filter(|t| t.status == Status::Committed);
     let mut missing = Vec::new();

@@ -1,6 +1,6 @@
-//! Shared by tests of the built binary: its processes, temporary folders, ports, and timeouts.
+//! Shared by the tests of the binary: processes, temporary folders, ports, and timeouts.
 
-// Each file of tests is a program of its own, and none needs all of this.
+// Each test file is a separate program, and none uses everything in here.
 #![allow(dead_code)]
 
 pub(crate) mod load;
@@ -30,17 +30,17 @@ prefix = 'lock:'
 level = 'linearizable'
 ";
 
-/// The binary.
+/// Path of the binary.
 pub(crate) const SOLERA: &str = env!("CARGO_BIN_EXE_solera");
 
-/// Time that a test waits for an event.
+/// Time for which a test waits for an event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Tests run side by side, in one program and in several.
+/// Number of the next folder or port of this program; several tests run at the same time.
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// The first of ten ports that nobody uses on any of these hosts. They lie below those that the
-/// system gives to outgoing connections.
+/// Returns the first of ten ports that are free on all of these hosts. They are below the system's
+/// range for outgoing connections.
 pub(crate) fn free_ports(hosts: &[&str]) -> u16 {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ pub(crate) fn free_ports(hosts: &[&str]) -> u16 {
     }
 }
 
-/// A folder of a test's own, removed with all it holds.
+/// A test's own folder, which is removed with its content.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -68,9 +68,9 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// A file with this content.
+    /// Writes a file with this content.
     pub(crate) fn file(&self, name: &str, content: &str) -> PathBuf {
-        // At once, so that nobody reads half of it.
+        // Renames the file into place, so that no process reads a part of it.
         std::fs::write(self.at("new"), content).unwrap();
         std::fs::rename(self.at("new"), self.at(name)).unwrap();
         self.at(name)
@@ -116,7 +116,7 @@ impl Process {
         self.log.lock().unwrap().clone()
     }
 
-    /// Waits until its log contains this.
+    /// Waits until its log contains this text.
     pub(crate) fn says(&self, what: &str) {
         wait_until(format_args!("the log says '{what}'\n{self}"), || self.log().contains(what));
     }
@@ -141,7 +141,7 @@ impl Process {
     }
 }
 
-/// Its log, for failures.
+/// Shows the log, for failures.
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.log.lock().unwrap())
@@ -163,11 +163,11 @@ pub(crate) struct Up {
     process: Process,
     pub(crate) port: u16,
     settings: Option<Settings>,
-    /// Kept open, because it says goodbye.
+    /// Kept open, because the process prints a line when it stops.
     _said: Lines<BufReader<ChildStdout>>,
 }
 
-/// A configuration that changes below its first lines.
+/// A configuration with fixed first lines and changeable settings below.
 struct Settings {
     head: &'static str,
     folder: Folder,
@@ -189,12 +189,13 @@ impl Up {
         panic!("`solera up` does not start");
     }
 
-    /// One at the port of an earlier one, which has ended.
+    /// Starts a process at the port of an earlier one, which has ended.
     pub(crate) fn again(port: u16, arguments: &[&str]) -> Up {
         Up::try_start(port, arguments).expect("the port is still free")
     }
 
-    /// One with a configuration that begins with `head` and can be changed by [`Up::reload`].
+    /// Starts a process with a configuration that begins with `head`; [`Up::reload`] can change the
+    /// rest.
     pub(crate) fn configured(head: &'static str, settings: &str) -> Up {
         let place = Settings { head, folder: Folder::new() };
         let file = place.write(settings);
@@ -203,7 +204,7 @@ impl Up {
         up
     }
 
-    /// Nothing if a port was taken meanwhile.
+    /// Returns `None` if a port was taken meanwhile.
     fn try_start(port: u16, arguments: &[&str]) -> Option<Up> {
         let mut command = Command::new(SOLERA);
         command.args(["up", "--port", &port.to_string()]).args(arguments);
@@ -218,18 +219,18 @@ impl Up {
         Some(Up { process, port, settings: None, _said: said })
     }
 
-    /// Lets it read other settings, below the same head.
+    /// Makes it read other settings, below the same head.
     pub(crate) fn reload(&self, settings: &str) {
         self.settings.as_ref().expect("it was started with settings").write(settings);
         self.signal("-HUP");
     }
 
-    /// Where clients find a site.
+    /// Returns the address of a site for clients.
     pub(crate) fn address(&self, site: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port + site))
     }
 
-    /// The same as text.
+    /// Returns the address of a site as text.
     pub(crate) fn at(&self, site: u16) -> String {
         self.address(site).to_string()
     }
@@ -242,12 +243,12 @@ impl Up {
         Client::connect(self.address(site)).await
     }
 
-    /// A client of the first site that reads replies itself.
+    /// Returns a client of the first site that sends inline commands.
     pub(crate) fn inline(&self) -> Inline {
         Inline::at(self.address(1))
     }
 
-    /// Where its HTTP side is.
+    /// Returns the address of its HTTP interface.
     pub(crate) fn admin(&self) -> SocketAddr {
         self.address(0)
     }
@@ -284,7 +285,7 @@ impl Node {
         Node { process: Process::start(command), resp, admin }
     }
 
-    /// The status code and body of an HTTP request; nothing if the node does not answer.
+    /// Returns the status code and body of an HTTP request; `None` if the node does not answer.
     pub(crate) fn http(&self, path: &str) -> Option<(u16, String)> {
         http(self.admin, path, "")
     }
@@ -297,7 +298,7 @@ impl Node {
         self.http("/ready").is_some_and(|(code, _)| code == 200)
     }
 
-    /// Whether every other node is reached.
+    /// Whether it reaches every other node.
     pub(crate) fn reaches_all(&self) -> bool {
         self.is_ready()
             && self.status()["sites"]
@@ -326,7 +327,7 @@ impl DerefMut for Node {
     }
 }
 
-/// Its log, for failures.
+/// Shows the log, for failures.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.process.fmt(f)
@@ -345,7 +346,7 @@ pub(crate) fn ok(output: &Output) {
 
 /// Reports that a test was skipped.
 pub(crate) fn skipped(test: &str, reason: &str) {
-    // Not by the macros, whose words are kept back when a test passes.
+    // Macros such as `eprintln!` are not used, because their output is hidden when a test passes.
     let _ = writeln!(std::io::stderr(), "skipped {test}: {reason}");
 }
 
@@ -353,7 +354,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A reply that is a number, or the digits of one.
+/// Returns a reply as a number; it is an integer or a string of digits.
 pub(crate) fn number(value: &Value) -> i64 {
     match value {
         Value::Integer(number) => *number,
@@ -362,7 +363,7 @@ pub(crate) fn number(value: &Value) -> i64 {
     }
 }
 
-/// The transaction that an error names, as `… transaction 0.1.2.3 …`.
+/// Returns the transaction that an error names, as in `… transaction 0.1.2.3 …`.
 pub(crate) fn named(error: &Error) -> String {
     let words = error.to_string();
     let (_, after) = words.split_once("transaction ").unwrap_or_else(|| panic!("{words}"));
@@ -370,8 +371,8 @@ pub(crate) fn named(error: &Error) -> String {
     after[..end].to_owned()
 }
 
-/// The status code and body of an HTTP answer; nothing if nobody answers. Each of `headers` ends
-/// its line.
+/// Returns the status code and body of an HTTP request; `None` if there is no answer. Each of
+/// `headers` includes its line end.
 pub(crate) fn http(address: SocketAddr, path: &str, headers: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(address).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
@@ -391,7 +392,7 @@ pub(crate) async fn eventually(what: impl fmt::Display, mut holds: impl AsyncFnM
     }
 }
 
-/// The same where nothing is asynchronous.
+/// Waits like [`eventually`], in code that is not asynchronous.
 pub(crate) fn wait_until(what: impl fmt::Display, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
@@ -419,7 +420,8 @@ impl Inline {
         self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
     }
 
-    /// The first line of the reply; of a bulk string, the string; of an array, its items by spaces.
+    /// Returns the first line of the reply. For a bulk string, returns the string; for an array,
+    /// its items separated by spaces.
     pub(crate) fn reply(&mut self) -> String {
         let line = self.line();
         match line.split_at_checked(1) {
@@ -434,7 +436,7 @@ impl Inline {
         }
     }
 
-    /// Nothing once the connection is closed.
+    /// Returns the next line; it is empty once the connection is closed.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();

@@ -1,4 +1,4 @@
-//! What the types mean: a written fact lives unless a removal that observed it is there.
+//! Declarative meaning of the types: a written fact lives unless a removal that observed it exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ struct Fact {
     writer: usize,
 }
 
-/// What a client can read after `transactions`, a causally closed set.
+/// Everything a client can read after `transactions`, a causally closed set.
 pub(crate) struct Meaning {
     members: BTreeSet<Value>,
     fields: BTreeMap<Value, Value>,
@@ -64,7 +64,7 @@ impl Meaning {
         meaning
     }
 
-    /// What a reading operation answers.
+    /// Returns the answer of a reading operation.
     pub(crate) fn read(&self, op: &Op) -> Result<Outcome, OpError> {
         let kind = if !self.members.is_empty() {
             Some(Type::Set)

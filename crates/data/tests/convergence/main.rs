@@ -1,5 +1,5 @@
-//! Any causal delivery order at any number of replicas converges, to what the declarative meaning
-//! of the types says, and any snapshot shows what it means.
+//! Replicas converge to the declarative meaning of the types, for any number of replicas and any
+//! causal delivery order. Every snapshot shows the meaning of the transactions that it contains.
 
 mod declared;
 mod world;
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn a_snapshot_shows_the_meaning_of_what_it_contains(
+    fn a_snapshot_shows_the_meaning_of_its_transactions(
         (sites, steps) in any_history(),
         at in 0usize..4,
         ages in any_ages(4),
@@ -66,7 +66,7 @@ proptest! {
             let read = answers(&view.own(own.as_ref()));
             (own, read)
         });
-        // The others read the same, who see what the transaction saw and what it did.
+        // Other sites read the same, once they have the observed transactions and this one.
         let mut state = State::new();
         let mut seen = world.within(&observed);
         seen.sort_by_key(|transaction| transaction.dot);
@@ -80,7 +80,7 @@ proptest! {
 }
 
 #[test]
-fn an_add_wins_over_a_removal_that_did_not_see_it() {
+fn an_add_wins_over_a_concurrent_removal() {
     let (mut one, mut two) = (State::new(), State::new());
     let zero = Vector::zero(2);
     let add = |state: &State, op| execute(&op, &View::new(state)).unwrap().1.unwrap();
@@ -89,7 +89,7 @@ fn an_add_wins_over_a_removal_that_did_not_see_it() {
     let context = Context { dot: first, observed: &zero };
     one.apply(&added, context);
     two.apply(&added, context);
-    // One removes, the other adds again, at the same time.
+    // At the same time, one replica removes the element and the other adds it again.
     let seen = zero.with(SiteId(0), Timestamp(1));
     let removed = add(&one, Op::SetRemove(vec!["x".into()]));
     let again = add(&two, Op::SetAdd(vec!["x".into()]));
@@ -106,7 +106,7 @@ fn an_add_wins_over_a_removal_that_did_not_see_it() {
 }
 
 #[test]
-fn what_is_old_enough_but_unseen_survives_a_removal() {
+fn an_old_but_unobserved_add_survives_a_removal() {
     // The add is old enough for the snapshot's entry, but was not within the snapshot.
     let zero = Vector::zero(2);
     let dot = Dot::of(SiteId(1), Timestamp(1));

@@ -7,24 +7,26 @@ use solera_time::{Origin, SiteId, Timestamp, Vector};
 /// A step of a random history.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// A site executes operations as one transaction at a snapshot. For each site, `ages` says how
-    /// far the snapshot lags: 0 is all that is known, 255 the oldest allowed.
+    /// A site executes operations as one transaction at a snapshot. For each site, `ages` states
+    /// how far the snapshot lags: 0 is the newest known state, 255 the oldest allowed.
     Execute { site: usize, ages: Vec<u8>, ops: Vec<Op> },
-    /// A site receives the next transaction of another, if it has what that one observed.
+    /// A site receives the next transaction of another site, if it has everything that this
+    /// transaction observed.
     Deliver { at: usize, from: usize },
-    /// A site gives up older snapshots, and folds what all others contain.
+    /// A site gives up older snapshots, and folds the transactions that all remaining snapshots
+    /// contain.
     Fold { site: usize, ages: Vec<u8> },
     /// A site merges what is causally stable.
     Settle(usize),
 }
 
-/// A committed transaction on the one key.
+/// A committed transaction on the only key.
 #[derive(Clone, Debug)]
 pub(crate) struct Transaction {
     pub(crate) dot: Dot,
-    /// The snapshot.
+    /// The snapshot at which it executed.
     pub(crate) observed: Vector,
-    /// The operations that had an effect.
+    /// Its operations that had an effect.
     pub(crate) ops: Vec<Op>,
     pub(crate) effect: Effect,
 }
@@ -44,15 +46,15 @@ impl Transaction {
     }
 }
 
-/// A replica of the key, twice: as a base with pending effects, which answers at any snapshot, and
-/// folded at once in the order of arrival.
+/// A replica of the key in two forms: a base with pending effects, which answers at any snapshot,
+/// and a state to which transactions are folded at once in the order of arrival.
 pub(crate) struct Site {
     base: State,
     /// Transactions that are not in the base, ordered by dot.
     pending: Vec<usize>,
     pub(crate) arrived: State,
     known: Vector,
-    /// Every later snapshot covers this.
+    /// Lower bound of every later snapshot.
     floor: Vector,
 }
 
@@ -88,7 +90,7 @@ impl World {
         }
     }
 
-    /// A snapshot that a site may use now.
+    /// Returns a snapshot that a site may use now.
     pub(crate) fn snapshot(&self, site: usize, ages: &[u8]) -> Vector {
         let Site { floor, known, .. } = &self.sites[site];
         let mut snapshot = *known;
@@ -99,7 +101,7 @@ impl World {
         snapshot
     }
 
-    /// The version of the key at a snapshot, as `read` sees it.
+    /// Applies `read` to the version of the key at a snapshot.
     pub(crate) fn at<R>(&self, site: usize, snap: &Vector, read: impl Fn(&View<'_>) -> R) -> R {
         let all = self.sites[site].pending.iter().map(|t| &self.transactions[*t]);
         let pending: Vec<(&Effect, Context<'_>)> = all
@@ -114,13 +116,13 @@ impl World {
         read(&View::with_pending(&self.sites[site].base, &pending, &unseen))
     }
 
-    /// What a snapshot contains.
+    /// Returns the transactions that a snapshot contains.
     pub(crate) fn within(&self, snap: &Vector) -> Vec<&Transaction> {
         self.transactions.iter().filter(|transaction| transaction.is_within(snap)).collect()
     }
 
-    /// Executes operations one after the other in one transaction: those with an effect, and all of
-    /// their effects in one.
+    /// Executes operations one after another in one transaction. Returns those with an effect, and
+    /// all their effects combined into one.
     pub(crate) fn compose(view: &View<'_>, ops: &[Op]) -> (Vec<Op>, Option<Effect>) {
         let (mut own, mut done): (Option<Effect>, Vec<Op>) = (None, Vec::new());
         for op in ops {
@@ -174,8 +176,8 @@ impl World {
         });
     }
 
-    /// Settles at a site what is folded there and what everything that can still be folded there
-    /// has observed.
+    /// Settles at a site the transactions that are folded there and that every transaction which
+    /// can still be folded there has observed.
     fn settle(&mut self, at: usize) {
         for t in 0..self.transactions.len() {
             let commit_vec = self.transactions[t].commit_vec();
@@ -196,7 +198,7 @@ impl World {
         (0..self.sites.len()).for_each(|site| self.fold(site));
     }
 
-    /// Delivers everything everywhere.
+    /// Delivers all transactions to all sites.
     pub(crate) fn deliver_all(&mut self) {
         let sites = self.sites.len();
         let pairs = || (0..sites).flat_map(|at| (0..sites).map(move |from| (at, from)));
@@ -204,7 +206,7 @@ impl World {
     }
 }
 
-/// Everything a client can read of a key.
+/// Returns the operations that read everything a client can read of a key.
 pub(crate) fn all_reads() -> Vec<Op> {
     let mut reads = vec![Op::Get, Op::Exists, Op::Type];
     reads.extend([Op::SetMembers, Op::SetLen, Op::HashGetAll]);
@@ -214,7 +216,7 @@ pub(crate) fn all_reads() -> Vec<Op> {
     reads
 }
 
-/// What [`all_reads`] answer.
+/// Returns the answers to [`all_reads`].
 pub(crate) fn answers(view: &View<'_>) -> Vec<Result<Outcome, OpError>> {
     all_reads().iter().map(|op| execute(op, view).map(|(outcome, _)| outcome)).collect()
 }
@@ -245,7 +247,7 @@ pub(crate) fn any_ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(any_op(), 1..5)
 }
 
-/// How old a snapshot is, by site: mostly fresh.
+/// Generates the age of a snapshot for each site; most are fresh.
 pub(crate) fn any_ages(sites: usize) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop_oneof![3 => Just(0), 2 => any::<u8>()], sites)
 }
@@ -260,7 +262,7 @@ fn any_step(sites: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A number of sites and what happens there.
+/// Generates a number of sites and a random history.
 pub(crate) fn any_history() -> impl Strategy<Value = (usize, Vec<Step>)> {
     (1usize..5).prop_flat_map(|sites| {
         prop::collection::vec(any_step(sites), 1..50).prop_map(move |steps| (sites, steps))

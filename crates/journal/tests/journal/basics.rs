@@ -1,4 +1,4 @@
-//! What works when nothing goes wrong, and what is refused.
+//! Tests normal operation, and which calls and files are rejected.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use solera_journal::{
 use crate::{Content, filled, last_segment, open, options, record, segments, snapshot};
 
 #[test]
-fn records_come_back_in_order_over_several_segments() {
+fn records_are_read_in_order_over_several_segments() {
     let disk = SimDisk::new(1);
     filled(&disk, 100).close().unwrap();
     assert!(segments(&disk).len() > 2);
@@ -21,7 +21,7 @@ fn records_come_back_in_order_over_several_segments() {
 }
 
 #[test]
-fn a_new_journal_is_empty_and_stays_so() {
+fn a_new_journal_is_empty_each_time_it_is_opened() {
     let disk = SimDisk::new(1);
     for _ in 0..3 {
         let (journal, recovered, content) = open(&disk).unwrap();
@@ -47,7 +47,7 @@ fn appending_does_no_io_and_only_a_sync_persists() {
 }
 
 #[test]
-fn records_larger_than_a_segment_get_one_that_fits() {
+fn a_record_larger_than_a_segment_gets_a_larger_segment() {
     let disk = SimDisk::new(1);
     let (mut journal, _, _) = open(&disk).unwrap();
     for (lsn, bytes) in [(1, 10), (2, 3 << 20), (3, 10), (4, 4096), (5, 10)] {
@@ -61,7 +61,7 @@ fn records_larger_than_a_segment_get_one_that_fits() {
 }
 
 #[test]
-fn a_record_beyond_the_limit_is_refused_and_nothing_else_happens() {
+fn a_record_beyond_the_limit_is_rejected_without_side_effects() {
     let disk = SimDisk::new(1);
     let (mut journal, _, _) = open(&disk).unwrap();
     let bytes = MAX_RECORD_BYTES + 1;
@@ -70,7 +70,7 @@ fn a_record_beyond_the_limit_is_refused_and_nothing_else_happens() {
 }
 
 #[test]
-fn preparing_makes_turning_over_cheap() {
+fn preparing_saves_a_sync_when_a_segment_begins() {
     let syncs_of_turn = |prepare: bool| {
         let disk = SimDisk::new(1);
         let options = Options { segment_bytes: 1 << 20, ..options() };
@@ -88,7 +88,8 @@ fn preparing_makes_turning_over_cheap() {
         }
         most
     };
-    // The zeros, the header, the record; or without the zeros.
+    // The syncs are those of the zeros, the header and the record; with preparation, the zeros are
+    // already synced.
     assert_eq!((syncs_of_turn(false), syncs_of_turn(true)), (3, 2));
 }
 
@@ -106,7 +107,7 @@ fn a_snapshot_replaces_the_segments_below_it() {
     assert_eq!(content.snapshot, (0..10).map(|index| record(index, 50)).collect::<Vec<_>>());
     assert_eq!(content.lsns(), (91..=101).collect::<Vec<_>>());
     assert_eq!((recovered.snapshot, recovered.snapshot_records), (Some(Lsn(90)), 10));
-    // At the very end: one segment stays, and its records are not shown.
+    // A snapshot at the end of the journal: one segment stays, and its records are not returned.
     snapshot(&mut journal, 101, 1);
     snapshot(&mut journal, 101, 2);
     drop(journal);
@@ -117,7 +118,7 @@ fn a_snapshot_replaces_the_segments_below_it() {
 }
 
 #[test]
-fn a_segment_goes_with_the_snapshot_of_its_last_record_and_not_before() {
+fn a_segment_is_removed_by_a_snapshot_that_covers_its_last_record() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     let last = check(&disk).unwrap().segments[0].last();
@@ -130,7 +131,7 @@ fn a_segment_goes_with_the_snapshot_of_its_last_record_and_not_before() {
 }
 
 #[test]
-fn records_are_written_while_a_snapshot_is() {
+fn records_can_be_written_while_a_snapshot_is_written() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 10);
     let mut writer = journal.begin_snapshot(Lsn(10)).unwrap();
@@ -148,7 +149,7 @@ fn records_are_written_while_a_snapshot_is() {
 }
 
 #[test]
-fn a_snapshot_that_is_given_up_leaves_nothing() {
+fn an_abandoned_snapshot_leaves_no_files() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 10);
     let before = disk.list().unwrap();
@@ -157,7 +158,7 @@ fn a_snapshot_that_is_given_up_leaves_nothing() {
 }
 
 #[test]
-fn a_snapshot_is_neither_ahead_of_the_journal_nor_behind_the_last_one() {
+fn a_snapshot_ahead_of_the_journal_or_behind_the_last_one_is_rejected() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 10);
     let refused = |snapshot, from, to| Error::SnapshotOutOfOrder {
@@ -170,7 +171,7 @@ fn a_snapshot_is_neither_ahead_of_the_journal_nor_behind_the_last_one() {
     snapshot(&mut journal, 7, 1);
     assert_eq!(journal.begin_snapshot(Lsn(6)).unwrap_err(), refused(6, 7, 10));
     assert_eq!(journal.publish(late), Err(refused(5, 7, 10)));
-    // Appended is enough: it is synced before.
+    // It suffices that the record was appended: publishing syncs it first.
     journal.append(b"a").unwrap();
     snapshot(&mut journal, 11, 1);
     assert_eq!(journal.persisted_lsn(), Lsn(11));
@@ -189,7 +190,7 @@ fn a_journal_in_use_is_locked() {
 }
 
 #[test]
-fn someone_elses_journal_is_refused() {
+fn a_journal_with_another_identity_is_rejected() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 1));
     let other = Options::new(Identity::new(b"cluster/2/0").unwrap());
@@ -199,7 +200,7 @@ fn someone_elses_journal_is_refused() {
 }
 
 #[test]
-fn other_files_and_other_versions_are_refused_by_name() {
+fn other_formats_and_versions_are_rejected_with_the_file_name() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 1));
     let name = last_segment(&disk);
@@ -217,7 +218,7 @@ fn other_files_and_other_versions_are_refused_by_name() {
 }
 
 #[test]
-fn a_reader_may_refuse_a_record() {
+fn an_error_of_the_reader_names_the_record() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 3));
     let error = Journal::open(disk, &options(), |_| Err("no such kind".to_owned())).unwrap_err();
@@ -226,7 +227,7 @@ fn a_reader_may_refuse_a_record() {
 }
 
 #[test]
-fn it_works_on_a_real_disk() {
+fn a_journal_works_on_a_real_disk() {
     let folder = std::env::temp_dir().join(format!("solera-journal-{}", std::process::id()));
     let disk = RealDisk::new(folder.join("a/b"));
     let done = real(&disk);

@@ -1,4 +1,4 @@
-//! Crashes at every step: what was promised comes back, and nothing that never was.
+//! Crashes at every step: persisted records survive, and recovery returns only what was written.
 
 use std::collections::BTreeMap;
 
@@ -22,20 +22,20 @@ enum Step {
     Crash,
 }
 
-/// A journal and what must hold of it.
+/// A journal and the expected results of recovery.
 struct Model {
     disk: SimDisk,
     journal: Option<Journal<SimDisk>>,
     writer: Option<(Vec<Vec<u8>>, SnapshotWriter<SimDisk>)>,
     written: Option<(Vec<Vec<u8>>, WrittenSnapshot)>,
-    /// All records that were appended, by number; the newest where a number came twice.
+    /// All appended records, by number; the newest if several had the same number.
     records: BTreeMap<u64, Vec<u8>>,
-    /// All that may come back as a snapshot, by LSN.
+    /// All snapshots that recovery may return, by LSN.
     snapshots: Vec<(u64, Vec<Vec<u8>>)>,
-    /// The snapshot that must come back, if no newer one does.
+    /// LSN of the oldest snapshot that recovery may return.
     in_force: u64,
     persisted: u64,
-    /// Makes each record ever appended different from all others.
+    /// Counter that makes each appended record unique.
     serial: u64,
 }
 
@@ -57,7 +57,8 @@ impl Model {
         model
     }
 
-    /// Opens the journal, which must work unless the power fails meanwhile, and compares.
+    /// Opens the journal, and compares its content. Opening may fail only if the power fails
+    /// meanwhile.
     fn reopen(&mut self) {
         let (journal, content) = loop {
             match open(&self.disk) {
@@ -86,7 +87,8 @@ impl Model {
         }
     }
 
-    /// Does a step, and opens the journal again if it ends it. An error must be a failure of power.
+    /// Does a step, and opens the journal again if the step ends it. Only a power failure may cause
+    /// an error.
     fn step(&mut self, step: &Step) {
         let done = self.try_step(step);
         let failed = done.is_err();
@@ -99,7 +101,7 @@ impl Model {
         }
         if failed || matches!(step, Step::Close | Step::Kill | Step::Crash) {
             let journal = self.journal.take();
-            // What was acknowledged before the failure counts.
+            // Records that were acknowledged before the failure must survive.
             let persisted = journal.as_ref().map_or(0, |journal| journal.persisted_lsn().0);
             self.persisted = self.persisted.max(persisted);
             drop((journal, self.writer.take(), self.written.take()));
@@ -183,7 +185,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_was_promised_comes_back_whatever_crashes(
+    fn persisted_records_survive_any_crash(
         seed: u64,
         steps in prop::collection::vec((step(), prop::option::weighted(0.1, 1..6u64)), 1..120),
     ) {
@@ -199,7 +201,7 @@ proptest! {
     }
 }
 
-/// A life with everything in it.
+/// Returns steps of every kind.
 fn script() -> Vec<Step> {
     use Step::{
         AddToSnapshot, Append, BeginSnapshot, FinishSnapshot, Prepare, Publish, Sync, WriteOut,
@@ -216,7 +218,7 @@ fn script() -> Vec<Step> {
 }
 
 #[test]
-fn every_call_may_be_the_last() {
+fn a_crash_at_any_call_loses_no_persisted_record() {
     let steps = script();
     let calls = {
         let mut model = Model::new(0);
@@ -237,7 +239,7 @@ fn every_call_may_be_the_last() {
 }
 
 #[test]
-fn opening_may_be_interrupted_too() {
+fn opening_may_be_interrupted() {
     for seed in 0..300 {
         let mut model = Model::new(seed);
         script().iter().take(40).for_each(|step| model.step(step));
@@ -251,8 +253,8 @@ fn opening_may_be_interrupted_too() {
     }
 }
 
-/// A new journal whose first opening ends at any call is opened by the next one, or the one after
-/// that.
+/// If the first opening of a new journal is interrupted at any call, one of the next two openings
+/// succeeds.
 #[test]
 fn the_first_opening_may_be_interrupted() {
     for end in [SimDisk::kill, SimDisk::crash] {
@@ -266,7 +268,7 @@ fn the_first_opening_may_be_interrupted() {
                     break call - 1;
                 }
                 end(&disk);
-                // Again, where it was interrupted now.
+                // The second opening may be interrupted as well.
                 disk.fail_power_after(1 + seed % 8);
                 let again = open(&disk).map(drop);
                 assert!(

@@ -1,4 +1,4 @@
-//! Disks that lie, fail and fill up: nothing is passed over in silence.
+//! Disks that corrupt data, fail, or fill up: every failure is detected.
 
 use std::io::ErrorKind;
 
@@ -16,8 +16,8 @@ fn fault(error: Error) -> (String, u64, Fault) {
     }
 }
 
-/// Three records in one segment, at bytes 512, 664 and 816: 120 bytes each, and a mark of 24
-/// behind. Opened and not closed, so that the last mark is not synced.
+/// Returns a disk with three records in one segment, at bytes 512, 656 and 800: 120 bytes each, and
+/// a mark of 24 bytes after each. The journal was not closed, so that the last mark is not synced.
 fn three() -> SimDisk {
     let disk = SimDisk::new(3);
     drop(filled(&disk, 3));
@@ -29,7 +29,7 @@ const FRAME: u64 = 120;
 const MARK: u64 = 24;
 
 #[test]
-fn every_flipped_bit_of_a_closed_journal_shows() {
+fn every_flipped_bit_of_a_closed_journal_is_detected() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 60);
     snapshot(&mut journal, 40, 5);
@@ -39,13 +39,14 @@ fn every_flipped_bit_of_a_closed_journal_shows() {
     let mut flips = 0;
     for name in disk.list().unwrap() {
         let bytes = disk.content(&name).unwrap();
-        // Behind the last mark of a segment nothing has ever been written.
+        // Nothing was ever written after the last mark of a segment.
         let used = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64;
         for offset in 0..used {
             disk.flip_bit(&name, offset, (offset % 8) as u8);
             match open(&disk) {
                 Err(_) => flips += 1,
-                // Without the last mark, the last record is still there, just not vouched for.
+                // Without the last mark, the last record is still returned, but nothing proves that
+                // it was synced.
                 Ok((_, _, again)) => {
                     assert!(again == content && offset >= used - MARK, "{name} at {offset}");
                 }
@@ -57,7 +58,7 @@ fn every_flipped_bit_of_a_closed_journal_shows() {
 }
 
 #[test]
-fn damage_is_named_with_file_and_offset() {
+fn damage_is_reported_with_file_and_offset() {
     let disk = three();
     let second = FIRST + FRAME + MARK;
     disk.flip_bit("0000000001.segment", second + 20, 0);
@@ -70,7 +71,7 @@ fn damage_is_named_with_file_and_offset() {
 }
 
 #[test]
-fn a_refused_journal_is_not_changed() {
+fn a_rejected_journal_is_not_changed() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 60);
     drop(journal.begin_snapshot(Lsn(60)));
@@ -85,10 +86,10 @@ fn a_refused_journal_is_not_changed() {
 }
 
 #[test]
-fn a_torn_tail_is_cut_and_told() {
+fn a_torn_tail_is_cut_and_reported() {
     let disk = three();
     let third = FIRST + 2 * (FRAME + MARK);
-    // Without the mark behind it, nothing shows that the third record was ever synced.
+    // Without the mark after it, nothing proves that the third record was ever synced.
     let mut bytes = disk.content("0000000001.segment").unwrap();
     bytes[(third + FRAME) as usize..].fill(0);
     bytes[third as usize + 30] ^= 1;
@@ -98,14 +99,14 @@ fn a_torn_tail_is_cut_and_told() {
     let torn = recovered.torn.unwrap();
     let text = format!("cut {} bytes off 0000000001.segment at byte {third}: ", torn.bytes);
     assert!(torn.to_string().starts_with(&text), "{torn}");
-    // Up to the last byte that is not zero.
+    // The tail ends with the last byte that is not zero.
     assert!((FRAME - 8..=FRAME).contains(&torn.bytes), "{torn}");
-    // Once only.
+    // The tail is reported only once.
     assert_eq!(open(&disk).unwrap().1.torn, None);
 }
 
 #[test]
-fn records_behind_a_cut_never_come_back() {
+fn records_after_a_cut_are_never_returned() {
     let disk = SimDisk::new(1);
     let (mut journal, _, _) = open(&disk).unwrap();
     for lsn in 1..=3 {
@@ -113,7 +114,7 @@ fn records_behind_a_cut_never_come_back() {
     }
     journal.write_out().unwrap();
     drop(journal);
-    // The first did not reach the disk; the others did.
+    // The first record did not reach the disk; the others did.
     disk.flip_bit("0000000001.segment", FIRST + 50, 0);
     let (mut journal, recovered, content) = open(&disk).unwrap();
     assert_eq!(content.lsns(), [0; 0]);
@@ -126,7 +127,7 @@ fn records_behind_a_cut_never_come_back() {
 }
 
 #[test]
-fn a_missing_segment_is_named() {
+fn a_missing_segment_is_reported() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     let names = segments(&disk);
@@ -142,7 +143,7 @@ fn a_missing_segment_is_named() {
 }
 
 #[test]
-fn a_journal_that_ends_before_its_snapshot_is_refused() {
+fn a_journal_that_ends_before_its_snapshot_is_rejected() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 100);
     snapshot(&mut journal, 100, 1);
@@ -159,7 +160,7 @@ fn a_journal_that_ends_before_its_snapshot_is_refused() {
 }
 
 #[test]
-fn a_file_cut_short_shows() {
+fn a_truncated_segment_is_detected() {
     let disk = three();
     let size = disk.content("0000000001.segment").unwrap().len() as u64;
     let second = FIRST + FRAME + MARK;
@@ -173,7 +174,7 @@ fn a_file_cut_short_shows() {
 }
 
 #[test]
-fn a_snapshot_cut_or_lengthened_shows() {
+fn a_truncated_extended_or_renamed_snapshot_is_detected() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 3);
     snapshot(&mut journal, 3, 2);
@@ -188,7 +189,7 @@ fn a_snapshot_cut_or_lengthened_shows() {
     long.push(0);
     disk.put(name, &long);
     assert_eq!(fault(open(&disk).unwrap_err()).2, Fault::Surplus { bytes: 1 });
-    // Under another's name.
+    // The snapshot has the name of another one.
     disk.put(name, &bytes);
     disk.rename(name, "00000000000000000002.snapshot").unwrap();
     let expected = Fault::HeaderField { field: "LSN", expected: 2, found: 3 };
@@ -196,9 +197,10 @@ fn a_snapshot_cut_or_lengthened_shows() {
 }
 
 #[test]
-fn a_write_to_the_wrong_place_shows() {
+fn a_misdirected_write_is_detected() {
     let second = FIRST + FRAME + MARK;
-    // Onto a record, between records, onto the header, far behind.
+    // The targets are two records, the inside of a record, the header, and a place far behind
+    // the records.
     for target in [FIRST, second, second + 8, 0, 2048] {
         let disk = three();
         let (mut journal, _, _) = open(&disk).unwrap();
@@ -213,7 +215,7 @@ fn a_write_to_the_wrong_place_shows() {
 }
 
 #[test]
-fn intact_records_in_the_wrong_place_show() {
+fn intact_records_in_the_wrong_place_are_detected() {
     let disk = three();
     let mut bytes = disk.content("0000000001.segment").unwrap();
     let (first, second) = (FIRST as usize, (FIRST + FRAME + MARK) as usize);
@@ -224,7 +226,7 @@ fn intact_records_in_the_wrong_place_show() {
 }
 
 #[test]
-fn a_segment_under_anothers_name_shows() {
+fn a_segment_under_the_name_of_another_is_detected() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     disk.put("0000000002.segment", &disk.content("0000000003.segment").unwrap());
@@ -233,12 +235,12 @@ fn a_segment_under_anothers_name_shows() {
 }
 
 #[test]
-fn a_segment_of_earlier_records_shows() {
+fn a_segment_of_earlier_records_is_detected() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 70));
     let names = segments(&disk);
     assert_eq!(names.len(), 3);
-    // Another history, whose segments end sooner.
+    // Another history, with segments of fewer records.
     let twin = SimDisk::new(1);
     let (mut journal, _, _) = open(&twin).unwrap();
     for lsn in 1..=8 {
@@ -252,7 +254,7 @@ fn a_segment_of_earlier_records_shows() {
 }
 
 #[test]
-fn a_snapshot_of_someone_else_shows() {
+fn a_snapshot_with_another_identity_is_detected() {
     let (disk, twin) = (SimDisk::new(1), SimDisk::new(1));
     drop(filled(&disk, 5));
     let other = Options::new(Identity::new(b"cluster/2/0").unwrap());
@@ -266,7 +268,7 @@ fn a_snapshot_of_someone_else_shows() {
 }
 
 #[test]
-fn after_a_close_the_last_record_is_vouched_for_too() {
+fn damage_to_the_last_record_of_a_closed_journal_is_detected() {
     for seed in 0..20 {
         let disk = SimDisk::new(seed);
         filled(&disk, 3).close().unwrap();
@@ -277,7 +279,7 @@ fn after_a_close_the_last_record_is_vouched_for_too() {
 }
 
 #[test]
-fn after_a_failed_sync_nothing_is_taken_or_tried_again() {
+fn after_a_failed_sync_every_call_fails_without_io() {
     let disk = three();
     let (mut journal, _, _) = open(&disk).unwrap();
     disk.fail_call(FaultyCall::Sync, 0, ErrorKind::Other);
@@ -295,9 +297,9 @@ fn after_a_failed_sync_nothing_is_taken_or_tried_again() {
     assert_eq!((journal.persisted_lsn(), disk.changes()), (Lsn(3), before));
 }
 
-/// The kernel takes pages for clean after a failed sync: another sync does not write them.
+/// After a failed sync, the kernel considers the pages clean: another sync does not write them.
 #[test]
-fn what_is_read_after_a_failed_sync_is_made_durable_anew() {
+fn records_read_after_a_failed_sync_are_made_durable_again() {
     for seed in 0..50 {
         let disk = SimDisk::new(seed);
         let mut journal = filled(&disk, 3);
@@ -314,15 +316,15 @@ fn what_is_read_after_a_failed_sync_is_made_durable_anew() {
     }
 }
 
-/// The mark that is written when a journal is opened may itself be among what a failed sync loses.
-/// The next opening must write it again with what follows it: a later mark would otherwise prove
-/// that it was synced.
+/// A failed sync may also lose the mark that was written when the journal was opened. The next
+/// opening must write it again with everything after it: otherwise a later mark would prove that it
+/// was synced.
 #[test]
-fn a_mark_that_never_reached_the_disk_is_made_durable_anew() {
+fn a_mark_lost_in_a_failed_sync_is_made_durable_again() {
     for seed in 0..200 {
         let disk = SimDisk::new(seed);
         let (mut journal, _, _) = open(&disk).unwrap();
-        // Marks begin at various places of a sector, also such that they end in the next one.
+        // Marks begin at various offsets of a sector, and some end in the next sector.
         journal.append(&record(1, 100 + 8 * seed as usize)).unwrap();
         journal.write_out().unwrap();
         drop(journal);
@@ -343,7 +345,7 @@ fn a_mark_that_never_reached_the_disk_is_made_durable_anew() {
 }
 
 #[test]
-fn what_was_recovered_is_vouched_for() {
+fn damage_to_recovered_records_is_detected() {
     let disk = SimDisk::new(1);
     let (mut journal, _, _) = open(&disk).unwrap();
     journal.append(&record(1, 100)).unwrap();
@@ -379,7 +381,7 @@ fn an_old_snapshot_stays_until_the_new_ones_name_is_durable() {
 }
 
 #[test]
-fn failing_calls_are_told_and_lose_nothing_promised() {
+fn failing_calls_are_reported_and_lose_no_persisted_record() {
     let kinds = [FaultyCall::Write, FaultyCall::Sync, FaultyCall::SyncDir, FaultyCall::Names];
     for call in kinds {
         for skip in 0..60 {
@@ -402,7 +404,7 @@ fn failing_calls_are_told_and_lose_nothing_promised() {
 }
 
 #[test]
-fn an_unreadable_file_is_an_error_of_the_system() {
+fn an_unreadable_file_is_an_io_error() {
     let disk = three();
     disk.fail_call(FaultyCall::Read, 1, ErrorKind::Other);
     assert!(matches!(open(&disk), Err(Error::Io { doing: "read", .. })));
@@ -410,14 +412,14 @@ fn an_unreadable_file_is_an_error_of_the_system() {
 }
 
 #[test]
-fn a_full_disk_is_told_while_there_is_room_in_the_segment() {
+fn a_full_disk_is_reported_while_there_is_space_in_the_segment() {
     let disk = SimDisk::new(1);
     let (mut journal, _, _) = open(&disk).unwrap();
     disk.set_capacity(disk.used() + 1000);
     journal.append(&record(1, 100)).unwrap();
     journal.commit().unwrap();
     assert!(journal.prepare().unwrap_err().is_disk_full());
-    // Told once, and nothing is left of the attempt.
+    // The error is reported once, and no file remains of the attempt.
     assert_eq!(journal.prepare(), Ok(false));
     assert!(disk.content("spare.tmp").is_none());
     let mut lsn = 1;
@@ -438,7 +440,7 @@ fn a_full_disk_is_told_while_there_is_room_in_the_segment() {
 }
 
 #[test]
-fn what_an_earlier_process_did_not_finish_is_removed_before_the_journal_is_opened() {
+fn unfinished_files_of_an_earlier_process_are_removed() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 10);
     journal.prepare().unwrap();
@@ -458,7 +460,7 @@ fn what_an_earlier_process_did_not_finish_is_removed_before_the_journal_is_opene
 }
 
 #[test]
-fn a_snapshot_makes_room_on_a_full_disk() {
+fn a_snapshot_frees_space_on_a_full_disk() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 60);
     disk.set_capacity(disk.used() + 3000);
@@ -470,7 +472,7 @@ fn a_snapshot_makes_room_on_a_full_disk() {
 }
 
 #[test]
-fn the_room_of_an_older_snapshot_is_noticed_too() {
+fn space_freed_by_removing_an_older_snapshot_is_noticed() {
     for (records, enough) in [(1000, true), (3, false)] {
         let disk = SimDisk::new(1);
         let (mut journal, _, _) = open(&disk).unwrap();
@@ -481,14 +483,14 @@ fn the_room_of_an_older_snapshot_is_noticed_too() {
         journal.commit().unwrap();
         assert_eq!(journal.prepare(), Ok(false));
         snapshot(&mut journal, 1, 1);
-        // No segment has gone. That there is no room is told once.
+        // No segment was removed. The lack of space is reported only once.
         assert_eq!(journal.prepare(), Ok(enough));
         assert_eq!(disk.content("spare.tmp").is_some(), enough);
     }
 }
 
 #[test]
-fn a_snapshot_that_does_not_fit_harms_nothing() {
+fn a_snapshot_that_does_not_fit_leaves_the_journal_usable() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 10);
     disk.set_capacity(disk.used() + 100_000);
@@ -501,7 +503,7 @@ fn a_snapshot_that_does_not_fit_harms_nothing() {
 }
 
 #[test]
-fn syncs_take_the_time_that_the_disk_was_given() {
+fn syncs_take_the_configured_latency() {
     let disk = SimDisk::new(1);
     let (mut journal, _, _) = open(&disk).unwrap();
     disk.set_sync_latency_us(100, 200);
@@ -515,9 +517,9 @@ fn syncs_take_the_time_that_the_disk_was_given() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// After a crash, all but the last batch is vouched for.
+    /// After a crash, marks cover all batches but the last one.
     #[test]
-    fn damage_to_what_was_synced_before_the_last_sync_shows(
+    fn damage_to_records_before_the_last_batch_is_detected(
         seed: u64,
         batches in prop::collection::vec(prop::collection::vec(0..900usize, 1..5), 2..12),
         place: u64,
@@ -540,9 +542,9 @@ proptest! {
         prop_assert!(open(&disk).is_err(), "{} at {}", name, offset);
     }
 
-    /// A write to a wrong place either shows or does no harm.
+    /// A misdirected write is either detected or harmless.
     #[test]
-    fn misdirected_writes_never_lose_anything_in_silence(
+    fn misdirected_writes_are_detected_or_lose_nothing(
         seed: u64,
         records in prop::collection::vec(0..600usize, 2..40),
         at: prop::sample::Index,
@@ -572,7 +574,7 @@ proptest! {
     }
 }
 
-/// A byte of the frames of records 1 to `vouched`, chosen by `place`.
+/// Returns a byte of the frames of records 1 to `vouched`, chosen by `place`.
 fn place_of(disk: &SimDisk, vouched: u64, place: u64) -> (String, u64) {
     let copy = SimDisk::new(0);
     for name in segments(disk) {

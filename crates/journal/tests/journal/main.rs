@@ -1,4 +1,5 @@
-//! The journal from outside: what comes back, after crashes and damage, and what is said about it.
+//! Tests the journal through its public interface: recovery after crashes and damage, and error
+//! reports.
 
 mod basics;
 mod crashes;
@@ -8,14 +9,14 @@ mod tools;
 
 use solera_journal::{Entry, Error, Identity, Journal, Lsn, Options, Recovered, SimDisk};
 
-/// All that a journal gave back.
+/// Everything that a journal returned when it was opened.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Content {
     snapshot: Vec<Vec<u8>>,
     records: Vec<(u64, Vec<u8>)>,
 }
 
-/// Small segments, so that there are several.
+/// Returns options with small segments, so that there are several.
 fn options() -> Options {
     let identity = Identity::new(b"cluster/1/0").unwrap();
     Options { segment_bytes: 4096, ..Options::new(identity) }
@@ -43,12 +44,12 @@ impl Content {
     }
 }
 
-/// A record of `bytes` bytes that tells which one it is.
+/// Returns a record of `bytes` bytes that contains its LSN.
 fn record(lsn: u64, bytes: usize) -> Vec<u8> {
     lsn.to_le_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-/// A journal with the given number of records of 100 bytes, each synced by itself.
+/// Creates a journal with the given number of records of 100 bytes, each synced separately.
 fn filled(disk: &SimDisk, records: u64) -> Journal<SimDisk> {
     let (mut journal, _, _) = open(disk).unwrap();
     for lsn in 1..=records {
@@ -58,7 +59,7 @@ fn filled(disk: &SimDisk, records: u64) -> Journal<SimDisk> {
     journal
 }
 
-/// The file that holds the last records.
+/// Returns the name of the segment with the last records.
 fn last_segment(disk: &SimDisk) -> String {
     segments(disk).pop().unwrap()
 }

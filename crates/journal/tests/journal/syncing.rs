@@ -1,4 +1,4 @@
-//! The journal's thread: what it says, when, and in which order.
+//! Tests the journal's thread: its events, their times and their order.
 
 use std::io::ErrorKind;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,7 +8,7 @@ use solera_journal::{Error, Event, FaultyCall, Lsn, SimDisk, SyncPolicy, Syncer}
 
 use crate::{filled, open, options, record, segments};
 
-/// Longer than anything takes; only a test that fails waits for it.
+/// Timeout that only a failing test reaches.
 const LONG: Duration = Duration::from_secs(20);
 
 fn start(disk: &SimDisk, policy: SyncPolicy) -> (Syncer<SimDisk>, Receiver<Event>) {
@@ -20,8 +20,8 @@ fn start(disk: &SimDisk, policy: SyncPolicy) -> (Syncer<SimDisk>, Receiver<Event
     (Syncer::start(journal, policy, on_event).unwrap(), told)
 }
 
-/// One whose thread is held up after each event, as by a slow sync, until it is resumed. Once the
-/// sender is gone it goes on by itself.
+/// Starts a thread that is held up after each event, as by a slow sync, until it is resumed. When
+/// the sender is dropped, the thread continues by itself.
 fn start_held_up(disk: &SimDisk) -> (Syncer<SimDisk>, Receiver<Event>, Sender<()>) {
     let (journal, _, _) = open(disk).unwrap();
     let (tell, told) = channel();
@@ -38,7 +38,7 @@ fn next(told: &Receiver<Event>) -> Event {
     told.recv_timeout(LONG).unwrap()
 }
 
-/// Waits until all up to `lsn` is persisted.
+/// Waits until all records up to `lsn` are persisted.
 fn persisted(told: &Receiver<Event>, lsn: u64) {
     loop {
         match next(told) {
@@ -50,7 +50,7 @@ fn persisted(told: &Receiver<Event>, lsn: u64) {
 }
 
 #[test]
-fn what_is_told_to_be_persisted_survives() {
+fn records_that_are_reported_as_persisted_survive() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Always);
     for batch in 0..50 {
@@ -67,7 +67,7 @@ fn what_is_told_to_be_persisted_survives() {
 }
 
 #[test]
-fn what_comes_in_during_a_sync_shares_the_next() {
+fn records_appended_during_a_sync_share_the_next_one() {
     let disk = SimDisk::new(1);
     let (mut syncer, told, resume) = start_held_up(&disk);
     let mut put = || {
@@ -84,7 +84,7 @@ fn what_comes_in_during_a_sync_shares_the_next() {
 }
 
 #[test]
-fn with_an_interval_a_sync_comes_by_itself() {
+fn with_an_interval_records_are_synced_without_further_calls() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 1 });
     for lsn in 1..=3 {
@@ -95,9 +95,8 @@ fn with_an_interval_a_sync_comes_by_itself() {
     syncer.close().unwrap();
 }
 
-/// A snapshot syncs before its time; the next interval begins with the next record.
 #[test]
-fn what_waits_for_the_disk_is_told_and_what_was_done_counted() {
+fn waiting_bytes_and_statistics_are_reported() {
     let disk = SimDisk::new(1);
     let (mut syncer, told, resume) = start_held_up(&disk);
     let mut write = |lsn| {
@@ -119,7 +118,7 @@ fn what_waits_for_the_disk_is_told_and_what_was_done_counted() {
 }
 
 #[test]
-fn a_shorter_interval_holds_at_once() {
+fn a_shorter_interval_takes_effect_at_once() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 3_600_000 });
     syncer.append(&record(1, 100)).unwrap();
@@ -128,8 +127,9 @@ fn a_shorter_interval_holds_at_once() {
     persisted(&told, 1);
 }
 
+/// A snapshot syncs before the interval ends; the next interval begins with the next record.
 #[test]
-fn an_interval_goes_on_after_a_snapshot() {
+fn interval_syncs_continue_after_a_snapshot() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 1 });
     for lsn in 1..=10 {
@@ -144,7 +144,7 @@ fn an_interval_goes_on_after_a_snapshot() {
 }
 
 #[test]
-fn closing_syncs_what_no_interval_has_synced() {
+fn closing_syncs_all_records() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 3_600_000 });
     syncer.append(b"a").unwrap();
@@ -157,7 +157,7 @@ fn closing_syncs_what_no_interval_has_synced() {
 }
 
 #[test]
-fn dropping_is_closing() {
+fn dropping_syncs_all_records() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Always);
     syncer.append(b"a").unwrap();
@@ -167,7 +167,7 @@ fn dropping_is_closing() {
 }
 
 #[test]
-fn a_failure_is_told_once_and_is_for_good() {
+fn a_failure_is_reported_once_and_is_permanent() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Always);
     syncer.append(b"a").unwrap();
@@ -187,7 +187,7 @@ fn a_failure_is_told_once_and_is_for_good() {
 }
 
 #[test]
-fn a_full_disk_is_told_before_anything_is_lost() {
+fn a_full_disk_is_reported_before_an_append_fails() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Always);
     disk.set_capacity(disk.used() + 100);
@@ -204,7 +204,7 @@ fn a_full_disk_is_told_before_anything_is_lost() {
 }
 
 #[test]
-fn room_that_a_snapshot_makes_is_told() {
+fn space_freed_by_a_snapshot_is_reported() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 60));
     assert!(segments(&disk).len() > 1);
@@ -223,7 +223,7 @@ fn room_that_a_snapshot_makes_is_told() {
 }
 
 #[test]
-fn a_journal_is_asked_again_whether_there_is_room() {
+fn free_space_is_checked_again_on_request() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Always);
     disk.set_capacity(disk.used() + 100);
@@ -244,7 +244,7 @@ fn a_journal_is_asked_again_whether_there_is_room() {
 }
 
 #[test]
-fn a_disk_that_is_full_at_the_start_is_told_before_anything_is_taken() {
+fn a_disk_that_is_full_at_the_start_is_reported_before_the_first_append() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 1));
     // Less than the next segment needs.
@@ -255,7 +255,7 @@ fn a_disk_that_is_full_at_the_start_is_told_before_anything_is_taken() {
 }
 
 #[test]
-fn a_snapshot_is_written_beside_and_then_published() {
+fn a_snapshot_is_written_in_the_background_and_then_published() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     let before = segments(&disk).len();
@@ -278,7 +278,7 @@ fn a_snapshot_is_written_beside_and_then_published() {
 }
 
 #[test]
-fn a_snapshot_waits_for_the_records_that_it_stands_for() {
+fn a_snapshot_is_published_after_its_records_are_persisted() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Interval { interval_ms: 3_600_000 });
     syncer.append(b"a").unwrap();
@@ -293,7 +293,7 @@ fn a_snapshot_waits_for_the_records_that_it_stands_for() {
 }
 
 #[test]
-fn a_snapshot_that_fails_harms_nothing() {
+fn a_failed_snapshot_leaves_the_journal_usable() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Always);
     disk.set_capacity(disk.used() + 10_000);
@@ -301,7 +301,7 @@ fn a_snapshot_that_fails_harms_nothing() {
     snapshot.add(&[1; 20_000]).unwrap();
     snapshot.finish();
     assert!(matches!(next(&told), Event::SnapshotFailed(Error::DiskFull { .. })));
-    // Who waits for the backlog of a snapshot that has failed does not wait for ever.
+    // A thread that waits for the backlog of a failed snapshot continues.
     let mut snapshot = syncer.begin_snapshot(Lsn(0)).unwrap();
     snapshot.add(&[1; 300_000]).unwrap();
     assert!(matches!(next(&told), Event::SnapshotFailed(Error::DiskFull { .. })));
@@ -316,7 +316,7 @@ fn a_snapshot_that_fails_harms_nothing() {
 }
 
 #[test]
-fn many_records_pass_many_small_segments() {
+fn many_records_are_written_to_many_small_segments() {
     let disk = SimDisk::new(1);
     let (mut syncer, told) = start(&disk, SyncPolicy::Always);
     for lsn in 1..=2000 {

@@ -1,4 +1,4 @@
-//! Looking into damaged journals, and cutting them where they are damaged.
+//! Tests the inspection of damaged journals, and repairs that cut them at the damage.
 
 use solera_journal::{
     Disk, Entry, Error, Journal, Lsn, Options, SimDisk, TornTail, check, dump, must_be_repaired,
@@ -7,7 +7,7 @@ use solera_journal::{
 
 use crate::{Content, filled, last_segment, open, options, record, segments, snapshot};
 
-/// The files and what is in them, but for the lock.
+/// Returns the files and their content, except the lock.
 fn files(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     let names = disk.list().unwrap().into_iter().filter(|name| name != "lock");
     names.map(|name| (name.clone(), disk.content(&name).unwrap())).collect()
@@ -24,7 +24,7 @@ fn dumped(disk: &SimDisk) -> Content {
 }
 
 #[test]
-fn a_sound_journal_is_told_whole() {
+fn a_sound_journal_is_reported_completely() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 100);
     snapshot(&mut journal, 70, 4);
@@ -47,7 +47,7 @@ fn a_sound_journal_is_told_whole() {
 }
 
 #[test]
-fn all_damage_is_told_at_once_and_the_rest_is_dumped() {
+fn all_damage_is_reported_at_once_and_the_rest_is_dumped() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     let names = segments(&disk);
@@ -69,7 +69,7 @@ fn all_damage_is_told_at_once_and_the_rest_is_dumped() {
 }
 
 #[test]
-fn a_torn_tail_is_no_problem_but_told() {
+fn a_torn_tail_is_reported_but_is_no_problem() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 3));
     let mut bytes = disk.content("0000000001.segment").unwrap();
@@ -82,7 +82,7 @@ fn a_torn_tail_is_no_problem_but_told() {
     assert_eq!(report.problems, []);
 }
 
-/// Repairs a journal with damage, and returns what comes back.
+/// Repairs a damaged journal, and returns its content.
 fn repaired(disk: &SimDisk) -> (solera_journal::Repair, Content) {
     let before = files(disk);
     let error = open(disk).map(|_| ()).unwrap_err();
@@ -91,7 +91,7 @@ fn repaired(disk: &SimDisk) -> (solera_journal::Repair, Content) {
     let repair = repair(disk, &backup).unwrap();
     assert_eq!(must_be_repaired(disk), Ok(false));
     assert!(repair.problems.contains(&error), "{error}");
-    // All that is changed or gone is in the backup, as it was.
+    // The backup contains every changed or removed file in its original form.
     for (name, content) in before {
         if disk.content(&name).as_ref() != Some(&content) {
             assert_eq!(backup.content(&name), Some(content), "{name}");
@@ -100,7 +100,7 @@ fn repaired(disk: &SimDisk) -> (solera_journal::Repair, Content) {
     disk.crash();
     let (mut journal, recovered, content) = open(disk).unwrap();
     assert_eq!(recovered.last, repair.last);
-    // And it works again.
+    // The journal can be used again.
     let lsn = journal.append(b"after").unwrap();
     assert_eq!((lsn, journal.commit()), (repair.last.next(), Ok(lsn)));
     snapshot(&mut journal, lsn.0, 1);
@@ -125,7 +125,7 @@ fn a_repair_cuts_at_the_first_damage() {
 }
 
 #[test]
-fn a_repair_keeps_what_stands_before_a_gap_a_bad_header_or_a_short_file() {
+fn a_repair_keeps_records_before_a_gap_a_bad_header_or_a_short_file() {
     for damage in 0..4 {
         let disk = SimDisk::new(1);
         drop(filled(&disk, 100));
@@ -142,10 +142,11 @@ fn a_repair_keeps_what_stands_before_a_gap_a_bad_header_or_a_short_file() {
     }
 }
 
-/// Found by fuzzing: where the second segment began told where the first one ended, and that it was
-/// cut short did not matter; but the second one was another's and went.
+/// Found by fuzzing. The beginning of the second segment showed where the first one ended, so that
+/// the truncation of the first one was no problem. But the second segment belonged to another
+/// journal, and the repair removed it.
 #[test]
-fn what_a_repair_leaves_is_judged_without_what_it_removes() {
+fn a_repair_checks_remaining_segments_without_the_removed_ones() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     let names = segments(&disk);
@@ -160,7 +161,7 @@ fn what_a_repair_leaves_is_judged_without_what_it_removes() {
     assert!(last > 20, "{last}");
 }
 
-/// Puts a number into a header, under a right checksum.
+/// Writes a number into a header, and updates the checksum.
 fn forge(disk: &SimDisk, file: &str, at: usize, number: u64) {
     let mut bytes = disk.content(file).unwrap();
     bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
@@ -176,7 +177,7 @@ fn a_repair_never_falls_behind_the_snapshot() {
     let mut journal = filled(&disk, 100);
     snapshot(&mut journal, 90, 3);
     drop(journal);
-    // A record that the snapshot stands for.
+    // Damages a record that the snapshot covers.
     let names = segments(&disk);
     disk.flip_bit(&names[0], 520, 0);
     let (repair, content) = repaired(&disk);
@@ -186,7 +187,7 @@ fn a_repair_never_falls_behind_the_snapshot() {
 }
 
 #[test]
-fn a_repair_goes_on_from_the_snapshot_if_all_segments_are_gone() {
+fn a_repair_continues_from_the_snapshot_if_all_segments_are_missing() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 100);
     snapshot(&mut journal, 100, 3);
@@ -197,7 +198,7 @@ fn a_repair_goes_on_from_the_snapshot_if_all_segments_are_gone() {
 }
 
 #[test]
-fn what_is_beyond_repair_is_left_as_it_is() {
+fn a_journal_beyond_repair_is_not_changed() {
     let disk = SimDisk::new(1);
     let mut journal = filled(&disk, 100);
     snapshot(&mut journal, 90, 3);
@@ -212,10 +213,10 @@ fn what_is_beyond_repair_is_left_as_it_is() {
 }
 
 #[test]
-fn a_damaged_snapshot_is_replaced_by_the_records_if_they_are_all_there() {
+fn a_damaged_snapshot_is_replaced_by_the_records_if_all_exist() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 5));
-    // As if the power had failed before the segments were removed.
+    // The files are as after a power failure before the segments were removed.
     let twin = SimDisk::new(1);
     let mut journal = filled(&twin, 5);
     snapshot(&mut journal, 5, 2);
@@ -228,7 +229,7 @@ fn a_damaged_snapshot_is_replaced_by_the_records_if_they_are_all_there() {
 }
 
 #[test]
-fn a_newer_format_is_left_to_a_newer_program() {
+fn a_repair_rejects_a_newer_format() {
     let disk = SimDisk::new(1);
     drop(filled(&disk, 100));
     let names = segments(&disk);

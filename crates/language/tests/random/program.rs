@@ -1,9 +1,9 @@
-//! Random programs: well-typed, with flows in all directions, so that the checker refuses many of
-//! them.
+//! Generates random programs. They are well-typed and have flows in all directions, so the checker
+//! rejects many of them.
 
 use std::fmt::Write;
 
-/// A generator of numbers that depend on a seed alone.
+/// Generator of numbers that depend only on a seed.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -39,7 +39,7 @@ transaction t(
 ) -> int {
 ";
 
-/// A program's source. `level` leans towards flows that are allowed: the higher, the more.
+/// Generates a program's source. If `careful`, it contains mostly legal flows.
 pub(crate) fn source(random: &mut Random, careful: bool) -> String {
     let mut program = Program {
         random,
@@ -66,16 +66,16 @@ struct Program<'a> {
     random: &'a mut Random,
     out: String,
     vars: usize,
-    /// The variables in scope, each with the store that may have influenced it.
+    /// Variables in scope, each with the weakest store that may have influenced it.
     visible: Vec<(String, usize)>,
     loops: usize,
     careful: bool,
-    /// What may have influenced whether this is done.
+    /// Weakest store that may have influenced whether the current statement runs.
     pc: usize,
 }
 
 impl Program<'_> {
-    /// A store that may be used where something of `at_most` may not be too weak.
+    /// Returns a store that may be used where a store weaker than `at_most` is not allowed.
     fn store(&mut self, at_most: usize) -> usize {
         let any = self.random.below(3) as usize;
         if self.careful { any.min(at_most).max(self.pc) } else { any }
@@ -98,7 +98,8 @@ impl Program<'_> {
         (count > 0).then(|| fits[self.random.below(count) as usize].0.clone())
     }
 
-    /// An integer that nothing weaker than a store influences, if the program is careful.
+    /// Returns an integer expression. If the program is careful, nothing weaker than the store
+    /// `level` influences it.
     fn int(&mut self, depth: u32, level: usize) -> String {
         match self.random.below(if depth == 0 { 4 } else { 10 }) {
             0 => self.random.pick(&["p", "q"]).to_owned(),
@@ -202,7 +203,7 @@ impl Program<'_> {
                     _ => return,
                 };
                 let condition = self.condition(level);
-                // What follows depends on it.
+                // The following statements depend on this condition.
                 let _ = writeln!(self.out, "if {condition} {{ {how} }}");
                 self.pc = self.pc.max(level);
             }

@@ -1,4 +1,4 @@
-//! Stores in memory, as plain as can be: what operations do is written down here once more.
+//! Stores in memory, as simple as possible: a second, independent implementation of the operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ enum Held {
     Register(Value),
 }
 
-/// All stores, by the name of the store and the key.
+/// Values of all stores, by store and key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Stores {
     held: BTreeMap<(String, String), Held>,

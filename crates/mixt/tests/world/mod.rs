@@ -35,7 +35,7 @@ pub(crate) struct Faults {
     pub(crate) lost_reply: u64,
     /// Maximum delay of a commit whose answer is lost.
     pub(crate) late_ms: u64,
-    /// Whether nobody sees witnesses.
+    /// Whether witnesses are invisible to all sessions.
     pub(crate) blind: bool,
 }
 
@@ -258,7 +258,7 @@ impl FaultyConnection {
             self.world.late.lock().unwrap().push(Late { due_ms, session, writes });
             self.late_ms = Some(self.world.now.load(Ordering::Relaxed) + late_ms);
         } else if self.world.happens(500) {
-            // Nobody receives the result.
+            // The client does not receive the result.
             let _ = self.inner().commit(writes).await;
         } else {
             self.inner().abort().await?;

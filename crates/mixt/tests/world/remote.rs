@@ -74,7 +74,7 @@ impl Remote {
             let first = self.late.lock().unwrap().pop();
             let Some((bytes, memory, user)) = first else { continue };
             let faulty = Arc::new(Faulty { user, ..Faulty::new(memory, Arc::clone(&world)) });
-            // Nobody waits for the answer. The run ends with its process.
+            // The group runs without a receiver for its answer, until its process ends.
             let worker = self.worker();
             let mut run = Box::pin(self.execute(&bytes, faulty, &clock));
             let run = std::future::poll_fn(|cx| {

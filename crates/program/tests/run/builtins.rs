@@ -1,4 +1,4 @@
-//! Each function and method of values.
+//! Tests each function and method of values.
 
 use solera_program::builtin::Builtin as B;
 use solera_program::ir::Instr;
@@ -8,7 +8,7 @@ use solera_program::value::Value;
 
 use crate::support::*;
 
-/// The type of a test's result. Empty collections are of integers.
+/// Returns the type of a test's result. Empty collections have integer elements.
 fn type_of(value: &Value) -> Type {
     let of = |value: Option<&Value>| value.map_or(Type::Int, type_of).into();
     match value {
@@ -32,7 +32,7 @@ fn call(builtin: B, args: Vec<Value>, ty: Type) -> Result<Value, FailureKind> {
     eval(args, ty, vec![Instr::Builtin(builtin, 10, registers)])
 }
 
-/// Calls it into another register, and into its receiver's.
+/// Calls a builtin twice: once with a separate result register, once with the receiver's register.
 #[track_caller]
 fn gives(builtin: B, args: impl IntoIterator<Item = Value>, expected: Value) {
     let args: Vec<Value> = args.into_iter().collect();
@@ -68,7 +68,7 @@ const YES: Value = Value::Bool(true);
 const NO: Value = Value::Bool(false);
 
 #[test]
-fn options() {
+fn options_are_tested_and_unwrapped() {
     gives(B::Some, [int(1)], some(1));
     gives(B::IsSome, [some(1)], YES);
     gives(B::IsSome, [Value::NONE], NO);
@@ -81,7 +81,7 @@ fn options() {
 }
 
 #[test]
-fn lengths() {
+fn lengths_of_all_kinds_of_values_are_counted() {
     gives(B::Len, [ints([1, 2])], int(2));
     gives(B::Len, [set([1, 2])], int(2));
     gives(B::Len, [map([(1, 2)])], int(1));
@@ -113,7 +113,7 @@ fn elements_are_found() {
 }
 
 #[test]
-fn lists() {
+fn lists_are_changed_sliced_and_sorted() {
     gives(B::Push, [ints([1]), int(2)], ints([1, 2]));
     gives(B::SetAt, [ints([1, 2]), int(0), int(3)], ints([3, 2]));
     let beyond = FailureKind::OutOfRange { index: 2, length: 2 };
@@ -130,7 +130,7 @@ fn lists() {
 }
 
 #[test]
-fn sets_and_maps() {
+fn sets_and_maps_are_read_and_changed() {
     gives(B::Insert, [set([1]), int(2)], set([1, 2]));
     gives(B::Insert, [set([1]), int(1)], set([1]));
     gives(B::Remove, [set([1, 2]), int(1)], set([2]));
@@ -145,7 +145,7 @@ fn sets_and_maps() {
 }
 
 #[test]
-fn texts() {
+fn texts_are_searched_split_and_converted() {
     gives(B::StartsWith, [text("abc"), text("ab")], YES);
     gives(B::StartsWith, [text("abc"), text("bc")], NO);
     gives(B::EndsWith, [text("abc"), text("bc")], YES);
@@ -174,7 +174,7 @@ fn texts() {
 }
 
 #[test]
-fn numbers() {
+fn numbers_are_converted_and_rounded() {
     gives(B::ToInt, [float(-1.9)], int(-1));
     gives(B::ToInt, [float(-9_223_372_036_854_775_808.0)], int(i64::MIN));
     for beyond in [9_223_372_036_854_775_808.0, f64::NAN, f64::NEG_INFINITY] {

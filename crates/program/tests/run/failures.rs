@@ -1,4 +1,4 @@
-//! Each way to fail.
+//! Tests each way in which a program can fail.
 
 use solera_program::builtin::Builtin;
 use solera_program::ir::Instr;
@@ -21,7 +21,7 @@ fn of_ints(op: BinaryOp, a: i64, b: i64) -> FailureKind {
 }
 
 #[test]
-fn integers_that_do_not_fit() {
+fn integers_that_do_not_fit_fail() {
     let cases = [
         (BinaryOp::Add, i64::MAX, 1),
         (BinaryOp::Subtract, i64::MIN, 1),
@@ -48,12 +48,13 @@ fn a_value_that_doubles_becomes_too_large() {
     let limit = Limits::default().value_bytes;
     assert_eq!(kind(vec![text("x")], double()), FailureKind::TooLarge { limit });
     assert_eq!(kind(vec![ints([1])], double()), FailureKind::TooLarge { limit });
-    // What is in a value often is large, though it takes little memory.
+    // The contents of a value may be large although it takes little memory.
     let nest = vec![Instr::List(0, vec![0, 0]), Instr::Jump(0)];
     assert_eq!(kind(vec![ints([1])], nest), FailureKind::TooLarge { limit });
 }
 
-/// A phase of a source within limits that make it quick, and what it fails by, with its line.
+/// Runs the phase of a source within limits that make the test quick. An error is the failure with
+/// its line.
 fn run_source(source: &str) -> Result<Finished, String> {
     let program = solera_language::compile::compile(source).program.unwrap();
     let names = Names { prefix: "tx7".into() };
@@ -67,7 +68,7 @@ fn run_source(source: &str) -> Result<Finished, String> {
     }
 }
 
-/// A function that makes a text of 98304 characters.
+/// Source of a function that returns a string of 98304 characters.
 const LARGE: &str = "fn large() -> string { \
         var text = \"abc\"; \
         for i in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14] { text = text + text; } \
@@ -75,7 +76,7 @@ const LARGE: &str = "fn large() -> string { \
     }\n";
 
 #[test]
-fn values_that_are_there_together_are_limited() {
+fn the_total_size_of_live_values_is_limited() {
     let keep = |count: usize| {
         let lines: String = (0..count).map(|n| format!("var t{n} = base + \"{n}\";\n")).collect();
         let lengths: Vec<String> = (0..count).map(|n| format!("t{n}.len()")).collect();
@@ -88,14 +89,14 @@ fn values_that_are_there_together_are_limited() {
     let told = keep(40).unwrap_err();
     let limit = "variables and intermediate results hold more than 1048576 bytes together";
     assert!(told.contains(limit), "{told}");
-    // The eleventh is too much. That was looked for soon.
+    // The eleventh string exceeds the limit, which is checked soon afterwards.
     let (line, _) = told.split_once(':').unwrap();
     assert!((13..=16).contains(&line.parse::<u32>().unwrap()), "{told}");
     assert_eq!(keep(40).unwrap_err(), told);
 }
 
 #[test]
-fn values_of_callers_are_counted() {
+fn values_of_callers_count_towards_the_limit() {
     let source = format!(
         "{LARGE}fn deep(n: int) -> int {{ \
              var text = large(); \
@@ -109,7 +110,7 @@ fn values_of_callers_are_counted() {
 }
 
 #[test]
-fn values_that_are_replaced_do_not_count() {
+fn replaced_values_do_not_count_towards_the_limit() {
     let source = format!(
         "{LARGE}transaction replace() -> int {{ \
              var text = \"\"; \
@@ -120,12 +121,12 @@ fn values_that_are_replaced_do_not_count() {
     );
     let finished = run_source(&source).unwrap();
     assert_eq!(finished.result, Some(Value::Int(98304)));
-    // It has made many times as much as it may hold.
+    // It has created many times as much as it may hold.
     assert!(finished.fuel > 40 * (1 << 20) / 256, "{}", finished.fuel);
 }
 
 #[test]
-fn answers_of_stores_are_counted() {
+fn answers_of_stores_count_towards_the_limit() {
     let mut body = vec![];
     for dst in 1..40 {
         body.push(Instr::Remote {
@@ -177,9 +178,9 @@ fn work_on_large_values_costs_fuel() {
 }
 
 #[test]
-fn each_copy_of_what_is_changed_costs_fuel() {
+fn each_copy_of_a_shared_value_costs_fuel() {
     let fuel = |copies| {
-        // The first change makes the list this register's own; each move shares it again.
+        // The first change gives this register its own copy of the list; each move shares it again.
         let mut body = vec![Instr::Builtin(Builtin::Push, 0, vec![0, 1])];
         for _ in 0..copies {
             body.extend([Instr::Move(5, 0), Instr::Builtin(Builtin::Push, 0, vec![0, 1])]);
@@ -192,7 +193,7 @@ fn each_copy_of_what_is_changed_costs_fuel() {
 }
 
 #[test]
-fn a_value_that_is_nested_ever_deeper_is_too_deep() {
+fn nesting_of_values_is_limited() {
     let nest = vec![Instr::Builtin(Builtin::Some, 0, vec![0]), Instr::Jump(0)];
     assert_eq!(kind(vec![Value::Int(1)], nest), FailureKind::TooDeep);
     let nest = vec![Instr::List(0, vec![0]), Instr::Jump(0)];
@@ -200,7 +201,7 @@ fn a_value_that_is_nested_ever_deeper_is_too_deep() {
 }
 
 #[test]
-fn recursion_without_end_is_too_deep() {
+fn recursion_is_limited() {
     let main = phase(None, &[], &[], code(1, vec![], vec![Instr::Call(0, 0, vec![])]));
     let mut program = program(vec![], Type::Unit, vec![main]);
     let forever = code(1, vec![], vec![Instr::Move(0, 0), Instr::Call(0, 0, vec![])]);
@@ -209,7 +210,7 @@ fn recursion_without_end_is_too_deep() {
     assert_eq!(failure.kind, FailureKind::Depth { limit: 200 });
     assert_eq!(failure.place, FailureScope::Function("forever".into()));
     assert_eq!(failure.span.start, 1);
-    // However few frames that are, they take no more memory than all may.
+    // The memory limit of all frames holds even for few frames.
     program.functions[0].code.registers = 1 << 16;
     let failure = failed(prepare(program, 0, vec![], Tapes::new()).start());
     assert_eq!(failure.kind, FailureKind::Depth { limit: 200 });
@@ -324,7 +325,7 @@ fn answers_must_fit() {
 }
 
 #[test]
-fn stores_may_have_nothing_or_refuse() {
+fn missing_objects_and_errors_of_stores_are_failures() {
     let mut run = reading();
     run.start();
     let failure = failed(run.resume(Err(Refusal::Missing)));
@@ -335,13 +336,13 @@ fn stores_may_have_nothing_or_refuse() {
     run.start();
     let failure = failed(run.resume(Err(Refusal::Other("WRONGTYPE".into()))));
     assert_eq!(failure.kind.to_string(), "`*` of register<int> failed: WRONGTYPE");
-    // And after all that it can still be run.
+    // The run can be started again after these failures.
     run.start();
     assert_eq!(finished(run.resume(Ok(Value::Int(4)))).result, Some(Value::Int(4)));
 }
 
 #[test]
-fn handles_of_another_store_are_not_followed() {
+fn handles_of_another_store_are_rejected() {
     let wrong = |body| {
         let nothing = phase(None, &[], &[0], code(0, vec![], vec![]));
         let second = phase(Some(MAIL), &[0], &[], code(3, vec![Value::Int(1)], body));

@@ -1,4 +1,4 @@
-//! Each instruction.
+//! Tests each instruction.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn binary(op: BinaryOp, a: Value, b: Value) -> Result<Value, FailureKind> {
 }
 
 #[test]
-fn arithmetic() {
+fn arithmetic_works_on_numbers_texts_bytes_and_lists() {
     let int = |op, a, b| binary(op, Value::Int(a), Value::Int(b)).unwrap();
     assert_eq!(int(BinaryOp::Add, 2, 3), Value::Int(5));
     assert_eq!(int(BinaryOp::Subtract, 2, 3), Value::Int(-1));
@@ -35,7 +35,7 @@ fn arithmetic() {
     let float = |op, a, b| binary(op, Value::Float(a), Value::Float(b)).unwrap();
     assert_eq!(float(BinaryOp::Divide, 1.0, 0.0), Value::Float(f64::INFINITY));
     assert_eq!(float(BinaryOp::Remainder, 7.5, 2.0), Value::Float(1.5));
-    // Processors give it a sign, which the order of values would show.
+    // Processors give this NaN a sign, which the order of values would reveal.
     assert_eq!(float(BinaryOp::Divide, 0.0, 0.0), Value::Float(f64::NAN));
     assert_eq!(binary(BinaryOp::Add, text("a"), text("b")), Ok(text("ab")));
     let bytes = |bytes: &[u8]| Value::Bytes(bytes.into());
@@ -44,7 +44,7 @@ fn arithmetic() {
 }
 
 #[test]
-fn comparisons() {
+fn values_of_each_kind_are_compared() {
     let table = [
         (BinaryOp::Equal, [false, true, false]),
         (BinaryOp::Unequal, [true, false, true]),
@@ -73,7 +73,7 @@ fn comparisons() {
 }
 
 #[test]
-fn floats_compare_as_ieee_754_says_but_within_values_by_their_order() {
+fn floats_compare_by_ieee_754_but_by_total_order_within_values() {
     let nan = Value::Float(f64::NAN);
     let zeros = [0.0, -0.0].map(Value::Float);
     let equal = |a: &Value, b: &Value| binary(BinaryOp::Equal, a.clone(), b.clone()).unwrap();
@@ -85,7 +85,7 @@ fn floats_compare_as_ieee_754_says_but_within_values_by_their_order() {
 }
 
 #[test]
-fn unary_operators() {
+fn unary_operators_negate_values() {
     let unary = |op, value, ty| eval(vec![value], ty, vec![Instr::Unary(op, 10, 0)]);
     assert_eq!(unary(UnaryOp::Negate, Value::Int(4), Type::Int), Ok(Value::Int(-4)));
     assert_eq!(unary(UnaryOp::Negate, Value::Float(4.0), Type::Float), Ok(Value::Float(-4.0)));
@@ -116,7 +116,8 @@ fn structs_are_made_read_and_changed() {
     assert_eq!(made, Ok(user(36)));
     let read = eval(constants(), Type::Int, vec![new(), Instr::Field(10, 5, 1)]);
     assert_eq!(read, Ok(Value::Int(36)));
-    // In place, and into another register: the first stays as it was.
+    // The field is changed in place, or the changed struct goes to another register and the first
+    // one keeps its value.
     let body = vec![new(), Instr::WithField(5, 5, 1, 2), Instr::Move(10, 5)];
     assert_eq!(eval(constants(), Type::Struct(USER), body), Ok(user(37)));
     let body = vec![new(), Instr::WithField(6, 5, 1, 2), Instr::Move(10, 5)];
@@ -124,9 +125,9 @@ fn structs_are_made_read_and_changed() {
 }
 
 #[test]
-fn a_change_in_place_is_not_seen_elsewhere() {
+fn a_change_in_place_does_not_change_copies() {
     let list = Type::List(Type::Int.into());
-    // The constant, a copy by a move, and a copy within another value.
+    // The copies are the constant, a copy by a move, and a copy within another value.
     let body = vec![
         Instr::Move(2, 0),
         Instr::List(3, vec![0]),
@@ -141,13 +142,13 @@ fn a_change_in_place_is_not_seen_elsewhere() {
 }
 
 #[test]
-fn an_operand_may_be_the_result_too() {
+fn an_operand_register_may_be_the_result_register() {
     let list = Type::List(Type::Int.into());
     let double = vec![Instr::Binary(BinaryOp::Add, 0, 0, 0), Instr::Move(10, 0)];
     assert_eq!(eval(vec![ints([1, 2])], list, double), Ok(ints([1, 2, 1, 2])));
     let nested = Type::List(Type::List(Type::Int.into()).into());
     let push = vec![Instr::Builtin(Builtin::Push, 0, vec![0, 0]), Instr::Move(10, 0)];
-    // Of the empty list only, or it would have no type.
+    // The list must be empty, or the result would have no type.
     assert_eq!(eval(vec![ints([])], nested, push), Ok(Value::list([ints([])])));
 }
 

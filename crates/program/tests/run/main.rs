@@ -1,4 +1,4 @@
-//! The interpreter, by programs written as instructions.
+//! Tests the interpreter with programs that are written as instructions.
 
 mod builtins;
 mod failures;

@@ -1,4 +1,4 @@
-//! Phases that hand values on: the message delivery transaction after splitting (MixT Fig. 10).
+//! Phases that hand on values: the message delivery transaction after splitting (MixT Fig. 10).
 
 use solera_program::ir::{Instr, Program};
 use solera_program::operation::ObjectOp;
@@ -51,7 +51,8 @@ fn args() -> Vec<Value> {
     vec![handle("directory", "users"), text("hello")]
 }
 
-/// Plays the linearizable store, with two users. Gives the calls as texts, and how it ended.
+/// Acts as the linearizable store, with two users. Returns the calls as texts, and the resulting
+/// tapes.
 fn read_members(run: &mut Run) -> (Vec<String>, Tapes) {
     let mut calls = Vec::new();
     let mut step = run.start();
@@ -112,16 +113,16 @@ fn message_delivery_makes_the_calls_of_figure_10() {
 }
 
 #[test]
-fn a_phase_that_is_run_again_does_the_same() {
+fn a_repeated_phase_makes_the_same_calls() {
     let mut run = prepare(delivery(), 0, args(), Tapes::new());
     let first = read_members(&mut run);
-    // In the middle of a call, too.
+    // A run can also be restarted in the middle of a call.
     run.start();
     assert_eq!(read_members(&mut run), first);
 }
 
 #[test]
-fn tapes_travel() {
+fn tapes_can_be_serialized_and_filtered() {
     let (_, tapes) = read_members(&mut prepare(delivery(), 0, args(), Tapes::new()));
     let bytes = postcard::to_stdvec(&tapes).unwrap();
     assert_eq!(postcard::from_bytes::<Tapes>(&bytes).unwrap(), tapes);
@@ -155,7 +156,7 @@ fn new_names_are_the_same_each_time_and_differ_within_a_transaction() {
 }
 
 #[test]
-fn custom_operations_get_handles_for_what_they_dereference() {
+fn custom_operations_receive_handles_for_objects_that_they_dereference() {
     let body = vec![
         Instr::Const(1, 0),
         Instr::Custom { dst: 2, store: MAIL, operation: 0, args: vec![0, 1] },

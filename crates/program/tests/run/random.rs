@@ -1,4 +1,4 @@
-//! Whatever is verified runs without a panic.
+//! Every verified program runs without a panic.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use solera_program::verify::verify;
 
 use crate::support::*;
 
-/// Runs all phases, with answers that fit more or less, and gives the steps.
+/// Runs all phases, with answers that only partly fit, and returns the steps.
 fn run(program: Program) -> Vec<String> {
     let program = Arc::new(program);
     let mut steps = Vec::new();
@@ -211,14 +211,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn random_instructions_run_without_a_panic_and_alike(body in body()) {
+    fn random_instructions_run_without_a_panic_and_deterministically(body in body()) {
         let program = random_program(body);
         prop_assert_eq!(verify(&program), Ok(()));
         prop_assert_eq!(run(program.clone()), run(program));
     }
 
     #[test]
-    fn programs_with_other_bytes_are_refused_or_run(
+    fn programs_with_changed_bytes_are_rejected_or_run(
         body in body(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {

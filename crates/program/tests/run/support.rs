@@ -1,4 +1,4 @@
-//! Programs made of instructions.
+//! Builds and runs programs that are made of instructions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) fn handle_type(object: Object, store: StoreId) -> Type {
     Type::Handle(Arc::new(object), store)
 }
 
-/// Each instruction stands where its number says.
+/// Creates code in which the span of each instruction is its index.
 pub(crate) fn code(registers: u32, constants: Vec<Value>, instructions: Vec<Instr>) -> Code {
     let spans = (0..instructions.len()).map(|at| Span::new(at, at + 1)).collect();
     Code { instructions, spans, constants, registers }
@@ -118,7 +118,7 @@ pub(crate) fn program(params: Vec<Type>, result: Type, phases: Vec<Phase>) -> Pr
     }
 }
 
-/// A function of one argument.
+/// Creates a function with this number of arguments.
 pub(crate) fn function(name: &str, params: u32, code: Code) -> Function {
     Function { name: name.into(), code, params }
 }
@@ -147,8 +147,8 @@ pub(crate) fn failed(step: Step) -> Failure {
     }
 }
 
-/// Runs instructions over constants, which are in the first registers, and gives what register 10
-/// holds in the end.
+/// Runs instructions over constants, which are in the first registers, and returns the final value
+/// of register 10.
 pub(crate) fn eval(
     constants: Vec<Value>,
     ty: Type,
@@ -157,14 +157,14 @@ pub(crate) fn eval(
     eval_within(constants, ty, body, Limits::default()).map(|(value, _)| value)
 }
 
-/// The same with limits; also what it took.
+/// Runs instructions like [`eval`], with limits; also returns the fuel used.
 pub(crate) fn eval_within(
     constants: Vec<Value>,
     ty: Type,
     body: Vec<Instr>,
     limits: Limits,
 ) -> Result<(Value, u64), FailureKind> {
-    // Jumps in the body count from its own beginning.
+    // Jump targets in the body are relative to its beginning.
     let shift = constants.len() as u32;
     let mut instructions: Vec<Instr> = (0..shift).map(|index| Instr::Const(index, index)).collect();
     instructions.extend(body.into_iter().map(|instr| match instr {

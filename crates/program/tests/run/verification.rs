@@ -1,4 +1,4 @@
-//! What is wrong with a program is found before it runs.
+//! Verification finds faults of a program before it runs.
 
 use solera_program::builtin::Builtin;
 use solera_program::ir::{Instr, Program};
@@ -27,7 +27,7 @@ fn refused(change: impl FnOnce(&mut Program), told: &str) {
     assert!(found.contains(told), "{found}");
 }
 
-/// In the phase.
+/// Checks that an instruction in the phase is rejected.
 #[track_caller]
 fn instruction(instr: Instr, told: &str) {
     refused(
@@ -41,7 +41,7 @@ fn instruction(instr: Instr, told: &str) {
 }
 
 #[test]
-fn instructions() {
+fn invalid_instructions_are_rejected() {
     instruction(Instr::Move(2, 0), "phase 0: instruction 1: there is no register 2 among 2");
     instruction(Instr::Move(0, 2), "no register 2");
     instruction(Instr::Const(0, 1), "no constant 1");
@@ -77,7 +77,7 @@ fn instructions() {
 }
 
 #[test]
-fn effects_stand_where_they_may() {
+fn effects_in_wrong_places_are_rejected() {
     let of_function = |program: &mut Program| {
         program.functions[0].code = code(1, vec![], vec![Instr::Fresh(0, MAIL)]);
     };
@@ -111,7 +111,7 @@ fn effects_stand_where_they_may() {
 }
 
 #[test]
-fn declarations() {
+fn invalid_declarations_are_rejected() {
     refused(|program| program.version += 1, "its version");
     refused(|program| program.transactions[0].result_phase = 1, "there is no phase 1");
     refused(|program| program.transactions[0].phases.clear(), "there is no phase 0");
@@ -139,12 +139,12 @@ fn declarations() {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_not_even_read() {
+fn values_and_types_that_are_nested_too_deeply_are_not_read() {
     let nested = |depth: u8| (0..depth).fold(Value::Unit, |value, _| Value::some(value));
     let bytes = |depth| postcard::to_stdvec(&nested(depth)).unwrap();
     assert_eq!(postcard::from_bytes(&bytes(MAX_NESTING)), Ok(nested(MAX_NESTING)));
     assert!(postcard::from_bytes::<Value>(&bytes(MAX_NESTING + 1)).is_err());
-    // So deep that reading it would overflow the stack.
+    // Deep enough that reading it recursively would overflow the stack.
     let some = &bytes(1)[..2];
     assert!(postcard::from_bytes::<Value>(&some.repeat(1 << 20)).is_err());
     let list = postcard::to_stdvec(&Type::List(Type::Int.into())).unwrap();

@@ -19,7 +19,7 @@ pub(super) const CREATE: &str = "create user";
 /// Percentage of each transaction (§8.4).
 pub(super) const MIX: [(&str, u32); 4] = [(INBOX, 56), (POST, 20), (JOIN, 18), (CREATE, 6)];
 
-/// Users, each with a message in the inbox, and groups, each with its own user.
+/// Number of users, each with a message in the inbox, and of groups, each with its own user.
 #[derive(Clone)]
 pub(super) struct Groups {
     users: Arc<[Value]>,
@@ -27,10 +27,10 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Creates them.
+    /// Creates the users and groups.
     ///
     /// # Errors
-    /// Fails if a transaction does.
+    /// Fails if a transaction fails.
     pub(super) fn create(bound: &Bound, count: usize) -> Result<Groups, BenchError> {
         let call = |transaction, args| Call { kind: transaction, transaction, args };
         let text = |what: &str, number: usize| Value::String(format!("{what} {number}").into());

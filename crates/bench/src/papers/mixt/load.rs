@@ -203,11 +203,11 @@ impl Bound {
         })
     }
 
-    /// Runs transactions, several at a time, all of which must succeed, and returns their results
-    /// in order.
+    /// Runs transactions, several at a time, all of which must succeed. Returns their results in
+    /// order.
     ///
     /// # Errors
-    /// Fails if a transaction does.
+    /// Fails if a transaction fails.
     pub(super) fn all(&self, calls: Vec<Call>) -> Result<Vec<Value>, BenchError> {
         const AT_A_TIME: usize = 16;
         crate::runtime()?.block_on(async {

@@ -158,7 +158,7 @@ impl Place {
     /// Binds the stores of a program.
     ///
     /// # Errors
-    /// Fails if they cannot be bound.
+    /// Fails if a store's space is missing or too weak.
     pub(super) fn bind(
         &self,
         source: &str,
@@ -277,7 +277,7 @@ mod tests {
     use super::Server;
 
     #[test]
-    fn the_address_in_a_url_is_replaced_and_nothing_else() {
+    fn only_the_address_in_a_url_is_replaced() {
         for (url, address) in [
             ("postgresql://a:p%40ss@127.0.0.1:5432/db?options=x:1", "127.0.0.1:5432"),
             ("postgres://db.example:1/", "db.example:1"),

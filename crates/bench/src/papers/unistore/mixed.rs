@@ -1,4 +1,4 @@
-//! Figure 3: RUBiS, against STRONG, REDBLUE and CAUSAL.
+//! Figure 3: RUBiS, compared with STRONG, REDBLUE and CAUSAL.
 
 use std::sync::Arc;
 use std::time::Duration;

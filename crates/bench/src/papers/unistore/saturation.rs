@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_that_gets_nowhere_with_too_many_is_measured_with_as_many_as_it_serves_best() {
+    fn the_best_number_of_clients_is_found_although_throughput_collapses() {
         // Throughput grows up to 300 clients, and collapses beyond.
         let measure = |clients: usize| {
             let served = if clients <= 300 { clients } else { 10 };
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_go_on_is_no_peak() {
+    fn an_unsettled_load_is_no_peak() {
         let measure = |clients: usize| Point {
             measured: measured(clients, clients as u32, 0),
             settled: clients <= 150,
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_has_settled_when_all_have_had_turns_and_nothing_piles_up() {
+    fn a_load_has_settled_when_no_transactions_pile_up() {
         let seconds = Duration::from_secs;
         let settled = measured(200, 90, 10);
         assert!(has_settled(&settled, seconds(4), 0.1));
