@@ -21,6 +21,8 @@ mod fault;
 mod journal;
 mod leader;
 mod papers;
+#[cfg(test)]
+mod reference;
 mod reload;
 mod restore;
 mod run;
