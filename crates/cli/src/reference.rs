@@ -8,8 +8,12 @@ use std::fs;
 use std::path::Path;
 
 use clap::{Arg, Args, Command, CommandFactory};
-use solera_commands::{CATEGORIES, COMMANDS, CommandId, InMulti, InTransaction, Unit};
+use solera::Value;
+use solera_commands::{
+    CATEGORIES, COMMANDS, Command as Described, CommandId, InMulti, InTransaction, Unit,
+};
 use solera_config::{ClusterSpec, Overrides, Relation, SETTINGS, Setting, SettingDefault};
+use solera_embedded::Embedded;
 use solera_levels::Level;
 use solera_modules::Settings;
 use solera_node::METRICS;
@@ -153,6 +157,65 @@ fn on_keys() -> String {
         Some([name, linearizable, por, causal, eventual])
     });
     table(["command", "`linearizable`", "`por`", "`causal`", "`eventual`"], rows)
+}
+
+/// Returns a request of a command that succeeds where the command is accepted; `None` if it cannot
+/// be tried.
+fn request(command: &Described) -> Option<Vec<&'static str>> {
+    let arguments = match command.id {
+        // They require a user, and close the connection.
+        CommandId::Auth | CommandId::Quit => return None,
+        CommandId::Select => "0",
+        CommandId::Client => "ID",
+        CommandId::Wait => "0 0",
+        CommandId::Config => "GET save",
+        CommandId::Acl => "WHOAMI",
+        CommandId::SoleraOutcome => "0.0.0.1",
+        CommandId::SoleraAttach => "HORIZON",
+        CommandId::SoleraModule => "LIST",
+        CommandId::SoleraCall => "INCOMPLETE",
+        CommandId::SoleraPhase => "SETTLE 1 1",
+        _ => {
+            let key = command.is_data().then_some(command.group);
+            let count = command.arity.unsigned_abs() as usize - 1;
+            let others = std::iter::repeat("1");
+            let arguments = key.into_iter().chain(others).take(count);
+            return Some([command.name].into_iter().chain(arguments).collect());
+        }
+    };
+    Some([command.name].into_iter().chain(arguments.split(' ')).collect())
+}
+
+#[tokio::test]
+async fn listed_use_in_transactions_is_that_of_a_server() {
+    let cluster = Embedded::with(ClusterSpec::local(3).unwrap()).unwrap();
+    for command in COMMANDS {
+        let Some(request) = request(command) else { continue };
+        for (begin, strong) in [("CAUSAL", false), ("STRONG", true)] {
+            let mut client = cluster.client(0).await.unwrap();
+            client.command(&["SOLERA.BEGIN", begin]).await.unwrap();
+            let accepted = match command.in_transaction() {
+                InTransaction::Any => true,
+                InTransaction::Strong => strong,
+                InTransaction::None => false,
+            };
+            let reply = client.command(&request).await;
+            assert_eq!(reply.is_ok(), accepted, "{request:?} in {begin}: {reply:?}");
+        }
+        let mut client = cluster.client(0).await.unwrap();
+        client.command(&["MULTI"]).await.unwrap();
+        let reply = client.command(&request).await;
+        let is_queued = matches!(&reply, Ok(Value::Simple(text)) if text == "QUEUED");
+        let then = client.command(&["EXEC"]).await;
+        let found = match (is_queued, reply.is_ok(), then.is_ok()) {
+            (true, ..) => InMulti::Queued,
+            // There is no queue any more.
+            (false, true, false) => InMulti::AtOnce,
+            (false, false, false) => InMulti::Refused,
+            (false, _, true) => InMulti::RefusedAlone,
+        };
+        assert_eq!(found, command.in_multi(), "{request:?}: {reply:?}, {then:?}");
+    }
 }
 
 #[test]

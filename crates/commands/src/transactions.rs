@@ -47,7 +47,8 @@ impl Command {
         }
     }
 
-    /// Returns the transactions that accept the command between SOLERA.BEGIN and SOLERA.COMMIT.
+    /// Returns the transactions that accept the command between SOLERA.BEGIN and SOLERA.COMMIT. The
+    /// spaces of its keys may permit less.
     pub fn in_transaction(&self) -> InTransaction {
         match self.id {
             CommandId::Multi
@@ -61,7 +62,7 @@ impl Command {
             | CommandId::SoleraModule
             | CommandId::SoleraCall
             | CommandId::SoleraPhase => InTransaction::None,
-            CommandId::Watch | CommandId::SoleraTxid => InTransaction::Strong,
+            CommandId::Setnx | CommandId::Watch | CommandId::SoleraTxid => InTransaction::Strong,
             _ => InTransaction::Any,
         }
     }
