@@ -21,8 +21,6 @@ mod fault;
 mod journal;
 mod leader;
 mod papers;
-#[cfg(test)]
-mod reference;
 mod reload;
 mod restore;
 mod run;
@@ -32,6 +30,8 @@ mod site;
 mod source;
 mod stop;
 mod stores;
+#[cfg(test)]
+mod tests;
 mod up;
 mod user;
 mod wan;

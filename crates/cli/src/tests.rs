@@ -70,7 +70,7 @@ fn code(text: &str) -> String {
 }
 
 #[test]
-fn commands() {
+fn the_reference_lists_the_commands() {
     let on_keys = on_keys();
     let subcommands = Unit::all().filter(|unit| unit.name().contains('|'));
     let subcommands = subcommands.map(|unit| {
@@ -219,7 +219,7 @@ async fn listed_use_in_transactions_is_that_of_a_server() {
 }
 
 #[test]
-fn settings() {
+fn the_reference_lists_the_settings() {
     let sections = SETTINGS.map(|section| {
         let rows = section.settings.iter().map(|setting: &Setting| {
             let default = match setting.default {
@@ -251,7 +251,7 @@ fn listed_defaults_of_modules_are_those_of_the_executor() {
 }
 
 #[test]
-fn metrics() {
+fn the_reference_lists_the_metrics() {
     let rows = METRICS.iter().map(|metric| {
         let name = match metric.labels {
             [] => metric.name.to_owned(),
@@ -263,7 +263,7 @@ fn metrics() {
 }
 
 #[test]
-fn options() {
+fn the_reference_lists_the_options() {
     let login = LoginArgs::augment_args(Command::new("login"));
     let is_login = |arg: &Arg| login.get_arguments().any(|other| other.get_id() == arg.get_id());
     let head = ["argument", "default", "meaning"];
