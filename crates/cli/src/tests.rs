@@ -58,9 +58,12 @@ fn check(page: &str, sections: &[(&str, String)]) {
 fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut text = format!("| {} |\n{}|\n", head.join(" | "), "|---".repeat(N));
     for row in rows {
-        let cells = row.map(|cell| cell.replace('|', "\\|"));
-        // An empty cell needs no second space.
-        writeln!(text, "| {} |", cells.join(" | ").replace("|  |", "| |")).unwrap();
+        text.push('|');
+        for cell in row {
+            let space = if cell.is_empty() { "" } else { " " };
+            write!(text, "{space}{} |", cell.replace('|', "\\|")).unwrap();
+        }
+        text.push('\n');
     }
     text
 }
