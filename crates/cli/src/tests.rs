@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use clap::{Arg, Args, Command, CommandFactory};
+use clap::{Arg, ArgAction, Args, Command, CommandFactory};
 use solera::Value;
 use solera_commands::{
     CATEGORIES, COMMANDS, Command as Described, CommandId, InMulti, InTransaction, Unit,
@@ -312,9 +312,14 @@ fn describe<'a>(command: &'a Command, path: &str, rows: &mut Vec<Row<'a>>) {
 
 /// Returns an argument as users write it.
 fn invocation(arg: &Arg) -> String {
-    let values = arg.get_value_names().unwrap_or_default();
-    let values: Vec<&str> = values.iter().map(|name| name.as_str()).collect();
-    let value = values.join(" ");
+    let names = arg.get_value_names().unwrap_or_default();
+    let mut value = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+    let repeats = arg.is_positional() && matches!(arg.get_action(), ArgAction::Append);
+    if repeats {
+        value += "…";
+    } else if arg.get_value_delimiter().is_some() && !value.ends_with('…') {
+        value += ",…";
+    }
     match arg.get_long() {
         None => value,
         Some(long) if arg.get_action().takes_values() => format!("--{long} {value}"),
@@ -335,7 +340,10 @@ fn default_of(arg: &Arg) -> String {
 
 fn help_of(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string);
-    let mut text = help.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    let help = help.unwrap_or_default();
+    // Clap removes the full stop of a first paragraph.
+    let paragraphs = help.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>());
+    let mut text = paragraphs.map(|words| words.join(" ")).collect::<Vec<_>>().join(". ");
     if arg.get_action().takes_values() {
         for value in arg.get_possible_values() {
             let help = value.get_help().map(|help| format!(" ({help})")).unwrap_or_default();
