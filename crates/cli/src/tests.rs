@@ -1,7 +1,7 @@
-//! Holds the generated sections of `docs/reference` against the code that they describe.
+//! Compares the generated sections of `docs/reference` with the code that they describe.
 //!
-//! A section stands between `<!-- generated: NAME -->` and `<!-- end -->`. After a change of the code,
-//! `REWRITE=1 cargo test -p solera-cli --bin solera reference` writes the sections anew.
+//! A section is between `<!-- generated: NAME -->` and `<!-- end -->`. After a change of the code,
+//! `REWRITE=1 cargo test -p solera-cli --bin solera reference` writes the sections again.
 
 use std::fmt::Write;
 use std::fs;
@@ -341,9 +341,14 @@ fn default_of(arg: &Arg) -> String {
 fn help_of(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string);
     let help = help.unwrap_or_default();
-    // Clap removes the full stop of a first paragraph.
-    let paragraphs = help.split("\n\n").map(|text| text.split_whitespace().collect::<Vec<_>>());
-    let mut text = paragraphs.map(|words| words.join(" ")).collect::<Vec<_>>().join(". ");
+    let mut text = String::new();
+    for paragraph in help.split("\n\n") {
+        // Clap removes the full stop of the first paragraph.
+        if !text.is_empty() {
+            text += if text.ends_with('.') { " " } else { ". " };
+        }
+        text += &paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    }
     if arg.get_action().takes_values() {
         for value in arg.get_possible_values() {
             let help = value.get_help().map(|help| format!(" ({help})")).unwrap_or_default();
