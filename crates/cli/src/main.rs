@@ -30,6 +30,8 @@ mod site;
 mod source;
 mod stop;
 mod stores;
+#[cfg(test)]
+mod tests;
 mod up;
 mod user;
 mod wan;

@@ -74,6 +74,8 @@ pub struct Command {
     pub id: CommandId,
     /// Name, in lower case.
     pub name: &'static str,
+    /// Syntax of the arguments, for documentation.
+    pub arguments: &'static str,
     /// Number of arguments, including the name; a negative arity is a minimum.
     pub arity: i64,
     /// Redis' flags, separated by spaces.

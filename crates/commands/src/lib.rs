@@ -8,10 +8,12 @@ mod command;
 mod missing;
 mod similar;
 mod table;
+mod transactions;
 mod unknown;
 
 pub use access::{CATEGORIES, Unit};
 pub use command::{Command, CommandId};
 pub use similar::similar;
 pub use table::{COMMANDS, lookup};
+pub use transactions::{InMulti, InTransaction};
 pub use unknown::{unknown_command, unknown_subcommand};

@@ -11,15 +11,16 @@ mod solera;
 mod string;
 mod transactions;
 
-/// Rows of the table: identifier, name, arity, flags, first and last key and step and, where there
-/// are keys, their use; version, summary.
+/// Rows of the table: identifier, name, arguments, arity, flags, first and last key and step and,
+/// where there are keys, their use; version, summary.
 macro_rules! family {
-    ($group:literal: $($id:ident $name:literal $arity:literal $flags:literal
+    ($group:literal: $($id:ident $name:literal $arguments:literal $arity:literal $flags:literal
         ($first:literal, $last:literal, $step:literal $($key_flags:literal)?)
         $since:literal $summary:literal;)*) => {
         pub(super) const FAMILY: &[$crate::Command] = &[$($crate::Command {
             id: $crate::CommandId::$id,
             name: $name,
+            arguments: $arguments,
             arity: $arity,
             flags: $flags,
             first_key: $first,

@@ -12,6 +12,7 @@ mod protocol;
 mod reader;
 #[doc(hidden)]
 pub mod sample;
+mod settings;
 mod spaces;
 mod spec;
 mod stores;
@@ -27,6 +28,7 @@ pub use nodes::{HostPort, NodeSpec};
 pub use placed::Placed;
 pub use protocol::Baseline;
 pub use reader::MAX_CONNECTIONS;
+pub use settings::{SETTINGS, Setting, SettingDefault, SettingSection};
 pub use spaces::{Answer, Class, Relation, Runs, Space, SpaceError, Spaces};
 pub use spec::{ClusterSpec, Overrides, SiteSpec};
 pub use stores::{PasswordSource, StoreSpace, StoreSpec};

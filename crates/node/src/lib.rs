@@ -28,6 +28,7 @@ mod links;
 mod log;
 mod membership;
 mod memory;
+mod metrics;
 mod modules;
 mod network;
 mod node;
@@ -51,6 +52,7 @@ pub use drain::Unfinished;
 #[doc(hidden)]
 pub use fuzzing::read_as_peer;
 pub use log::{Log, utc};
+pub use metrics::{METRICS, Metric};
 pub use modules::{Caller, Incomplete, Local, Modules, Wanted};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;

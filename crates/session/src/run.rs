@@ -1,6 +1,6 @@
 //! The path of each command through a session: checks, queueing and execution.
 
-use solera_commands::{Command as Described, CommandId, lookup};
+use solera_commands::{Command as Described, CommandId, InMulti, lookup};
 use solera_config::{Baseline, Runs};
 use solera_data::Op;
 use solera_levels::Level;
@@ -82,7 +82,7 @@ impl<W: Context> Session<W> {
             self.refuse(command.id, &error);
             return Next::Stay;
         }
-        if self.mode.queue().is_some() && !ends_queue(command.id) {
+        if self.mode.queue().is_some() && !runs_at_once(command) {
             let work = self.work_for_exec(command, arguments);
             self.enqueue(command, arguments, work);
             return Next::Stay;
@@ -203,14 +203,7 @@ fn needs_data(command: &Described) -> bool {
         )
 }
 
-/// Whether a command runs at once even while commands are queued.
-fn ends_queue(command: CommandId) -> bool {
-    matches!(
-        command,
-        CommandId::Exec
-            | CommandId::Discard
-            | CommandId::Multi
-            | CommandId::Quit
-            | CommandId::Reset
-    )
+/// Whether a command runs at once even while commands are queued. MULTI does, and fails.
+fn runs_at_once(command: &Described) -> bool {
+    command.in_multi() == InMulti::AtOnce || command.id == CommandId::Multi
 }

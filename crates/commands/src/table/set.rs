@@ -3,14 +3,14 @@
 use super::family;
 
 family! { "set":
-    Sadd "sadd" -3 "write denyoom fast" (1, 1, 1 "RW insert") "1.0.0"
+    Sadd "sadd" "key element …" -3 "write denyoom fast" (1, 1, 1 "RW insert") "1.0.0"
         "Adds elements to a set.";
-    Srem "srem" -3 "write fast" (1, 1, 1 "RW delete") "1.0.0"
+    Srem "srem" "key element …" -3 "write fast" (1, 1, 1 "RW delete") "1.0.0"
         "Removes elements from a set.";
-    Smembers "smembers" 2 "readonly" (1, 1, 1 "RO access") "1.0.0"
+    Smembers "smembers" "key" 2 "readonly" (1, 1, 1 "RO access") "1.0.0"
         "Reads a set.";
-    Sismember "sismember" 3 "readonly fast" (1, 1, 1 "RO") "1.0.0"
+    Sismember "sismember" "key element" 3 "readonly fast" (1, 1, 1 "RO") "1.0.0"
         "Checks whether a set has an element.";
-    Scard "scard" 2 "readonly fast" (1, 1, 1 "RO") "1.0.0"
+    Scard "scard" "key" 2 "readonly fast" (1, 1, 1 "RO") "1.0.0"
         "Counts the elements of a set.";
 }

@@ -3,40 +3,40 @@
 use super::family;
 
 family! { "solera":
-    SoleraBegin "solera.begin" -1 "noscript fast" (0, 0, 0) "0.1.0"
+    SoleraBegin "solera.begin" "[CAUSAL|STRONG]" -1 "noscript fast" (0, 0, 0) "0.1.0"
         "Opens an interactive transaction.";
-    SoleraCommit "solera.commit" 1 "noscript fast" (0, 0, 0) "0.1.0"
+    SoleraCommit "solera.commit" "" 1 "noscript fast" (0, 0, 0) "0.1.0"
         "Commits the open transaction.";
-    SoleraAbort "solera.abort" -1 "noscript fast" (0, 0, 0) "0.1.0"
+    SoleraAbort "solera.abort" "[CERTIFY]" -1 "noscript fast" (0, 0, 0) "0.1.0"
         "Aborts the open transaction, and certifies its reads on request.";
-    SoleraToken "solera.token" 1 "fast" (0, 0, 0) "0.1.0"
+    SoleraToken "solera.token" "" 1 "fast" (0, 0, 0) "0.1.0"
         "Returns the session's causal and durability past as a token.";
-    SoleraAttach "solera.attach" -2 "noscript" (0, 0, 0) "0.1.0"
+    SoleraAttach "solera.attach" "token|UNTIL unix-ms [timeout-ms [site …]]|HORIZON" -2 "noscript" (0, 0, 0) "0.1.0"
         "Waits until this site stores a token's causal past, or everything up to a time.";
-    SoleraBarrier "solera.barrier" -1 "noscript" (0, 0, 0) "0.1.0"
+    SoleraBarrier "solera.barrier" "[timeout-ms]" -1 "noscript" (0, 0, 0) "0.1.0"
         "Waits until the session's durability past survives the loss of f sites.";
-    SoleraSite "solera.site" 1 "fast" (0, 0, 0) "0.1.0"
+    SoleraSite "solera.site" "" 1 "fast" (0, 0, 0) "0.1.0"
         "Returns the name of the site.";
-    SoleraSites "solera.sites" -1 "admin" (0, 0, 0) "0.1.0"
+    SoleraSites "solera.sites" "[REMOVE site [FORCE]|ADD site|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns the standings of the sites, and removes or adds one.";
-    SoleraSpaces "solera.spaces" 1 "fast" (0, 0, 0) "0.1.0"
+    SoleraSpaces "solera.spaces" "" 1 "fast" (0, 0, 0) "0.1.0"
         "Lists the spaces and their levels.";
-    SoleraLevel "solera.level" 2 "fast" (1, 1, 1 "RO") "0.1.0"
+    SoleraLevel "solera.level" "key" 2 "fast" (1, 1, 1 "RO") "0.1.0"
         "Returns the level of a key.";
-    SoleraAtRisk "solera.at-risk" -1 "admin" (0, 0, 0) "0.1.0"
+    SoleraAtRisk "solera.at-risk" "[COUNT n]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns what the loss of sites could still undo.";
-    SoleraExport "solera.export" -1 "admin readonly" (0, 0, 0) "0.1.0"
+    SoleraExport "solera.export" "[partition cursor]" -1 "admin readonly" (0, 0, 0) "0.1.0"
         "Returns all keys of the open transaction's snapshot with their contents.";
-    SoleraTxid "solera.txid" 1 "noscript fast" (0, 0, 0) "0.1.0"
+    SoleraTxid "solera.txid" "" 1 "noscript fast" (0, 0, 0) "0.1.0"
         "Returns the identifier of the open strong transaction.";
-    SoleraOutcome "solera.outcome" 2 "fast" (0, 0, 0) "0.1.0"
+    SoleraOutcome "solera.outcome" "transaction" 2 "fast" (0, 0, 0) "0.1.0"
         "Returns the outcome of a strong transaction.";
-    SoleraLeaders "solera.leaders" -1 "admin" (0, 0, 0) "0.1.0"
+    SoleraLeaders "solera.leaders" "[PARTITIONS|MOVE site [ALL|partition …]|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
         "Returns the sites that lead strong transactions, and moves leadership.";
-    SoleraModule "solera.module" -2 "noscript" (0, 0, 0) "0.1.0"
+    SoleraModule "solera.module" "LOAD|DROP|LIST|SOURCE|CHECK|HELP …" -2 "noscript" (0, 0, 0) "0.1.0"
         "Loads modules of transactions, and lists the loaded ones.";
-    SoleraCall "solera.call" -2 "noscript" (0, 0, 0) "0.1.0"
+    SoleraCall "solera.call" "module.transaction argument …|RESUME|INCOMPLETE|COMPLETE|FORGET|HELP …" -2 "noscript" (0, 0, 0) "0.1.0"
         "Runs a transaction of a module.";
-    SoleraPhase "solera.phase" -2 "admin noscript" (0, 0, 0) "0.1.0"
+    SoleraPhase "solera.phase" "RUN|SETTLE|LEARN|HELP …" -2 "admin noscript" (0, 0, 0) "0.1.0"
         "Runs phases of a transaction whose coordinator is elsewhere.";
 }

@@ -3,22 +3,22 @@
 use super::family;
 
 family! { "string":
-    Get "get" 2 "readonly fast" (1, 1, 1 "RO access") "1.0.0"
+    Get "get" "key" 2 "readonly fast" (1, 1, 1 "RO access") "1.0.0"
         "Reads a string.";
-    Set "set" -3 "write denyoom" (1, 1, 1 "OW update") "1.0.0"
+    Set "set" "key value [NX]" -3 "write denyoom" (1, 1, 1 "OW update") "1.0.0"
         "Sets a key to a string.";
-    Mget "mget" -2 "readonly fast" (1, -1, 1 "RO access") "1.0.0"
+    Mget "mget" "key …" -2 "readonly fast" (1, -1, 1 "RO access") "1.0.0"
         "Reads several strings from one snapshot.";
-    Mset "mset" -3 "write denyoom" (1, -1, 2 "OW update") "1.0.1"
+    Mset "mset" "key value …" -3 "write denyoom" (1, -1, 2 "OW update") "1.0.1"
         "Sets several keys at once.";
-    Incr "incr" 2 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
+    Incr "incr" "key" 2 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Adds one to a number.";
-    Decr "decr" 2 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
+    Decr "decr" "key" 2 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Subtracts one from a number.";
-    Incrby "incrby" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
+    Incrby "incrby" "key number" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Adds to a number.";
-    Decrby "decrby" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
+    Decrby "decrby" "key number" 3 "write denyoom fast" (1, 1, 1 "RW access update") "1.0.0"
         "Subtracts from a number.";
-    Setnx "setnx" 3 "write denyoom fast" (1, 1, 1 "OW insert") "1.0.0"
+    Setnx "setnx" "key value" 3 "write denyoom fast" (1, 1, 1 "OW insert") "1.0.0"
         "Sets a key to a string, unless it exists.";
 }

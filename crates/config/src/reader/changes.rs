@@ -46,14 +46,16 @@ impl ClusterSpec {
         Ok(new)
     }
 
-    fn check_fixed(&self, new: &ClusterSpec, reader: &Reader<'_>) -> Result<(), ConfigError> {
+    /// Returns the settings that are fixed while the process runs, and whether each differs in
+    /// `new`.
+    pub(crate) fn fixed_settings(&self, new: &ClusterSpec) -> [(&'static str, bool); 16] {
         let kind = |durability| std::mem::discriminant::<Durability>(durability);
         let speaks = |spec: &ClusterSpec| spec.tls.as_ref().map(|tls| (tls.port, tls.admin));
-        let node = self.node_with_other_workers(new);
-        for (setting, changed) in [
+        let workers = self.node_with_other_workers(new).is_some();
+        [
             ("cluster", self.name != new.name),
             ("partitions", self.partitions != new.partitions),
-            ("workers", self.workers != new.workers || node.is_some()),
+            ("workers", self.workers != new.workers || workers),
             ("sites", self.sites.len() != new.sites.len()),
             ("site", self.other_site(new).is_some()),
             ("f", self.f != new.f),
@@ -67,7 +69,12 @@ impl ClusterSpec {
             ("leader", self.leader != new.leader),
             ("tls", speaks(self) != speaks(new)),
             ("peer_tls", self.peer_tls.is_some() != new.peer_tls.is_some()),
-        ] {
+        ]
+    }
+
+    fn check_fixed(&self, new: &ClusterSpec, reader: &Reader<'_>) -> Result<(), ConfigError> {
+        let node = self.node_with_other_workers(new);
+        for (setting, changed) in self.fixed_settings(new) {
             if !changed {
                 continue;
             }

@@ -11,7 +11,7 @@ use solera_data::{Op, Operation};
 use solera_levels::Level;
 use solera_unistore::Kind;
 
-use super::operation::{looks, of};
+use super::operation::{looks, named, of};
 
 /// Name that stands for every command in a pair.
 pub(super) const ANY: &str = "*";
@@ -88,6 +88,11 @@ impl Relation {
             kind: operation as u8,
             conflicts: self.conflicts[operation as usize],
         }
+    }
+
+    /// Whether a command is strong; `None` if it does not act on a key.
+    pub fn is_strong(&self, command: CommandId) -> Option<bool> {
+        Some(self.strong & named(command)?.bit() != 0)
     }
 
     /// Returns the strong commands, one name for all commands with the same operation.

@@ -353,7 +353,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-unistore",
             "solera-wan",
         ],
-        &["solera-checker"],
+        &["solera-checker", "solera-commands"],
     ),
     room("xtask", "xtask", Floor::Evidence, &[], &[]),
 ];

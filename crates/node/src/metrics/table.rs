@@ -1,0 +1,190 @@
+//! The metrics: names, labels and meanings.
+
+/// A metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Name.
+    pub name: &'static str,
+    /// Kind: `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// Labels besides `site` and, of histograms, `le`.
+    pub labels: &'static [&'static str],
+    /// Meaning.
+    pub help: &'static str,
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: "gauge", labels, help }
+}
+
+const fn counter(
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+) -> Metric {
+    Metric { name, kind: "counter", labels, help }
+}
+
+const fn histogram(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, kind: "histogram", labels: &[], help }
+}
+
+/// All metrics, in the order of the reference.
+pub static METRICS: [Metric; 48] = [
+    gauge("solera_build_info", &["version"], "Always 1; its label is the version."),
+    gauge("solera_site_alive", &[], "Whether the site runs."),
+    gauge("solera_keys", &[], "Keys stored at the site."),
+    gauge("solera_versions", &[], "Versions of keys stored at the site."),
+    gauge("solera_data_bytes", &[], "Approximate bytes of keys and versions."),
+    gauge("solera_space_keys", &["space"], "Keys stored at the site, by space."),
+    gauge("solera_connections", &[], "Client connections."),
+    counter(
+        "solera_commands_total",
+        &["command"],
+        "Commands of clients. Commands that a call of a module executes at its own cluster are not counted in \
+         addition to the call.",
+    ),
+    counter("solera_errors_total", &[], "Error replies to clients."),
+    counter("solera_failed_logins_total", &[], "Attempts of clients to authenticate that failed."),
+    counter(
+        "solera_refused_connections_total",
+        &[],
+        "Connections that were rejected: failed TLS handshakes, or too many clients.",
+    ),
+    gauge(
+        "solera_led_partitions",
+        &["leader"],
+        "Partitions, by the site that leads their strong transactions, as far as this site knows. Partitions without \
+         a known leader are in none of the values.",
+    ),
+    counter(
+        "solera_strong_transactions_total",
+        &["outcome"],
+        "Strong transactions of the site's clients, by outcome: committed, aborted (each attempt), unavailable.",
+    ),
+    counter(
+        "solera_ignored_messages_total",
+        &["protocol"],
+        "Messages of other workers that were dropped: duplicates, too late, sent by no correct worker, or of a \
+         protocol that the site does not run.",
+    ),
+    counter(
+        "solera_certification_ignored_total",
+        &[],
+        "Certification messages that were duplicates, too late, or from the future.",
+    ),
+    counter(
+        "solera_certification_reserved_total",
+        &[],
+        "Votes for which leaders of the site reserved keys, because the transaction had been aborted before.",
+    ),
+    counter(
+        "solera_certification_waited_total",
+        &[],
+        "Transactions that leaders of the site delayed for one that had been aborted before.",
+    ),
+    gauge("solera_at_risk_transactions", &[], "Transactions that the loss of f sites could undo."),
+    histogram(
+        "solera_batch_seconds",
+        "Time from reading a batch of commands to writing its replies.",
+    ),
+    gauge(
+        "solera_lag_seconds",
+        &["behind"],
+        "Lag of the site's visible state behind another site.",
+    ),
+    gauge(
+        "solera_uniformity_delay_seconds",
+        &[],
+        "Age of the newest own state that is durable elsewhere.",
+    ),
+    gauge("solera_open_transactions", &[], "Open transactions."),
+    gauge("solera_prepared_transactions", &[], "Transactions between prepare and commit."),
+    gauge("solera_unsettled_updates", &[], "Updates that some site may still need."),
+    gauge("solera_primary_keys", &[], "Keys of spaces that primary runs."),
+    gauge("solera_primary_pending_updates", &[], "Updates of clients that wait for their home."),
+    gauge(
+        "solera_primary_unsettled_updates",
+        &[],
+        "Updates at the site that f + 1 sites are not known to store.",
+    ),
+    gauge("solera_primary_home_partitions", &[], "Partitions of which the site is the home."),
+    counter("solera_primary_dropped_replies_total", &[], "Replies that nobody waited for."),
+    counter(
+        "solera_journal_records_total",
+        &[],
+        "Records appended to the journals since the start.",
+    ),
+    counter("solera_journal_bytes_total", &[], "Bytes appended to the journals since the start."),
+    histogram(
+        "solera_journal_sync_seconds",
+        "Time to make written records durable; the count is the number of syncs.",
+    ),
+    gauge(
+        "solera_journal_waiting_bytes",
+        &[],
+        "Bytes that wait to be written to the disk. Above 32 MiB a worker reads no more commands.",
+    ),
+    gauge("solera_journal_segments", &[], "Segments on the disk."),
+    gauge("solera_journal_disk_bytes", &[], "Bytes of all files of the journals."),
+    counter("solera_checkpoints_total", &[], "Checkpoints made since the start."),
+    gauge(
+        "solera_checkpoint_timestamp_seconds",
+        &[],
+        "Time of the last checkpoint; of several workers, the earliest.",
+    ),
+    gauge(
+        "solera_checkpoint_duration_seconds",
+        &[],
+        "Duration of the last checkpoint; of several workers, the longest.",
+    ),
+    gauge("solera_journal_records_since_checkpoint", &[], "Records that a recovery would replay."),
+    gauge("solera_memory_bytes", &[], "Bytes of memory that the process uses."),
+    gauge("solera_memory_limit_bytes", &[], "Limit of the bytes of memory, if there is one."),
+    gauge(
+        "solera_incomplete_transactions",
+        &["state"],
+        "Transactions of modules that have begun to take effect and are not complete, in the whole cluster, as of the \
+         process's last search (upkeep_ms), by state: open; denied, a part of open, because their users have no right \
+         to the rest; failed for good; or unreadable, because of their record.",
+    ),
+    gauge(
+        "solera_incomplete_unasked_spaces",
+        &[],
+        "Spaces that could not be searched for them, because their stores did not answer.",
+    ),
+    counter(
+        "solera_recovered_transactions_total",
+        &[],
+        "Transactions that the process has completed since its start because their callers did not.",
+    ),
+    gauge(
+        "solera_link_up",
+        &["to_site", "to_node"],
+        "Whether messages pass to another node and back.",
+    ),
+    gauge(
+        "solera_link_queue_bytes",
+        &["to_site", "to_node"],
+        "Bytes that wait to be sent to another node.",
+    ),
+    counter(
+        "solera_link_dropped_total",
+        &["to_site", "to_node"],
+        "Batches dropped because the queue to another node was full.",
+    ),
+    counter(
+        "solera_link_reconnects_total",
+        &["to_site", "to_node"],
+        "Times that the connection to another node was made again.",
+    ),
+];
+
+/// Returns a metric by its name.
+///
+/// # Panics
+/// If there is none.
+pub(super) fn metric(name: &str) -> &'static Metric {
+    let found = METRICS.iter().find(|metric| metric.name == name);
+    found.unwrap_or_else(|| panic!("the table has no metric {name}"))
+}
