@@ -27,6 +27,11 @@ pub use recovery::Recovery;
 pub const PROTOCOLS: &[Protocol] =
     &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_trial::PROTOCOL];
 
+/// Whether servers can run a protocol. `trial` runs only in the simulator.
+pub fn is_for_servers(protocol: &Protocol) -> bool {
+    *protocol != solera_trial::PROTOCOL
+}
+
 /// Returns the protocols of a cluster whose workers run `primary`, or `trial`, beside UniStore. A
 /// node announces only these to other nodes, and nodes that run others reject it.
 pub fn protocols(primary: bool, trial: bool) -> impl Iterator<Item = &'static Protocol> {
