@@ -21,6 +21,7 @@ mod fault;
 mod journal;
 mod leader;
 mod papers;
+mod progress;
 mod reload;
 mod restore;
 mod run;

@@ -11,6 +11,7 @@ use solera_language::compile::compile;
 use solera_language::{explain, render};
 
 use super::{CheckFailed, Checked, Random, check, percentile};
+use crate::progress::Progress;
 
 const SOURCE: &str = include_str!("../../../../examples/message_groups.mixt");
 const CONTEST: &str = include_str!("../../../../examples/contest_rejected.mixt");
@@ -73,8 +74,16 @@ async fn run(time: Duration) -> Checked {
     );
     let mix: Vec<_> = MIX.iter().map(|(name, part)| format!("{part}% {name}")).collect();
     say!("{}.\n", mix.join(", "));
+    let measuring = |variant: &'static str| {
+        let seconds = time.as_secs();
+        Progress::begin(move || format!("measuring {variant} for {seconds} s"))
+    };
+    let progress = measuring("mixed levels");
     let mixed = measure(&[], time).await?;
+    drop(progress);
+    let progress = measuring("all linearizable");
     let strong = measure(&STRONG, time).await?;
+    drop(progress);
     table(&mixed, &strong, time);
     Ok(())
 }
