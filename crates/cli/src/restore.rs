@@ -276,8 +276,7 @@ async fn fill(
 fn table(differences: &[Difference]) -> String {
     let mut rows = vec![["keys with", "", "backup", "cluster"].map(str::to_owned)];
     rows.extend(differences.iter().map(|Difference { prefix, what, backup, cluster }| {
-        let [what, backup, cluster] =
-            [what, backup, cluster].map(|text| printable(text));
+        let [what, backup, cluster] = [what, backup, cluster].map(|text| printable(text));
         [format!("'{}'", prefix.escape_debug()), what, backup, cluster]
     }));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -292,8 +291,7 @@ fn table(differences: &[Difference]) -> String {
 /// Formats spaces, with the permission that they need, as sections of `solera.toml`.
 fn settings_of(spaces: &[SpaceInfo]) -> String {
     let mut lines: String = spaces.iter().map(toml_of).collect();
-    let is_example =
-        |space: &SpaceInfo| space.protocol_number == solera_primary::PROTOCOL.number;
+    let is_example = |space: &SpaceInfo| space.protocol_number == solera_primary::PROTOCOL.number;
     if spaces.iter().any(is_example) {
         lines.push_str("[development]\nexamples = true\n");
     }

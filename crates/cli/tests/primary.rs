@@ -82,8 +82,7 @@ async fn updates_are_answered_where_they_are_applied_and_tokens_carry_them_on() 
     let taken = solera(&["backup", "--from", &up.at(1), file.to_str().unwrap()]);
     ok(&taken);
     let said = text(&taken.stdout);
-    let left_out =
-        "space counters: keys with 'n:' are NOT in the backup, because protocol primary (2) stores them";
+    let left_out = "space counters: keys with 'n:' are NOT in the backup, because protocol primary (2) stores them";
     assert!(said.contains(left_out), "{said}");
 }
 

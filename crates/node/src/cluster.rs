@@ -819,10 +819,8 @@ mod tests {
     fn ignored_messages_are_counted_by_the_protocols_of_servers() {
         let log = Log::new(solera_config::LogLevel::Error);
         let cluster = Cluster::start(ClusterSpec::local(1).unwrap(), log, None).unwrap();
-        let sample = |ignored: &[u64]| WorkerSample {
-            ignored: ignored.to_vec(),
-            ..WorkerSample::default()
-        };
+        let sample =
+            |ignored: &[u64]| WorkerSample { ignored: ignored.to_vec(), ..WorkerSample::default() };
         let status = cluster.site_status(0, &[sample(&[1, 2, 0]), sample(&[3, 0, 0])]);
         let ignored: Vec<_> = status.ignored_messages.into_iter().collect();
         assert_eq!(ignored, [("UniStore", 4), ("primary", 2)]);

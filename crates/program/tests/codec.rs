@@ -121,7 +121,10 @@ fn an_argument_may_be_an_object_where_a_map_has_strings_as_keys() {
         error(br#"{"a":1, "a":2}"#, &counts),
         "expected a key that was not there before, found `\"a\":2}` after 8 bytes"
     );
-    assert_eq!(error(br#"{"a" 1}"#, &counts), "expected `:` of map<string, int>, found `1}` after 5 bytes");
+    assert_eq!(
+        error(br#"{"a" 1}"#, &counts),
+        "expected `:` of map<string, int>, found `1}` after 5 bytes"
+    );
     assert_eq!(
         error(br#"{"1":1}"#, &map(Type::Int, Type::Int)),
         "expected `[` of map<int, int>, found `{\"1\":1}`"

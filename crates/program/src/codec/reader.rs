@@ -95,8 +95,9 @@ impl<'a> Reader<'a> {
     ) -> Result<Value, CodecError> {
         let mut entries = BTreeMap::new();
         // An object is natural for people. Stores keep one form only, the array of pairs.
-        let is_object =
-            *key == Type::String && self.handles == Handles::WithStores && self.peek() == Some(b'{');
+        let is_object = *key == Type::String
+            && self.handles == Handles::WithStores
+            && self.peek() == Some(b'{');
         let brackets = if is_object { (b'{', b'}') } else { (b'[', b']') };
         self.items(brackets, ty, |reader| {
             reader.space();
