@@ -129,7 +129,7 @@ const FRANKFURT: usize = 2;
 
 async fn run(args: &DemoArgs) -> Checked {
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
-    let spec = ClusterSpec::parse("the demo's spaces", invariants::SPACES, over)
+    let spec = ClusterSpec::parse("examples/invariants.toml", invariants::SPACES, over)
         .map_err(|error| CheckFailed(error.to_string()))?;
     let terminal = std::io::stdout().is_terminal();
     let mut stage = Stage {

@@ -89,7 +89,8 @@ async fn run(table: &Table, time: Duration) -> Checked {
 fn start(table: &Table) -> Result<Embedded, CheckFailed> {
     let wrong = |error: solera_config::ConfigError| CheckFailed(error.to_string());
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
-    let spec = ClusterSpec::parse("the demo's settings", &table.settings(), over).map_err(wrong)?;
+    let spec =
+        ClusterSpec::parse("examples/checkout.toml", &table.settings(), over).map_err(wrong)?;
     let settings = Settings::configured(&spec.modules).map_err(wrong)?;
     let stores = stores::all(&spec).map_err(wrong)?;
     Ok(Embedded::with_modules(spec, settings, stores)?)
