@@ -25,6 +25,7 @@ mod progress;
 mod reload;
 mod restore;
 mod run;
+mod running;
 mod serve;
 mod sim;
 mod site;
