@@ -22,6 +22,7 @@ pub mod collect;
 #[cfg(feature = "testing")]
 pub mod conformance;
 pub mod coordinator;
+mod delegate;
 mod encoding;
 pub mod executor;
 mod form;
@@ -47,8 +48,10 @@ pub use request::remote_group;
 /// Items that macros need besides the public ones.
 #[doc(hidden)]
 pub mod __macros {
+    pub use solera_levels::Level;
     pub use solera_macros::{mixt, mixt_file, mixt_inline};
     pub use solera_program::ir;
+    pub use solera_program::types::StoreId;
     pub use solera_program::value::Value;
 }
 

@@ -5,9 +5,9 @@ mod call;
 use std::sync::Arc;
 
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, CustomCall, Fields, List, NameWrite, ObjectCall,
-    StoreError,
+    Answer, Begin, BoxFuture, Connection, Fields, List, NameWrite, ObjectCall, StoreError,
 };
+use solera_mixt::{boxed, connection_methods};
 use solera_program::operation::ObjectOp;
 
 use tokio_postgres::types::FromSql;
@@ -426,38 +426,13 @@ fn first<'r, T: FromSql<'r>>(answer: &'r Rows) -> Result<T, StoreError> {
 }
 
 impl Connection for Session {
-    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(Session::begin(self, begin))
-    }
-
-    fn perform<'a>(
-        &'a mut self,
-        call: &'a ObjectCall,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(Session::perform(self, call))
-    }
-
-    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(Session::custom(self, call))
-    }
-
-    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Session::commit(self, writes))
-    }
-
-    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(Session::certify(self))
-    }
+    connection_methods!(boxed: begin perform custom commit certify list);
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
             self.close().await;
             Ok(())
         })
-    }
-
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        Box::pin(Session::list(self, list))
     }
 
     fn reusable(&mut self) -> bool {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use solera_data::{Op, Outcome};
 use solera_levels::Level;
-use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{
     self, Begin, BoxFuture, Commits, Connection, Fields, Horizon, List, NameWrite, ObjectCall,
     StoreError,
 };
+use solera_mixt::{boxed, connection_methods};
 use solera_program::keys::type_of;
 
 use self::doubt::{Doubt, Doubted, Object};
@@ -502,31 +502,7 @@ fn fields(reply: Reply) -> Result<Fields, StoreError> {
 }
 
 impl<P: Port> Connection for Session<P> {
-    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(Session::begin(self, begin))
-    }
-
-    fn perform<'a>(
-        &'a mut self,
-        call: &'a ObjectCall,
-    ) -> BoxFuture<'a, Result<store::Answer, StoreError>> {
-        Box::pin(Session::perform(self, call))
-    }
-
-    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Session::commit(self, writes))
-    }
-
-    fn execute<'a>(
-        &'a mut self,
-        remote_group: &'a RemoteGroup,
-    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
-        Box::pin(Session::execute(self, remote_group))
-    }
-
-    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(Session::certify(self))
-    }
+    connection_methods!(boxed: begin perform commit execute certify list horizon);
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
@@ -535,19 +511,11 @@ impl<P: Port> Connection for Session<P> {
         })
     }
 
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        Box::pin(Session::list(self, list))
-    }
-
     fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async {
             let refused = self.attach_until(commits, SEES_TIMEOUT_MS).await?;
             Ok(refused.is_none())
         })
-    }
-
-    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
-        Box::pin(Session::horizon(self))
     }
 
     fn reusable(&mut self) -> bool {

@@ -141,8 +141,7 @@ fn put(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
 }
 
 fn remove_key(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
-    let (mut map, key_weight, old) =
-        change_map(args, meter, |entries, key| entries.remove(&key))?;
+    let (mut map, key_weight, old) = change_map(args, meter, |entries, key| entries.remove(&key))?;
     if let Some(old) = old {
         map.shrink(key_weight.size.saturating_add(meter.weigh_value(&old)?.size));
     }
