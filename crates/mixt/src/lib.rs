@@ -28,6 +28,7 @@ pub mod executor;
 mod form;
 mod group;
 mod job;
+pub mod lazy;
 pub mod memory;
 pub mod outcome;
 mod place;
