@@ -119,7 +119,7 @@ fn an_argument_may_be_an_object_where_a_map_has_strings_as_keys() {
     let error = |bytes: &[u8], ty: &Type| codec.argument(bytes, ty).unwrap_err().to_string();
     assert_eq!(
         error(br#"{"a":1, "a":2}"#, &counts),
-        "expected a key that was not there before, found `\"a\":2}` after 8 bytes"
+        r#"expected a key that was not there before, found `\"a\":2}` after 8 bytes"#
     );
     assert_eq!(
         error(br#"{"a" 1}"#, &counts),
@@ -127,7 +127,7 @@ fn an_argument_may_be_an_object_where_a_map_has_strings_as_keys() {
     );
     assert_eq!(
         error(br#"{"1":1}"#, &map(Type::Int, Type::Int)),
-        "expected `[` of map<int, int>, found `{\"1\":1}`"
+        r#"expected `[` of map<int, int>, found `{\"1\":1}`"#
     );
     // Stores keep one form of each value.
     codec.decode(br#"{"tea":3}"#, &counts).unwrap_err();
