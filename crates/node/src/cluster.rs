@@ -607,10 +607,7 @@ impl Cluster {
             if let Some(primary) = &sample.primary {
                 status.primary.get_or_insert_default().add(primary);
             }
-            let ignored = solera_site::PROTOCOLS.iter().zip(&sample.ignored);
-            for (protocol, count) in
-                ignored.filter(|(protocol, _)| solera_site::is_for_servers(protocol))
-            {
+            for (protocol, count) in solera_site::of_servers(&sample.ignored) {
                 *status.ignored_messages.entry(protocol.name).or_default() += count;
             }
             // Sites that lead nothing are listed, too.

@@ -27,9 +27,10 @@ pub use recovery::Recovery;
 pub const PROTOCOLS: &[Protocol] =
     &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_trial::PROTOCOL];
 
-/// Whether servers can run a protocol. `trial` runs only in the simulator.
-pub fn is_for_servers(protocol: &Protocol) -> bool {
-    *protocol != solera_trial::PROTOCOL
+/// Returns the protocols that servers can run, with their values among those of [`PROTOCOLS`].
+/// `trial` runs only in the simulator.
+pub fn of_servers<T>(values: &[T]) -> impl Iterator<Item = (&'static Protocol, &T)> {
+    PROTOCOLS.iter().zip(values).filter(|(protocol, _)| **protocol != solera_trial::PROTOCOL)
 }
 
 /// Returns the protocols of a cluster whose workers run `primary`, or `trial`, beside UniStore. A
