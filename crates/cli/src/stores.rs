@@ -108,6 +108,11 @@ name = 'directory'
 level = 'linearizable'
 ";
 
+    /// A store of Redis with two spaces.
+    fn cache() -> String {
+        format!("{}[[store.space]]\nname = 'hits'\nprefix = 'h:'\n", sample::CACHE)
+    }
+
     fn read(text: &str) -> Result<Host, String> {
         let spec = ClusterSpec::parse("s.toml", text, Overrides::default());
         host(&spec.unwrap()).map_err(|error| error.to_string())
@@ -123,10 +128,8 @@ level = 'linearizable'
 
     #[test]
     fn errors_about_redis_name_their_line() {
-        let two_spaces =
-            format!("{}[[store.space]]\nname = 'hits'\nprefix = 'h:'\n", sample::CACHE);
         assert_refused(
-            &two_spaces,
+            &cache(),
             [
                 (
                     "'redis'",
