@@ -27,6 +27,10 @@ pub struct SpaceInfo {
     pub strong: Vec<String>,
     /// Pairs of strong commands that conflict; empty unless the level is `por`.
     pub conflicts: Vec<[String; 2]>,
+    /// Event at which updates are answered, if the protocol has the choice. It is also missing in
+    /// backups of older builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
 }
 
 impl SpaceInfo {
@@ -41,8 +45,10 @@ impl SpaceInfo {
         self.protocol_number == UNISTORE
     }
 
-    fn protocol(&self) -> String {
-        format!("{} ({})", self.protocol, self.protocol_number)
+    /// Returns the name and the number of the protocol. The name may be one of another version's
+    /// protocols; control characters in it are escaped.
+    pub fn shown_protocol(&self) -> String {
+        format!("{} ({})", self.protocol.escape_debug(), self.protocol_number)
     }
 
     fn strong(&self) -> BTreeSet<&str> {
@@ -93,7 +99,7 @@ pub fn differences(backup: &[SpaceInfo], cluster: &[SpaceInfo]) -> Vec<Differenc
         match (backup.iter().find(is_of), cluster.iter().find(is_of)) {
             (Some(one), Some(other)) if one.level == other.level => {
                 if one.protocol_number != other.protocol_number {
-                    add("protocol", &one.protocol(), &other.protocol());
+                    add("protocol", &one.shown_protocol(), &other.shown_protocol());
                 }
                 let (ours, theirs) = (one.strong(), other.strong());
                 for name in ours.symmetric_difference(&theirs) {
@@ -152,6 +158,7 @@ fn space(value: Value) -> Result<SpaceInfo, ScanError> {
             "level" => info.level = text(value)?,
             "protocol" => info.protocol = text(value)?,
             "protocol-number" => info.protocol_number = number(value)?,
+            "answer" => info.answer = Some(text(value)?),
             "strong" => strong = Some(items(value, text)?),
             "conflicts" => conflicts = Some(items(value, pair)?),
             // A later version may describe more.
@@ -199,6 +206,7 @@ mod tests {
             protocol_number: UNISTORE,
             strong: strong.iter().map(|name| (*name).into()).collect(),
             conflicts: conflicts.iter().map(|pair| pair.map(str::to_owned)).collect(),
+            answer: None,
         }
     }
 
@@ -249,6 +257,20 @@ mod tests {
             ["s: protocol: later (9) | unistore (1)"]
         );
         assert!(ours.is_held() && !theirs.is_held());
+        let hostile = SpaceInfo { protocol: "\x1b[2J\n".into(), ..theirs };
+        assert_eq!(hostile.shown_protocol(), "\\u{1b}[2J\\n (9)");
+    }
+
+    #[test]
+    fn a_description_of_an_older_build_has_no_answer() {
+        let old = r#"{"name":"n","prefix":"n:","level":"primary","protocol":"primary",
+            "protocol_number":2,"strong":[],"conflicts":[]}"#;
+        let mut space: SpaceInfo = serde_json::from_str(old).unwrap();
+        assert_eq!(space.answer, None);
+        assert!(!serde_json::to_string(&space).unwrap().contains("answer"));
+        space.answer = Some("accepted".into());
+        let text = serde_json::to_string(&space).unwrap();
+        assert_eq!(serde_json::from_str::<SpaceInfo>(&text).unwrap(), space);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use solera::Endpoint;
-use solera_backup::{BackupReader, Header, Progress, ReadError, SpaceInfo, Tally, take};
+use solera_backup::{BackupReader, Header, Progress, ReadError, Tally, take};
 use solera_node::utc;
 
 use crate::connect::LoginArgs;
@@ -105,25 +105,38 @@ impl Backup {
             return say!("{about}");
         }
         let Header { cluster, site, .. } = header;
+        let [cluster, site] = [cluster, site].map(|text| printable(text));
         say!("{}: cluster '{cluster}' at {site}, {}", file.display(), utc(header.taken_ms));
         say!("  {}", Amount(tally));
         for space in header.spaces.iter().filter(|space| !space.prefix.is_empty()) {
-            let SpaceInfo { name, prefix, level, .. } = space;
+            let [name, prefix, level] =
+                [&space.name, &space.prefix, &space.level].map(|text| printable(text));
             if !space.is_held() {
                 say!(
-                    "  space {name}: keys with '{prefix}' are NOT in the backup, because protocol '{level}' stores them"
+                    "  space {name}: keys with '{prefix}' are NOT in the backup, because protocol {} stores them",
+                    space.shown_protocol()
                 );
                 continue;
             }
             say!("  space {name}: keys with '{prefix}' are {level}");
             if space.declares() {
                 let pairs: Vec<_> = space.conflicts.iter().map(|pair| pair.join("+")).collect();
-                say!("    strong: {}", space.strong.join(" "));
-                say!("    conflicts: {}", pairs.join(" "));
+                say!("    strong: {}", printable(&space.strong.join(" ")));
+                say!("    conflicts: {}", printable(&pairs.join(" ")));
             }
         }
         say!("  {file_bytes} bytes");
     }
+}
+
+/// Escapes the characters of a backup's text that a terminal would interpret, because a file may
+/// come from anywhere.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |letter: char| match letter {
+        '\'' | '"' | '\\' => letter.to_string(),
+        letter => letter.escape_debug().to_string(),
+    };
+    text.chars().map(shown).collect()
 }
 
 /// Displays the numbers of keys, elements and fields.
@@ -276,5 +289,15 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_file_do_not_control_the_terminal() {
+        assert_eq!(printable("user's \"é\"\x1b[2J\n"), "user's \"é\"\\u{1b}[2J\\n");
     }
 }

@@ -7,11 +7,15 @@ mod invariants;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use solera::{Client, Error};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides, StartError};
+
+use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,7 +120,7 @@ struct Stage {
     cluster: Embedded,
     pause: Duration,
     colour: bool,
-    chapter: u32,
+    chapter: Arc<AtomicU32>,
 }
 
 const VIRGINIA: usize = 0;
@@ -125,15 +129,20 @@ const FRANKFURT: usize = 2;
 
 async fn run(args: &DemoArgs) -> Checked {
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
-    let spec = ClusterSpec::parse("the demo's spaces", invariants::SPACES, over)
+    let spec = ClusterSpec::parse("examples/invariants.toml", invariants::SPACES, over)
         .map_err(|error| CheckFailed(error.to_string()))?;
     let terminal = std::io::stdout().is_terminal();
     let mut stage = Stage {
         cluster: Embedded::with(spec)?,
         pause: Duration::from_millis(if args.fast || !terminal { 0 } else { 1300 }),
         colour: terminal,
-        chapter: 0,
+        chapter: Arc::default(),
     };
+    // On a terminal the story itself shows how far it is.
+    let chapter = stage.chapter.clone();
+    let _progress = Progress::unless_on_terminal(move || {
+        format!("chapter {}", chapter.load(Ordering::Relaxed))
+    });
     stage.say("Three sites: virginia ─61 ms─ california, virginia ─90 ms─ frankfurt,");
     stage.say("california ─147 ms─ frankfurt. Any one of them may fail.");
     causality(&mut stage).await?;
@@ -284,14 +293,14 @@ async fn loss(stage: &mut Stage) -> Checked {
 impl Stage {
     fn title(&mut self, text: &str) {
         std::thread::sleep(self.pause);
-        self.chapter += 1;
-        say!("\n{}", self.bold(&format!("{}. {text}", self.chapter)));
+        let chapter = self.chapter.fetch_add(1, Ordering::Relaxed) + 1;
+        say!("\n{}", self.bold(&format!("{chapter}. {text}")));
         std::thread::sleep(self.pause / 2);
     }
 
     fn say(&self, text: &str) {
         let coloured = match text.split_once(' ') {
-            Some((head, rest)) if self.colour && self.chapter > 0 && !head.is_empty() => {
+            Some((head, rest)) if self.colour && self.has_begun() && !head.is_empty() => {
                 let code = match head {
                     "virginia" => 34,
                     "california" => 33,
@@ -307,6 +316,11 @@ impl Stage {
         // The next line fails as well if the pipe is closed.
         let _ = std::io::stdout().flush();
         std::thread::sleep(self.pause / 2);
+    }
+
+    /// Whether the first chapter has begun.
+    fn has_begun(&self) -> bool {
+        self.chapter.load(Ordering::Relaxed) > 0
     }
 
     fn bold(&self, text: &str) -> String {

@@ -1,15 +1,14 @@
 //! `solera leader`: shows and moves the leaders of strong transactions.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use solera::{Client, Endpoint, Value};
+use solera::{Client, Value};
 
-use crate::connect::LoginArgs;
+use crate::running::{RunningArgs, Waiting};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,14 +27,9 @@ take longer. Transactions of several commands on keys that others change may hav
 
 Exits with 1 if the site or a partition does not exist, or if the site does not lead in time.";
 
-/// Interval at which the command polls the site's progress.
-const INTERVAL: Duration = Duration::from_millis(200);
 /// Interval at which the command repeats its request: a failing link may lose the messages of a
 /// move.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
-/// Time after which the command prints what it waits for.
-const QUIET_TIME: Duration = Duration::from_secs(2);
-
 /// Show which sites lead strong transactions, or move the leaders to another site
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,11 +38,8 @@ const QUIET_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct LeaderArgs {
     #[command(subcommand)]
     action: Action,
-    /// Address of any node of a running site
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7101", global = true)]
-    at: Endpoint,
     #[command(flatten)]
-    login: LoginArgs,
+    running: RunningArgs,
     /// Time to wait until the site leads, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
     timeout: u64,
@@ -80,24 +71,10 @@ struct Leads {
 
 /// Runs the command; fails if the move is not complete in time.
 pub(crate) fn main(args: &LeaderArgs) -> ExitCode {
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("solera leader: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(args: &LeaderArgs) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(async {
-        let mut client = args.login.connect(&args.at).await?;
+    args.running.main("leader", async |client| {
         let leads = match &args.action {
-            Action::List => ask(&mut client).await?.0,
-            Action::Move { site, partitions } => {
-                lead_from(args, &mut client, site, partitions).await?
-            }
+            Action::List => ask(client).await?.0,
+            Action::Move { site, partitions } => lead_from(args, client, site, partitions).await?,
         };
         print_leaders(args, &leads);
         Ok(())
@@ -111,9 +88,8 @@ async fn lead_from(
     name: &str,
     partitions: &[String],
 ) -> Result<Vec<Leads>, String> {
-    let began = Instant::now();
+    let mut waiting = Waiting::begin(args.timeout);
     let mut asked: Option<Instant> = None;
-    let mut printed = String::new();
     loop {
         if asked.is_none_or(|asked| asked.elapsed() >= RETRY_INTERVAL) {
             let head = ["SOLERA.LEADERS", "MOVE", name].into_iter();
@@ -138,18 +114,15 @@ async fn lead_from(
             return Ok(leads);
         }
         let what = format!("{site} leads {done} of {} partitions", wanted.len());
-        if began.elapsed() >= Duration::from_secs(args.timeout) {
+        if waiting.is_over() {
             return Err(format!(
                 "{what} after {} s: this site and a majority of the sites must be able to reach one another. \
                  The other partitions keep their leaders; `solera leader list` shows them",
                 args.timeout
             ));
         }
-        if began.elapsed() >= QUIET_TIME && printed != what && std::io::stderr().is_terminal() {
-            eprintln!("{what}; waiting for it and a majority of the sites to agree on the rest…");
-            printed = what;
-        }
-        tokio::time::sleep(INTERVAL).await;
+        let agree = "waiting for it and a majority of the sites to agree on the rest";
+        waiting.pause(format!("{what}; {agree}")).await;
     }
 }
 

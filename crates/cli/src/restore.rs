@@ -12,7 +12,7 @@ use solera_backup::{Allow, Difference, RestoreError, Restored, SpaceInfo, restor
 use solera_config::{ClusterSpec, Overrides, Relation, Users};
 use solera_embedded::Embedded;
 
-use crate::backup::{Amount, Backup, Bar, check, open};
+use crate::backup::{Amount, Backup, Bar, check, open, printable};
 use crate::connect::LoginArgs;
 
 const EXAMPLES: &str = "\
@@ -147,7 +147,7 @@ impl std::fmt::Display for Failure {
                  `solera restore --allow-other-spaces` restores all the same, with the cluster's \
                  spaces; or configure the cluster like the old one:\n{}",
                 table(differences),
-                spaces.iter().map(toml_of).collect::<String>()
+                settings_of(spaces)
             ),
         }
     }
@@ -276,7 +276,8 @@ async fn fill(
 fn table(differences: &[Difference]) -> String {
     let mut rows = vec![["keys with", "", "backup", "cluster"].map(str::to_owned)];
     rows.extend(differences.iter().map(|Difference { prefix, what, backup, cluster }| {
-        [format!("'{}'", prefix.escape_debug()), what.clone(), backup.clone(), cluster.clone()]
+        let [what, backup, cluster] = [what, backup, cluster].map(|text| printable(text));
+        [format!("'{}'", prefix.escape_debug()), what, backup, cluster]
     }));
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths = [0, 1, 2].map(|column| width(column).unwrap_or(0));
@@ -287,9 +288,19 @@ fn table(differences: &[Difference]) -> String {
     rows.iter().map(line).collect()
 }
 
+/// Formats spaces, with the permission that they need, as sections of `solera.toml`.
+fn settings_of(spaces: &[SpaceInfo]) -> String {
+    let mut lines: String = spaces.iter().map(toml_of).collect();
+    let is_example = |space: &SpaceInfo| space.protocol_number == solera_primary::PROTOCOL.number;
+    if spaces.iter().any(is_example) {
+        lines.push_str("[development]\nexamples = true\n");
+    }
+    lines
+}
+
 /// Formats a space as a section of `solera.toml`.
 fn toml_of(space: &SpaceInfo) -> String {
-    let SpaceInfo { name, prefix, level, strong, conflicts, .. } = space;
+    let SpaceInfo { name, prefix, level, strong, conflicts, answer, .. } = space;
     let mut lines = format!("[[space]]\nname = {name:?}\nprefix = {prefix:?}\nlevel = {level:?}\n");
     if space.declares() {
         lines.push_str(&format!("strong = {strong:?}\n"));
@@ -302,5 +313,34 @@ fn toml_of(space: &SpaceInfo) -> String {
             lines.push_str(&format!("conflicts = {pairs:?}\n"));
         }
     }
+    if let Some(answer) = answer {
+        lines.push_str(&format!("answer = {answer:?}\n"));
+    }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cluster with the printed settings has the same spaces.
+    #[test]
+    fn printed_spaces_are_a_valid_configuration() {
+        let space = |name: &str, level: &str, number: u8, answer: Option<&str>| SpaceInfo {
+            name: name.to_owned(),
+            prefix: format!("{name}:"),
+            level: level.to_owned(),
+            protocol_number: number,
+            answer: answer.map(str::to_owned),
+            ..SpaceInfo::default()
+        };
+        let spaces = [space("a", "causal", 1, None), space("n", "primary", 2, Some("accepted"))];
+        let text = settings_of(&spaces);
+        let spec = ClusterSpec::parse("printed", &text, Overrides::default());
+        let spec = spec.unwrap_or_else(|error| panic!("{error} in\n{text}"));
+        let of = |key: &[u8]| spec.spaces.space_of(key).to_string();
+        assert_eq!(of(b"n:1"), "n = \"n:\" primary (answers when accepted)");
+        assert_eq!(of(b"a:1"), "a = \"a:\" causal");
+        assert!(!settings_of(&spaces[..1]).contains("examples"));
+    }
 }

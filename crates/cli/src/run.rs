@@ -9,9 +9,9 @@ use clap::Args;
 use solera::{Client, Value as Reply};
 use solera_embedded::{ClusterSpec, Embedded, Overrides, Settings, Store};
 use solera_language::compile::compile;
-use solera_levels::Level;
+use solera_mixt::database_methods;
 use solera_mixt::memory::Memory;
-use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
+use solera_mixt::store::{BoxFuture, Database, StoreError};
 use solera_program::codec::Codec;
 use solera_program::ir::Program;
 use solera_program::types::{StoreId, Type};
@@ -26,7 +26,7 @@ Examples:
 
 Each store of the program is an in-memory space with the level that the store declares. It is empty at first and is
 discarded at the end. Arguments are those of SOLERA.CALL: a handle is a key, with or without its store before a colon;
-lists, sets, maps, options and structs are JSON. `then` begins the next call. A store may declare
+lists, sets, maps, options and structs are JSON. A map is an array of pairs, or an object if its keys are strings. `then` begins the next call. A store may declare
 `query strong_size(of: *set<T>) -> int`; other custom operations require a database that implements them, and a call
 fails when it reaches one. `-` stands for standard input.
 
@@ -83,14 +83,14 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
 /// operation which it lacks fail when they reach it; the others run.
 struct Unchecked(Memory);
 
-impl Database for Unchecked {
-    fn describe(&self) -> Description {
-        self.0.describe()
-    }
+macro_rules! memory {
+    ($self:ident, $method:ident $(, $argument:ident)*) => {
+        $self.0.$method($($argument),*)
+    };
+}
 
-    fn level(&self, space: &str) -> Option<Level> {
-        self.0.level(space)
-    }
+impl Database for Unchecked {
+    database_methods!(memory: describe level connect);
 
     fn check_operations<'a>(
         &'a self,
@@ -99,10 +99,6 @@ impl Database for Unchecked {
         _space: &'a str,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
-        self.0.connect()
     }
 }
 

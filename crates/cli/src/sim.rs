@@ -10,6 +10,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use solera_sim::{Kind, Report, Scenario, Tally, Trace, Violation, run};
 
+use crate::progress::Progress;
+
 const EXAMPLES: &str = "\
 Examples:
   solera sim --seeds 300               runs and checks seeds 0 to 299
@@ -142,7 +144,9 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
         return cannot_write(file, error);
     }
     let trace = if args.trace.is_some() { Trace::on() } else { Trace::off() };
+    let progress = Progress::begin(move || format!("seed {seed}"));
     let report = run(&scenario(args, seed), trace);
+    drop(progress);
     say!(
         "seed {seed}: {} transactions, {} steps, {:.1} s of virtual time",
         report.transactions,
@@ -220,13 +224,18 @@ fn many(args: &SimArgs) -> ExitCode {
         threads => threads,
     };
     let bar = ProgressBar::new(args.seeds).with_style(
-        ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left, {msg}")
+        ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left{msg}")
             .expect("the template is well-formed"),
     );
     let Some(last) = args.from.checked_add(args.seeds - 1) else {
         eprintln!("solera sim: seeds end at {}; choose a smaller --from or --seeds", u64::MAX);
         return ExitCode::from(2);
     };
+    // Standard output may go to a file while the bar is on a terminal.
+    let progress = Progress::unless_on_terminal({
+        let (bar, seeds) = (bar.clone(), args.seeds);
+        move || format!("{} of {seeds} seeds{}", bar.position(), bar.message())
+    });
     let started = AtomicU64::new(0);
     let total: Mutex<Total> = Mutex::default();
     std::thread::scope(|scope| {
@@ -246,13 +255,14 @@ fn many(args: &SimArgs) -> ExitCode {
                             say!("seed {seed} failed; replay: {}", replay(args, seed));
                             say!("  {}", report.violations[0]);
                         });
-                        bar.set_message(format!("{} failed", total.failed));
+                        bar.set_message(format!(", {} failed", total.failed));
                     }
                     bar.inc(1);
                 }
             });
         }
     });
+    drop(progress);
     bar.finish_and_clear();
     print_total(args, total.into_inner().expect("no thread panics with the lock"))
 }

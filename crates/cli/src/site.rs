@@ -1,14 +1,12 @@
 //! `solera site`: lists, removes and adds sites of a cluster.
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use solera::{Client, Endpoint, Value};
+use solera::{Client, Value};
 
-use crate::connect::LoginArgs;
+use crate::running::{RunningArgs, Waiting};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,11 +27,6 @@ complete, the new nodes answer LOADING.
 To add a new site, first append it to the configuration of all nodes, and restart them one after
 another.";
 
-/// Interval at which the command polls the site's progress.
-const INTERVAL: Duration = Duration::from_millis(200);
-/// Time after which the command prints what it waits for.
-const QUIET_TIME: Duration = Duration::from_secs(2);
-
 /// List the sites, remove a site that has failed for good, or add one
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -42,11 +35,8 @@ const QUIET_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct SiteArgs {
     #[command(subcommand)]
     action: Action,
-    /// Address of any node of a running site
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7101", global = true)]
-    at: Endpoint,
     #[command(flatten)]
-    login: LoginArgs,
+    running: RunningArgs,
     /// Time to wait for the other sites, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, global = true)]
     timeout: u64,
@@ -77,13 +67,21 @@ enum Action {
 
 /// Runs the command; fails if the change is not complete in time.
 pub(crate) fn main(args: &SiteArgs) -> ExitCode {
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("solera site: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    args.running.main("site", async |client| {
+        let sites = match &args.action {
+            Action::List => ask(client, &["SOLERA.SITES"]).await?,
+            Action::Remove { name, force } => {
+                let mut command = vec!["SOLERA.SITES", "REMOVE", name];
+                command.extend(force.then_some("FORCE"));
+                change(args, client, &command, name, "removed").await?
+            }
+            Action::Add { name } => {
+                change(args, client, &["SOLERA.SITES", "ADD", name], name, "joining").await?
+            }
+        };
+        print_sites(args, &sites);
+        Ok(())
+    })
 }
 
 /// State of a site, as the contacted site reports it.
@@ -96,26 +94,6 @@ struct Site {
     waits_for: Option<String>,
 }
 
-fn run(args: &SiteArgs) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(async {
-        let mut client = args.login.connect(&args.at).await?;
-        let sites = match &args.action {
-            Action::List => ask(&mut client, &["SOLERA.SITES"]).await?,
-            Action::Remove { name, force } => {
-                let mut command = vec!["SOLERA.SITES", "REMOVE", name];
-                command.extend(force.then_some("FORCE"));
-                change(args, &mut client, &command, name, "removed").await?
-            }
-            Action::Add { name } => {
-                change(args, &mut client, &["SOLERA.SITES", "ADD", name], name, "joining").await?
-            }
-        };
-        print_sites(args, &sites);
-        Ok(())
-    })
-}
-
 /// Requests a change, and waits until every site has applied it.
 async fn change(
     args: &SiteArgs,
@@ -124,8 +102,7 @@ async fn change(
     name: &str,
     becomes: &str,
 ) -> Result<Vec<Site>, String> {
-    let began = Instant::now();
-    let mut printed = String::new();
+    let mut waiting = Waiting::begin(args.timeout);
     let mut sites = ask(client, command).await?;
     loop {
         let site = sites.iter().find(|site| site.name.eq_ignore_ascii_case(name));
@@ -139,7 +116,7 @@ async fn change(
             "site {} is {}; waiting for {other} to confirm which of its updates it has",
             site.name, site.standing
         );
-        if began.elapsed() >= Duration::from_secs(args.timeout) {
+        if waiting.is_over() {
             return Err(format!(
                 "{what}, which it did not within {} s. The change cannot be undone: {} can no longer \
                  connect, and the change completes automatically once {other} is reachable or is removed as \
@@ -147,11 +124,7 @@ async fn change(
                 args.timeout, site.name
             ));
         }
-        if began.elapsed() >= QUIET_TIME && printed != what && std::io::stderr().is_terminal() {
-            eprintln!("{what}…");
-            printed = what;
-        }
-        tokio::time::sleep(INTERVAL).await;
+        waiting.pause(what).await;
         sites = ask(client, &["SOLERA.SITES"]).await?;
     }
 }

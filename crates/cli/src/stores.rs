@@ -81,21 +81,9 @@ fn require_level(spec: &StoreSpec, kind: &str, only: &str) -> Result<(), ConfigE
 
 #[cfg(test)]
 mod tests {
-    use solera_config::Overrides;
+    use solera_config::{Overrides, sample};
 
     use super::*;
-
-    const CACHE: &str = "\
-[[store]]
-name = 'cache'
-kind = 'redis'
-url = 'redis://127.0.0.1:1'
-[[store.space]]
-name = 'log'
-[[store.space]]
-name = 'hits'
-prefix = 'h:'
-";
 
     const SHOP: &str = "\
 [[store]]
@@ -120,6 +108,11 @@ name = 'directory'
 level = 'linearizable'
 ";
 
+    /// A store of Redis with two spaces.
+    fn cache() -> String {
+        format!("{}[[store.space]]\nname = 'hits'\nprefix = 'h:'\n", sample::CACHE)
+    }
+
     fn read(text: &str) -> Result<Host, String> {
         let spec = ClusterSpec::parse("s.toml", text, Overrides::default());
         host(&spec.unwrap()).map_err(|error| error.to_string())
@@ -136,7 +129,7 @@ level = 'linearizable'
     #[test]
     fn errors_about_redis_name_their_line() {
         assert_refused(
-            CACHE,
+            &cache(),
             [
                 (
                     "'redis'",
@@ -149,8 +142,8 @@ level = 'linearizable'
                     "line 4: store 'cache': the URL of a Redis server looks like",
                 ),
                 (
-                    "127.0.0.1:1",
-                    "127.0.0.1:99999",
+                    "'redis://h'",
+                    "'redis://h:99999'",
                     "line 4: store 'cache': the URL cannot be read: a port is a number from 1 to 65535",
                 ),
                 (
@@ -164,8 +157,8 @@ level = 'linearizable'
                     "line 5: store 'cache': a file with an authority (`ca`) is for URLs",
                 ),
                 (
-                    "redis://127.0.0.1:1'",
-                    "rediss://127.0.0.1:1'\nca = 'none.pem'",
+                    "redis://h'",
+                    "rediss://h'\nca = 'none.pem'",
                     "line 5: store 'cache': none.pem cannot be used: ",
                 ),
                 (

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use solera_backup::Allow;
-use solera_config::{Baseline, ClusterSpec, LogLevel, Overrides, Runs};
+use solera_config::{Baseline, ClusterSpec, LogLevel, Overrides, Runs, User};
 use solera_node::{AdminListener, Cluster, Log, raise_descriptor_limit};
 
 use crate::stop::Stop;
@@ -161,12 +161,39 @@ fn print_summary(cluster: &Cluster, port: u16) {
              other terminals:"
         ),
     }
-    say!("  redis-cli -p {} set greeting hello", port + 1);
-    if spec.sites.len() > 1 {
-        say!("  redis-cli -p {} get greeting", port + 2);
-        say!("  solera fault cut 1 2 --port {port}");
+    for command in commands_to_try(spec, port) {
+        say!("  {command}");
     }
     say!("Press Ctrl-C to stop.");
+}
+
+/// Returns commands that succeed on the cluster, with a login where they need one.
+fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
+    const KEY: &[u8] = b"greeting";
+    let users = &spec.users;
+    // Returns the user to log in as, `Some(None)` if the command needs no login, and `None` if it
+    // is permitted to nobody.
+    let login = |may: &dyn Fn(&User) -> bool| match users.without_login() {
+        Some(user) if may(user) => Some(None),
+        _ => users.iter().find(|user| user.enabled && may(user)).map(|user| Some(&user.name)),
+    };
+    let redis_cli = |site: u16, name: &str, rest: &str| {
+        let user = login(&|user| user.may_run_on(name, KEY))?;
+        let user = user.map_or_else(String::new, |user| format!(" --user {user} --askpass"));
+        Some(format!("redis-cli -p {}{user} {name} greeting{rest}", port + site))
+    };
+    let mut commands = vec![redis_cli(1, "set", " hello")];
+    if spec.sites.len() > 1 {
+        commands.push(redis_cli(2, "get", ""));
+        commands.push(login(&|user| user.may_run_all("admin")).map(|user| {
+            let cut = format!("solera fault cut 1 2 --port {port}");
+            match user {
+                None => cut,
+                Some(user) => format!("SOLERA_PASSWORD=… {cut} --user {user}"),
+            }
+        }));
+    }
+    commands.into_iter().flatten().collect()
 }
 
 /// Prints the settings that differ from the defaults: protocol, spaces, TLS ports, users.
@@ -192,10 +219,50 @@ fn print_settings(spec: &ClusterSpec) {
         say!("\n  RESP over TLS on ports {}", ports.join(", "));
     }
     if spec.users.are_configured() {
-        let anyone = spec.users.get("default").is_some_and(|user| user.nopass && user.enabled);
-        match anyone {
+        match spec.users.without_login().is_some() {
             true => say!("\n  users: clients that send no AUTH have the rights of user 'default'"),
             false => say!("\n  users: commands require AUTH"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to_try(users: &str) -> Vec<String> {
+        let spec = ClusterSpec::parse("s.toml", users, Overrides::default()).unwrap();
+        commands_to_try(&spec, 7100)
+    }
+
+    #[test]
+    fn commands_to_try_succeed_where_users_are_configured() {
+        let user = |name: &str, rest: &str| format!("[[user]]\nname = '{name}'\n{rest}\n");
+        let password = format!("password_sha256 = ['{}']", "0".repeat(64));
+        let open = user("default", "nopass = true\ncommands = ['+@all']\nkeys = ['*']");
+        let plain = [
+            "redis-cli -p 7101 set greeting hello",
+            "redis-cli -p 7102 get greeting",
+            "solera fault cut 1 2 --port 7100",
+        ];
+        assert_eq!(to_try(""), plain);
+        assert_eq!(to_try(&open), plain);
+        let reader = user("default", "nopass = true\ncommands = ['+@read']\nkeys = ['*']");
+        let ann = user("ann", &format!("{password}\ncommands = ['+@write']\nkeys = ['gr*']"));
+        assert_eq!(
+            to_try(&(reader + &ann)),
+            ["redis-cli -p 7101 --user ann --askpass set greeting hello", plain[1]]
+        );
+        let admin = user("root", &format!("{password}\ncommands = ['+@all']\nkeys = ['*']"));
+        assert_eq!(
+            to_try(&admin),
+            [
+                "redis-cli -p 7101 --user root --askpass set greeting hello",
+                "redis-cli -p 7102 --user root --askpass get greeting",
+                "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --user root",
+            ]
+        );
+        let elsewhere = user("bob", &format!("{password}\ncommands = ['+@read']\nkeys = ['b:*']"));
+        assert_eq!(to_try(&elsewhere), Vec::<String>::new());
     }
 }

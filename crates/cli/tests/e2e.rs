@@ -383,6 +383,21 @@ async fn clients_of_all_workers_are_listed_and_killed() {
     assert!(me.command(&["PING"]).await.is_err());
 }
 
+#[tokio::test]
+async fn a_first_command_is_listed_while_it_waits() {
+    let up = Up::start(&["--sites", "1"]);
+    let mut me = up.client(1).await;
+    let mut waiting = TcpStream::connect(("127.0.0.1", up.port + 1)).unwrap();
+    let address = waiting.local_addr().unwrap().to_string();
+    // The year 3000.
+    waiting.write_all(b"SOLERA.ATTACH UNTIL 32503680000000 600000\r\n").unwrap();
+    eventually("the waiting command is listed", async || {
+        let all = listed(&mut me, &["CLIENT", "LIST"]).await;
+        all.iter().any(|line| line["addr"] == address && line["cmd"] == "solera.attach")
+    })
+    .await;
+}
+
 #[test]
 fn client_reply_skip_and_off_suppress_replies() {
     let up = Up::start(&["--sites", "1", "--workers", "2"]);

@@ -312,6 +312,17 @@ fn both_nodes_report_why_a_tls_link_fails() {
 }
 
 #[test]
+fn another_program_that_calls_a_node_is_named() {
+    let lab = Lab::new();
+    let eu = lab.start(0, "");
+    eu.says("(peer)");
+    // It sends less than a greeting, and waits for an answer.
+    let mut stream = TcpStream::connect(lab.address(0, 2)).unwrap();
+    stream.write_all(b"PING\r\n").unwrap();
+    eu.says("refused a call from 127.0.0.1: the other side is not a Solera node");
+}
+
+#[test]
 fn a_node_with_another_nodes_certificate_is_rejected() {
     let lab = Lab::new();
     let ca = lab.authority("ca");

@@ -14,6 +14,13 @@
 //! Witnesses and records of transactions are stored in the space that they belong to, under keys
 //! that begin with [`RESERVED`] after the space's prefix. Handles must not lead to such keys.
 
+/// Body of a method of a database that passes the call on to its field `database`.
+macro_rules! database {
+    ($self:ident, $method:ident $(, $argument:ident)*) => {
+        $self.database.$method($($argument),*)
+    };
+}
+
 mod cluster;
 mod link;
 mod pool;

@@ -314,6 +314,11 @@ impl User {
         self.may_use(key, command.reads_keys(), command.writes_keys())
     }
 
+    /// Whether the user may run a command on a key, whatever its other arguments.
+    pub fn may_run_on(&self, name: &str, key: &[u8]) -> bool {
+        Unit::find(name).is_some_and(|unit| self.may(unit, [key]).is_ok())
+    }
+
     /// Returns the hashes in hexadecimal.
     pub fn hashes_in_hex(&self) -> impl Iterator<Item = String> {
         self.hashes.iter().map(|hash| HEXLOWER.encode(hash))
@@ -383,6 +388,11 @@ impl Users {
     /// Returns the user of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<User>> {
         self.users.get(name)
+    }
+
+    /// Returns the default user if clients without AUTH have its rights.
+    pub fn without_login(&self) -> Option<&User> {
+        self.get(DEFAULT_USER).map(|user| &**user).filter(|user| user.nopass && user.enabled)
     }
 
     /// Returns all users, by name.

@@ -1,4 +1,4 @@
-//! A configuration for tests, here and in other crates.
+//! Configurations for tests, here and in other crates.
 
 use crate::spec::{ClusterSpec, Overrides};
 
@@ -16,6 +16,16 @@ name = 'us'
 resp = 'b:1'
 peer = 'b:2'
 admin = 'b:3'
+";
+
+/// A store of modules, with one space.
+pub const CACHE: &str = "\
+[[store]]
+name = 'cache'
+kind = 'redis'
+url = 'redis://h'
+[[store.space]]
+name = 'log'
 ";
 
 /// Parses a file `s.toml` with this content.

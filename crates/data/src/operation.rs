@@ -2,110 +2,81 @@
 
 use crate::{Op, Type};
 
-/// Kind of an operation on one key, whatever the command: MSET sets each of its keys.
-///
-/// Its number is the kind that certification uses in journals and messages, so it never changes;
-/// new kinds are appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Operation {
+/// Defines the kinds, their list and their names from one table.
+macro_rules! operations {
+    ($($(#[$about:meta])* $kind:ident $name:literal)*) => {
+        /// Kind of an operation on one key, whatever the command: MSET sets each of its keys.
+        ///
+        /// Its number is the kind that certification uses in journals and messages, so it never
+        /// changes; new kinds are appended.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Operation {
+            $($(#[$about])* $kind,)*
+        }
+
+        impl Operation {
+            /// All kinds, by number.
+            pub const ALL: [Operation; [$($name),*].len()] = [$($kind),*];
+
+            /// Returns the command that configurations use for it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($kind => $name,)*
+                }
+            }
+        }
+    };
+}
+
+operations! {
     /// GET
-    Get,
+    Get "GET"
     /// SET
-    Set,
+    Set "SET"
     /// DEL
-    Delete,
+    Delete "DEL"
     /// EXISTS
-    Exists,
+    Exists "EXISTS"
     /// TYPE
-    TypeOf,
+    TypeOf "TYPE"
     /// INCRBY by a non-negative number.
-    Add,
+    Add "INCRBY"
     /// DECRBY by a non-negative number. An [`Op`] does not distinguish it from
     /// [`Operation::Turned`]; the command does.
-    Take,
+    Take "DECRBY"
     /// INCRBY or DECRBY by a negative number. A configuration that names either command includes
     /// this kind.
-    Turned,
+    Turned "INCRBY by a negative number"
     /// SADD
-    SetAdd,
+    SetAdd "SADD"
     /// SREM
-    SetRemove,
+    SetRemove "SREM"
     /// SMEMBERS
-    SetMembers,
+    SetMembers "SMEMBERS"
     /// SISMEMBER
-    SetContains,
+    SetContains "SISMEMBER"
     /// SCARD
-    SetLen,
+    SetLen "SCARD"
     /// HSET
-    HashSet,
+    HashSet "HSET"
     /// HGET and HMGET
-    HashGet,
+    HashGet "HGET"
     /// HGETALL
-    HashGetAll,
+    HashGetAll "HGETALL"
     /// HDEL
-    HashDelete,
+    HashDelete "HDEL"
     /// HINCRBY
-    HashAdd,
+    HashAdd "HINCRBY"
     /// SETNX
-    SetNew,
+    SetNew "SETNX"
     /// WATCH, which reads the whole key.
-    Look,
+    Look "WATCH"
 }
 
 use Operation::*;
 
 impl Operation {
-    /// All kinds, by number.
-    pub const ALL: [Operation; 20] = [
-        Get,
-        Set,
-        Delete,
-        Exists,
-        TypeOf,
-        Add,
-        Take,
-        Turned,
-        SetAdd,
-        SetRemove,
-        SetMembers,
-        SetContains,
-        SetLen,
-        HashSet,
-        HashGet,
-        HashGetAll,
-        HashDelete,
-        HashAdd,
-        SetNew,
-        Look,
-    ];
-
-    /// Returns the command that configurations use for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Get => "GET",
-            Set => "SET",
-            Delete => "DEL",
-            Exists => "EXISTS",
-            TypeOf => "TYPE",
-            Add => "INCRBY",
-            Take => "DECRBY",
-            Turned => "INCRBY by a negative number",
-            SetAdd => "SADD",
-            SetRemove => "SREM",
-            SetMembers => "SMEMBERS",
-            SetContains => "SISMEMBER",
-            SetLen => "SCARD",
-            HashSet => "HSET",
-            HashGet => "HGET",
-            HashGetAll => "HGETALL",
-            HashDelete => "HDEL",
-            HashAdd => "HINCRBY",
-            SetNew => "SETNX",
-            Look => "WATCH",
-        }
-    }
-
     /// Whether it can change the key.
     pub const fn is_update(self) -> bool {
         matches!(

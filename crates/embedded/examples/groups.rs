@@ -13,21 +13,7 @@ mod groups {
     solera::mixt_file!("../../examples/message_groups.mixt");
 }
 
-const SPACES: &str = "
-sites = 3
-[[space]]
-name = 'directory'
-prefix = 'directory:'
-level = 'linearizable'
-[[space]]
-name = 'mail'
-prefix = 'mail:'
-level = 'causal'
-[[space]]
-name = 'audit'
-prefix = 'audit:'
-level = 'eventual'
-";
+const SPACES: &str = include_str!("../../../examples/message_groups.toml");
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

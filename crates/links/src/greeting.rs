@@ -45,12 +45,17 @@ impl Greeting {
         bytes
     }
 
+    /// Whether the first bytes of a connection may be those of a greeting, of any version.
+    pub fn may_begin_with(bytes: &[u8]) -> bool {
+        bytes.iter().zip(&MAGIC).all(|(found, expected)| found == expected)
+    }
+
     /// Returns the length of the body that follows this head.
     ///
     /// # Errors
     /// The bytes are no greeting that this version can read. A refusal can be read in any version.
     pub fn body_length(head: &[u8; HEAD]) -> Result<usize, Refusal> {
-        if head[..8] != MAGIC {
+        if !Greeting::may_begin_with(head) {
             return Err(Refusal::NotSolera);
         }
         let version = u16::from_be_bytes([head[8], head[9]]);
@@ -124,6 +129,19 @@ mod tests {
         let (head, body) = bytes.split_first_chunk::<HEAD>().ok_or(Refusal::Damaged)?;
         let length = Greeting::body_length(head)?;
         Greeting::decode(head, body.get(..length).ok_or(Refusal::Damaged)?)
+    }
+
+    #[test]
+    fn other_bytes_are_recognised_at_the_first_one() {
+        for (bytes, may) in [
+            (&b""[..], true),
+            (b"S", true),
+            (b"SOLERAPL\xff\xff", true),
+            (b"P", false),
+            (b"SET k v\r\n", false),
+        ] {
+            assert_eq!(Greeting::may_begin_with(bytes), may, "{bytes:?}");
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! A [`Coordinator`](coordinator::Coordinator) runs one transaction as a state machine without I/O:
 //! it returns requests to databases, and continues with the answers. [`executor::run`] executes the
 //! requests on real databases, which implement the traits of [`store`]. [`memory`] is one of them,
-//! and [`conformance`] contains the checks for their tests. [`collect`] removes the garbage of
-//! transactions, and [`recovery`] completes those whose coordinators died.
+//! and `conformance`, with the feature `testing`, contains the checks for their tests. [`collect`]
+//! removes the garbage of transactions, and [`recovery`] completes those whose coordinators died.
 //!
 //! Where a database has a [`worker`], the coordinator sends it whole groups of phases, each of
 //! which costs one round trip.
@@ -13,18 +13,22 @@
 //! [`coordinator`] describes what is guaranteed, and what is not.
 
 mod access;
+#[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod any_bytes;
 pub mod binding;
 mod bound;
 pub mod collect;
+#[cfg(feature = "testing")]
 pub mod conformance;
 pub mod coordinator;
+mod delegate;
 mod encoding;
 pub mod executor;
 mod form;
 mod group;
 mod job;
+pub mod lazy;
 mod location;
 pub mod memory;
 pub mod outcome;
@@ -45,8 +49,10 @@ pub use request::remote_group;
 /// Items that macros need besides the public ones.
 #[doc(hidden)]
 pub mod __macros {
+    pub use solera_levels::Level;
     pub use solera_macros::{mixt, mixt_file, mixt_inline};
     pub use solera_program::ir;
+    pub use solera_program::types::StoreId;
     pub use solera_program::value::Value;
 }
 

@@ -607,7 +607,7 @@ impl Cluster {
             if let Some(primary) = &sample.primary {
                 status.primary.get_or_insert_default().add(primary);
             }
-            for (protocol, count) in solera_site::PROTOCOLS.iter().zip(&sample.ignored) {
+            for (protocol, count) in solera_site::of_servers(&sample.ignored) {
                 *status.ignored_messages.entry(protocol.name).or_default() += count;
             }
             // Sites that lead nothing are listed, too.
@@ -810,5 +810,16 @@ mod tests {
         assert_eq!(status.uniformity_ms, None);
         let lags: Vec<_> = status.lag_ms.into_iter().collect();
         assert_eq!(lags, [("california".to_owned(), Some(3.0)), ("frankfurt".to_owned(), None)]);
+    }
+
+    #[test]
+    fn ignored_messages_are_counted_by_the_protocols_of_servers() {
+        let log = Log::new(solera_config::LogLevel::Error);
+        let cluster = Cluster::start(ClusterSpec::local(1).unwrap(), log, None).unwrap();
+        let sample =
+            |ignored: &[u64]| WorkerSample { ignored: ignored.to_vec(), ..WorkerSample::default() };
+        let status = cluster.site_status(0, &[sample(&[1, 2, 0]), sample(&[3, 0, 0])]);
+        let ignored: Vec<_> = status.ignored_messages.into_iter().collect();
+        assert_eq!(ignored, [("UniStore", 4), ("primary", 2)]);
     }
 }

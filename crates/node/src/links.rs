@@ -371,7 +371,17 @@ fn shortened(mut reason: String) -> String {
 
 async fn read_greeting(stream: &mut Stream) -> Result<Greeting, Failure> {
     let mut head = [0; HEAD];
-    stream.read_exact(&mut head).await?;
+    let mut filled = 0;
+    while filled < HEAD {
+        match stream.read(&mut head[filled..]).await? {
+            0 => return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+            read => filled += read,
+        }
+        // Another program may send less than a head, and then wait or hang up.
+        if !Greeting::may_begin_with(&head[..filled]) {
+            return Err(Failure::Refused(Refusal::NotSolera));
+        }
+    }
     let length = Greeting::body_length(&head).map_err(Failure::Refused)?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;

@@ -4,10 +4,11 @@ mod call;
 
 use std::sync::Arc;
 
+use solera_mixt::lazy::State;
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Connection, CustomCall, Fields, List, NameWrite, ObjectCall,
-    StoreError,
+    Answer, Begin, BoxFuture, Connection, Fields, List, NameWrite, ObjectCall, StoreError,
 };
+use solera_mixt::{boxed, connection_methods};
 use solera_program::operation::ObjectOp;
 
 use tokio_postgres::types::FromSql;
@@ -38,29 +39,24 @@ pub(crate) struct Session {
     shared: Arc<Shared>,
     /// `None` if the connection broke.
     link: Option<Link>,
-    state: State,
+    state: State<Due, Open>,
     /// Number of a transaction whose connection is gone. It may have committed, or still be open on
     /// the server and hold its locks.
     doubt: Option<String>,
 }
 
-/// State of the transaction.
-enum State {
-    Closed,
-    /// It has begun for the caller; the first operation begins it at the server.
-    Due {
-        read_only: bool,
-        /// Whether it ends with its first operation.
-        once: bool,
-    },
-    /// It has ended with its only operation.
-    Over,
-    Open {
-        /// Its number; `None` if it is read-only.
-        number: Option<String>,
-    },
-    /// It was aborted because an operation was refused, with this error.
-    Spoiled(StoreError),
+/// A transaction that its first operation begins at the server.
+#[derive(Clone, Copy)]
+struct Due {
+    read_only: bool,
+    /// Whether it ends with its first operation.
+    once: bool,
+}
+
+/// A transaction that the server has begun.
+struct Open {
+    /// Its number; `None` if it is read-only.
+    number: Option<String>,
 }
 
 impl Session {
@@ -81,23 +77,22 @@ impl Session {
 
     fn open_link(&mut self) -> Result<&mut Link, StoreError> {
         match (&self.state, &mut self.link) {
-            (State::Spoiled(error), _) => Err(error.clone()),
-            (State::Open { .. }, Some(link)) => Ok(link),
-            _ => Err(StoreError::Refused("no transaction is open".to_owned())),
+            (State::Open(_), Some(link)) => Ok(link),
+            (state, _) => Err(state.not_open()),
         }
     }
 
     /// Checks that an operation may follow.
     fn check_open(&mut self) -> Result<(), StoreError> {
         match self.state {
-            State::Due { .. } => Ok(()),
+            State::Due(_) => Ok(()),
             _ => self.open_link().map(|_| ()),
         }
     }
 
     /// Closes a connection that can no longer be used.
     fn lose(&mut self) {
-        if let State::Open { number: Some(number) } =
+        if let State::Open(Open { number: Some(number) }) =
             std::mem::replace(&mut self.state, State::Closed)
         {
             self.doubt = Some(number);
@@ -111,7 +106,7 @@ impl Session {
     async fn close(&mut self) {
         // The state stays `Open` until the server has ended the transaction, even if this future is
         // dropped.
-        if let (State::Open { .. }, Some(link)) = (&self.state, &mut self.link)
+        if let (State::Open(_), Some(link)) = (&self.state, &mut self.link)
             && link.send(vec![(ROLLBACK, vec![])]).await.is_err()
         {
             // The server ends the transaction with the connection.
@@ -135,10 +130,7 @@ impl Session {
     /// error.
     async fn spoil(&mut self, error: &StoreError) {
         self.close().await;
-        if let StoreError::Denied(_) | StoreError::Refused(_) | StoreError::WrongData { .. } = error
-        {
-            self.state = State::Spoiled(error.clone());
-        }
+        self.state.fail(error);
     }
 
     /// Finds out the outcome of a transaction whose connection is gone, and ends it if it is open.
@@ -199,7 +191,7 @@ impl Session {
         // With names to read there is no round trip to save, and their values may end the
         // transaction.
         let once = begin.once && begin.read_only && begin.names.is_empty();
-        self.state = State::Due { read_only: begin.read_only, once };
+        self.state = State::Due(Due { read_only: begin.read_only, once });
         let wanted = Wanted::new(&begin.names);
         if wanted.is_empty() {
             return Ok(Vec::new());
@@ -213,7 +205,7 @@ impl Session {
 
     /// Begins the transaction at the server, if that is still due.
     async fn start(&mut self) -> Result<(), StoreError> {
-        if let State::Due { once, .. } = &mut self.state {
+        if let State::Due(Due { once, .. }) = &mut self.state {
             *once = false;
             if let Err((_, failure)) = self.send(Vec::new()).await {
                 return Err(self.fail(&failure).await);
@@ -228,7 +220,7 @@ impl Session {
         &mut self,
         statements: Vec<(&str, Params<'_>)>,
     ) -> Result<Vec<Rows>, (usize, RequestError)> {
-        let State::Due { read_only, once } = self.state else {
+        let State::Due(Due { read_only, once }) = self.state else {
             let link = self.open_link().map_err(|error| (0, RequestError::Unreachable(error)))?;
             return link.send(statements).await;
         };
@@ -246,7 +238,7 @@ impl Session {
                 self.link().await.map_err(|error| (0, RequestError::Unreachable(error)))?;
             let sent = link.send(all.clone()).await;
             // Whatever the answer, the transaction is open and may have to be aborted.
-            self.state = State::Open { number: None };
+            self.state = State::Open(Open { number: None });
             let mut answers = match sent {
                 Ok(answers) => answers,
                 // The connection broke while it was idle, for example because the server restarted.
@@ -259,7 +251,7 @@ impl Session {
             if !read_only {
                 let number = first(&answers[1]);
                 let number = number.map_err(|error| (0, RequestError::Unreachable(error)))?;
-                self.state = State::Open { number: Some(number) };
+                self.state = State::Open(Open { number: Some(number) });
             }
             if once {
                 answers.pop();
@@ -303,14 +295,14 @@ impl Session {
     }
 
     async fn commit(&mut self, names: &[NameWrite]) -> Result<(), StoreError> {
-        if matches!(self.state, State::Due { .. } | State::Over) {
+        if matches!(self.state, State::Due(_) | State::Over) {
             if names.is_empty() {
                 self.state = State::Closed;
                 return Ok(());
             }
             // The transaction has read nothing, or has ended, so the writes form a transaction of
             // their own.
-            self.state = State::Due { read_only: false, once: false };
+            self.state = State::Due(Due { read_only: false, once: false });
             self.start().await?;
         }
         self.open_link()?;
@@ -321,7 +313,7 @@ impl Session {
                 return Err(error);
             }
         };
-        if matches!(self.state, State::Open { number: None }) && !names.is_empty() {
+        if matches!(self.state, State::Open(Open { number: None })) && !names.is_empty() {
             // The transaction is read-only, so the writes form a transaction after it. Nobody can
             // distinguish that from one transaction, as the first has changed nothing.
             self.end(&Writes::default()).await?;
@@ -369,18 +361,14 @@ impl Session {
     /// Undoes the writes, and commits: PostgreSQL guarantees the reads of a serializable
     /// transaction only if it commits.
     async fn certify(&mut self) -> Result<(), StoreError> {
+        self.state.check_certifiable()?;
         let undo = match &self.state {
-            State::Due { .. } | State::Over => {
+            State::Due(_) | State::Over => {
                 self.state = State::Closed;
                 return Ok(());
             }
-            State::Spoiled(_) => {
-                self.state = State::Closed;
-                let text = "the transaction has ended with the operation that was refused";
-                return Err(StoreError::Refused(text.to_owned()));
-            }
-            State::Closed | State::Open { number: None } => None,
-            State::Open { number: Some(_) } => Some((UNDO, vec![])),
+            State::Open(Open { number: Some(_) }) => Some((UNDO, vec![])),
+            State::Closed | State::Spoiled(_) | State::Open(Open { number: None }) => None,
         };
         let link = self.open_link()?;
         let statements = undo.into_iter().chain([(COMMIT, vec![])]).collect();
@@ -426,28 +414,7 @@ fn first<'r, T: FromSql<'r>>(answer: &'r Rows) -> Result<T, StoreError> {
 }
 
 impl Connection for Session {
-    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(Session::begin(self, begin))
-    }
-
-    fn perform<'a>(
-        &'a mut self,
-        call: &'a ObjectCall,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(Session::perform(self, call))
-    }
-
-    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(Session::custom(self, call))
-    }
-
-    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Session::commit(self, writes))
-    }
-
-    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(Session::certify(self))
-    }
+    connection_methods!(boxed: begin perform custom commit certify list);
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
@@ -456,12 +423,8 @@ impl Connection for Session {
         })
     }
 
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        Box::pin(Session::list(self, list))
-    }
-
     fn reusable(&mut self) -> bool {
-        let open = matches!(self.state, State::Open { .. }) || self.doubt.is_some();
+        let open = matches!(self.state, State::Open(_)) || self.doubt.is_some();
         !open && self.link.as_ref().is_some_and(|link| !link.is_closed())
     }
 }

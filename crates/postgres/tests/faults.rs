@@ -33,10 +33,14 @@ impl Session {
     }
 
     async fn ask(&mut self, op: ObjectOp, args: &[i64]) -> Result<Value, StoreError> {
+        self.ask_of("x", op, args).await
+    }
+
+    async fn ask_of(&mut self, key: &str, op: ObjectOp, args: &[i64]) -> Result<Value, StoreError> {
         let call = ObjectCall {
             program: Arc::clone(&self.program),
             space: "all".into(),
-            key: "x".into(),
+            key: key.into(),
             object: 0,
             op,
             args: args.iter().map(|number| Value::Int(*number)).collect(),
@@ -48,6 +52,24 @@ impl Session {
 
     async fn add(&mut self) -> Result<Value, StoreError> {
         self.ask(ObjectOp::Increment, &[1]).await
+    }
+
+    /// Begins a transaction, and adds to the counter in it.
+    async fn begin_add(&mut self) {
+        self.begin().await.unwrap();
+        self.add().await.unwrap();
+    }
+
+    /// Commits, and checks that the outcome is unknown.
+    async fn commit_in_doubt(&mut self) {
+        let outcome = self.commit().await;
+        assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
+    }
+
+    /// Checks that an addition fails because the server cannot be reached.
+    async fn add_in_vain(&mut self) {
+        let found = self.add().await;
+        assert!(is_unavailable(&found), "{found:?}");
     }
 
     async fn commit(&mut self) -> Result<(), StoreError> {
@@ -62,10 +84,15 @@ impl Session {
         value
     }
 
+    /// Runs a whole transaction, and checks its effect.
+    async fn grows_to(&mut self, value: i64) {
+        self.warm_up().await;
+        assert_eq!(self.value().await, value);
+    }
+
     /// Runs a whole transaction, so that all statements are prepared.
     async fn warm_up(&mut self) {
-        self.begin().await.unwrap();
-        self.add().await.unwrap();
+        self.begin_add().await;
         self.commit().await.unwrap();
     }
 }
@@ -78,17 +105,21 @@ fn is_unavailable<T: std::fmt::Debug>(result: &Result<T, StoreError>) -> bool {
     matches!(result, Err(StoreError::Unavailable(_)))
 }
 
+/// A session over a proxy that has run a transaction.
+async fn warm(url: &server::Url) -> (Proxy, Session) {
+    let proxy = Proxy::new(url).await;
+    let mut session = Session::new(&proxy.url.postgres()).await;
+    session.warm_up().await;
+    (proxy, session)
+}
+
 #[test]
 fn a_commit_whose_answer_is_lost_has_taken_effect_when_the_next_transaction_begins() {
     with_database(|url| async move {
-        let proxy = Proxy::new(&url).await;
-        let mut session = Session::new(&proxy.url.postgres()).await;
-        session.warm_up().await;
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        let (proxy, mut session) = warm(&url).await;
+        session.begin_add().await;
         proxy.lose(Loss::CommitAnswer);
-        let outcome = session.commit().await;
-        assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
+        session.commit_in_doubt().await;
         assert!(proxy.has_lost());
         // It answers only when it knows the outcome.
         proxy.lose(Loss::Everything);
@@ -102,20 +133,15 @@ fn a_commit_whose_answer_is_lost_has_taken_effect_when_the_next_transaction_begi
 #[test]
 fn a_commit_that_never_arrived_never_takes_effect() {
     with_database(|url| async move {
-        let proxy = Proxy::new(&url).await;
-        let mut session = Session::new(&proxy.url.postgres()).await;
-        session.warm_up().await;
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        let (proxy, mut session) = warm(&url).await;
+        session.begin_add().await;
         proxy.lose(Loss::NextRequest);
-        let outcome = session.commit().await;
-        assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
+        session.commit_in_doubt().await;
         assert!(proxy.has_lost());
         // The server's session still waits for the commit, and holds the counter's lock. The client
         // ends it.
         assert_eq!(session.value().await, 1);
-        session.warm_up().await;
-        assert_eq!(session.value().await, 2);
+        session.grows_to(2).await;
     });
 }
 
@@ -125,17 +151,14 @@ fn a_session_is_for_others_only_when_its_transaction_is_over_and_nothing_is_in_d
         let proxy = Proxy::new(&url).await;
         let mut session = Session::new(&proxy.url.postgres()).await;
         assert!(session.connection.reusable());
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        session.begin_add().await;
         assert!(!session.connection.reusable());
         session.commit().await.unwrap();
         assert!(session.connection.reusable());
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        session.begin_add().await;
         session.connection.abort().await.unwrap();
         assert!(session.connection.reusable());
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        session.begin_add().await;
         proxy.lose(Loss::CommitAnswer);
         session.commit().await.unwrap_err();
         assert!(!session.connection.reusable());
@@ -156,53 +179,41 @@ fn a_transaction_whose_session_is_ended_has_no_effect() {
         let admin = url.client().await;
         let mut session = Session::new(&url.postgres()).await;
         session.warm_up().await;
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        session.begin_add().await;
         admin.execute(END_OTHERS, &[]).await.unwrap();
-        let found = session.add().await;
-        assert!(is_unavailable(&found), "{found:?}");
+        session.add_in_vain().await;
         // The transaction is gone.
         let outcome = session.commit().await;
         assert!(matches!(outcome, Err(StoreError::Refused(_))), "{outcome:?}");
         assert_eq!(session.value().await, 1);
 
         // Before its commit, whose outcome it finds out.
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        session.begin_add().await;
         admin.execute(END_OTHERS, &[]).await.unwrap();
-        let outcome = session.commit().await;
-        assert!(matches!(outcome, Err(StoreError::OutcomeUnknown(_))), "{outcome:?}");
+        session.commit_in_doubt().await;
         assert_eq!(session.value().await, 1);
 
         // While no transaction is open, nobody notices.
         admin.execute(END_OTHERS, &[]).await.unwrap();
-        session.warm_up().await;
-        assert_eq!(session.value().await, 2);
+        session.grows_to(2).await;
     });
 }
 
 #[test]
 fn a_transaction_that_is_cut_off_keeps_no_locks() {
     with_database(|url| async move {
-        let proxy = Proxy::new(&url).await;
-        let mut session = Session::new(&proxy.url.postgres()).await;
-        session.warm_up().await;
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        let (proxy, mut session) = warm(&url).await;
+        session.begin_add().await;
         proxy.lose(Loss::NextRequest);
-        let found = session.add().await;
-        assert!(is_unavailable(&found), "{found:?}");
-        session.warm_up().await;
-        assert_eq!(session.value().await, 2);
+        session.add_in_vain().await;
+        session.grows_to(2).await;
     });
 }
 
 #[test]
 fn what_only_reads_is_unavailable_and_leaves_no_doubt() {
     with_database(|url| async move {
-        let proxy = Proxy::new(&url).await;
-        let mut session = Session::new(&proxy.url.postgres()).await;
-        session.warm_up().await;
+        let (proxy, mut session) = warm(&url).await;
         let begin = Begin { strong: true, read_only: true, ..Begin::default() };
         session.connection.begin(&begin).await.unwrap();
         session.ask(ObjectOp::Value, &[]).await.unwrap();
@@ -252,11 +263,9 @@ fn an_answer_that_does_not_come_ends_the_connection() {
         session.warm_up().await;
         other.batch_execute("BEGIN; LOCK TABLE solera.objects").await.unwrap();
         session.begin().await.unwrap();
-        let found = session.add().await;
-        assert!(is_unavailable(&found), "{found:?}");
+        session.add_in_vain().await;
         other.batch_execute("COMMIT").await.unwrap();
-        session.warm_up().await;
-        assert_eq!(session.value().await, 2);
+        session.grows_to(2).await;
     });
 }
 
@@ -292,16 +301,12 @@ fn a_user_who_may_not_create_tables_uses_those_there_are() {
         );
         admin.batch_execute(&grant).await.unwrap();
         let mut session = Session::new(&plain.postgres()).await;
-        session.warm_up().await;
-        assert_eq!(session.value().await, 1);
+        session.grows_to(1).await;
         // The user can end its own sessions, which is necessary to find out the outcome of a
         // commit.
         drop(session);
-        let proxy = Proxy::new(&plain).await;
-        let mut session = Session::new(&proxy.url.postgres()).await;
-        session.warm_up().await;
-        session.begin().await.unwrap();
-        session.add().await.unwrap();
+        let (proxy, mut session) = warm(&plain).await;
+        session.begin_add().await;
         proxy.lose(Loss::NextRequest);
         session.commit().await.unwrap_err();
         assert_eq!(session.value().await, 2);
@@ -320,17 +325,7 @@ fn keys_that_cannot_be_kept_are_refused() {
             ("a\0b".to_owned(), "`a\\0b` cannot be a key: it holds a zero byte"),
         ] {
             session.begin().await.unwrap();
-            let call = ObjectCall {
-                program: Arc::clone(&session.program),
-                space: "all".into(),
-                key: key.into(),
-                object: 0,
-                op: ObjectOp::Value,
-                args: vec![],
-                result: Type::Int,
-                look: None,
-            };
-            let found = session.connection.perform(&call).await;
+            let found = session.ask_of(&key, ObjectOp::Value, &[]).await;
             assert_eq!(found, Err(StoreError::Refused(why.to_owned())));
         }
         // The longest possible key, with its witness, in characters of two bytes.

@@ -113,7 +113,8 @@ impl<'a> Codec<'a> {
     }
 
     /// Decodes an argument of a call. The encoding is that of [`encode`](Self::encode), but a
-    /// handle may have its store before its key, as in `mail:inbox`.
+    /// handle may have its store before its key, as in `mail:inbox`, and a map with strings as keys
+    /// may be a JSON object.
     ///
     /// # Errors
     /// Fails if the bytes are not a value of the type, or if a handle names another store of the

@@ -97,6 +97,43 @@ fn arguments_may_have_spaces_escapes_and_other_orders() {
 }
 
 #[test]
+fn an_argument_may_be_an_object_where_a_map_has_strings_as_keys() {
+    let program = program();
+    let codec = Codec::new(&program);
+    let map = |key: Type, of: Type| Type::Map(key.into(), of.into());
+    let counts = map(Type::String, Type::Int);
+    for written in [r#"{"tea":3,"milk":1}"#, r#" { "t\u0065a" : 3 , "milk" : 1 } "#, "{}"] {
+        let pairs = match written {
+            "{}" => "[]",
+            _ => r#"[["tea",3],["milk",1]]"#,
+        };
+        let value = codec.argument(pairs.as_bytes(), &counts);
+        assert!(value.is_ok());
+        assert_eq!(codec.argument(written.as_bytes(), &counts), value);
+    }
+    let nested = list(map(Type::String, map(Type::String, Type::Int)));
+    let pairs = codec.argument(br#"[[["a",[["b",1]]]]]"#, &nested).unwrap();
+    assert_eq!(codec.argument(br#"[{"a":{"b":1}}]"#, &nested), Ok(pairs.clone()));
+    assert_eq!(codec.argument(br#"[[["a",{"b":1}]]]"#, &nested), Ok(pairs));
+
+    let error = |bytes: &[u8], ty: &Type| codec.argument(bytes, ty).unwrap_err().to_string();
+    assert_eq!(
+        error(br#"{"a":1, "a":2}"#, &counts),
+        r#"expected a key that was not there before, found `\"a\":2}` after 8 bytes"#
+    );
+    assert_eq!(
+        error(br#"{"a" 1}"#, &counts),
+        "expected `:` of map<string, int>, found `1}` after 5 bytes"
+    );
+    assert_eq!(
+        error(br#"{"1":1}"#, &map(Type::Int, Type::Int)),
+        r#"expected `[` of map<int, int>, found `{\"1\":1}`"#
+    );
+    // Stores keep one form of each value.
+    codec.decode(br#"{"tea":3}"#, &counts).unwrap_err();
+}
+
+#[test]
 fn errors_name_what_was_expected_and_where() {
     let program = program();
     let codec = Codec::new(&program);

@@ -6,6 +6,7 @@ use redis::{FromRedisValue, Value as Reply, cmd, from_redis_value};
 use solera_mixt::store::{
     Answer, Begin, BoxFuture, Connection, Fields, List, Name, NameWrite, ObjectCall, StoreError,
 };
+use solera_mixt::{boxed, connection_methods};
 use solera_program::operation::ObjectOp;
 use solera_program::types::Object;
 
@@ -151,20 +152,7 @@ fn parsed<T: FromRedisValue>(reply: Reply) -> Result<T, StoreError> {
 }
 
 impl Connection for Session {
-    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(Session::begin(self, begin))
-    }
-
-    fn perform<'a>(
-        &'a mut self,
-        call: &'a ObjectCall,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(Session::perform(self, call))
-    }
-
-    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Session::commit(self, writes))
-    }
+    connection_methods!(boxed: begin perform commit list);
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         // The store promises no order of transactions, so it has nothing to certify.
@@ -176,9 +164,5 @@ impl Connection for Session {
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.open = false;
         Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        Box::pin(Session::list(self, list))
     }
 }

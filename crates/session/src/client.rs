@@ -26,7 +26,8 @@ impl Ends {
     }
 }
 
-/// What a session publishes about its client after each batch of commands.
+/// What a session publishes about its client after each batch of commands. The name of a command
+/// that may have to wait is published before it runs.
 #[derive(Clone)]
 pub struct ClientInfo {
     /// Name that the client gave itself with CLIENT SETNAME.
@@ -37,7 +38,7 @@ pub struct ClientInfo {
     pub library: String,
     /// The client library's version.
     pub library_version: String,
-    /// Name of the last command.
+    /// Name of the last command, or of the one that is waiting.
     pub command: &'static str,
     /// Number of commands queued since MULTI; `None` outside MULTI.
     pub queued: Option<usize>,

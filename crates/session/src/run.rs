@@ -77,7 +77,7 @@ impl<W: Context> Session<W> {
             return Next::Stay;
         };
         self.worker.count_command(command.id);
-        self.last_command = command.name;
+        self.begin_command(command.name);
         if let Err(error) = self.check(command, arguments) {
             self.refuse(command.id, &error);
             return Next::Stay;

@@ -27,6 +27,12 @@ pub use recovery::Recovery;
 pub const PROTOCOLS: &[Protocol] =
     &[solera_unistore::PROTOCOL, solera_primary::PROTOCOL, solera_trial::PROTOCOL];
 
+/// Returns the protocols that servers can run, with their values among those of [`PROTOCOLS`].
+/// `trial` runs only in the simulator.
+pub fn of_servers<T>(values: &[T]) -> impl Iterator<Item = (&'static Protocol, &T)> {
+    PROTOCOLS.iter().zip(values).filter(|(protocol, _)| **protocol != solera_trial::PROTOCOL)
+}
+
 /// Returns the protocols of a cluster whose workers run `primary`, or `trial`, beside UniStore. A
 /// node announces only these to other nodes, and nodes that run others reject it.
 pub fn protocols(primary: bool, trial: bool) -> impl Iterator<Item = &'static Protocol> {

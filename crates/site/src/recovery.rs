@@ -30,7 +30,10 @@ impl Recovery {
     fn primary(&mut self) -> Result<&mut solera_primary::Recovery, String> {
         self.primary.as_mut().ok_or_else(|| {
             "bytes of protocol 2 (primary), which this node does not run: the [[space]] of level 'primary' whose \
-             keys are in this data is missing in solera.toml, or [development] examples = true"
+             keys are in this data is missing in solera.toml, or [development] examples = true. A data directory that \
+             holds data of primary cannot drop the protocol: add the missing lines again. To get rid of the space, \
+             then run `solera backup`, which leaves its keys out, and `solera restore --allow-other-spaces` into a \
+             new cluster without it"
                 .into()
         })
     }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use solera_data::{Op, Outcome};
 use solera_levels::Level;
-use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
+use solera_mixt::lazy::State;
 use solera_mixt::store::{
     self, Begin, BoxFuture, Commits, Connection, Fields, Horizon, List, NameWrite, ObjectCall,
     StoreError,
 };
+use solera_mixt::{boxed, connection_methods};
 use solera_program::keys::type_of;
 
 use self::doubt::{Doubt, Doubted, Object};
@@ -33,25 +34,16 @@ pub struct Session<P> {
     /// User that the session acts as; `None` for the server.
     user: Option<Arc<str>>,
     layout: Layout,
-    state: State,
+    state: State<Due, Open>,
     doubt: Option<Doubt>,
 }
 
-/// State of the transaction.
-#[derive(Debug)]
-enum State {
-    Closed,
-    /// Begun for its user; the server receives the begin with the first command.
-    Due {
-        strong: bool,
-        /// Whether at most one command follows, which only reads.
-        once: bool,
-    },
-    /// Ended with its only command.
-    Over,
-    Open(Open),
-    /// Given up by the server, for this reason.
-    Spoiled(StoreError),
+/// A transaction whose begin the server receives with the first command.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    strong: bool,
+    /// Whether at most one command follows, which only reads.
+    once: bool,
 }
 
 /// A transaction that was begun at the server.
@@ -100,11 +92,8 @@ impl<P: Port> Session<P> {
         writes: bool,
     ) -> Result<Vec<Answer>, StoreError> {
         let (mut all, strong) = match &self.state {
-            State::Closed | State::Over => {
-                return Err(StoreError::Refused("no transaction is open".to_owned()));
-            }
-            State::Spoiled(error) => return Err(error.clone()),
-            State::Due { strong, .. } => (self.begin_commands(*strong), *strong),
+            State::Closed | State::Over | State::Spoiled(_) => return Err(self.state.not_open()),
+            State::Due(Due { strong, .. }) => (self.begin_commands(*strong), *strong),
             State::Open(open) => (Vec::new(), open.strong),
         };
         if writes && !all.is_empty() {
@@ -153,9 +142,7 @@ impl<P: Port> Session<P> {
     async fn fail(&mut self, text: &str) -> StoreError {
         let error = failure::of_command(text);
         self.close().await;
-        if matches!(error, StoreError::Refused(_) | StoreError::Denied(_)) {
-            self.state = State::Spoiled(error.clone());
-        }
+        self.state.fail(&error);
         error
     }
 
@@ -174,7 +161,7 @@ impl<P: Port> Session<P> {
         self.resolve().await?;
         self.open().await?;
         let strong = begin.strong || self.layout.are_strong(&begin.names)?;
-        self.state = State::Due { strong, once: begin.once };
+        self.state = State::Due(Due { strong, once: begin.once });
         if begin.names.is_empty() {
             return Ok(Vec::new());
         }
@@ -197,7 +184,7 @@ impl<P: Port> Session<P> {
         let look = call.look.as_ref().map(|name| self.layout.name(name)).transpose()?;
         let eventual = self.layout.space(&call.space)?.level == Level::Eventual;
         // An eventual write takes effect at once and waits for nothing.
-        let at_once = eventual && matches!(self.state, State::Due { .. });
+        let at_once = eventual && matches!(self.state, State::Due(_));
         let mut commands = Vec::new();
         if blind {
             commands.push(Command::OnKey { key: key.clone(), op: Op::Type });
@@ -211,7 +198,7 @@ impl<P: Port> Session<P> {
         commands.extend(look.map(read_all));
         let mut answers = match self.state {
             _ if at_once => self.send(commands).await.map_err(failure::of_break)?,
-            State::Due { strong, once: true } => self.read_once(strong, commands).await?,
+            State::Due(Due { strong, once: true }) => self.read_once(strong, commands).await?,
             _ => self.send_within(commands, call.op.mutates()).await?,
         }
         .into_iter();
@@ -296,7 +283,7 @@ impl<P: Port> Session<P> {
             self.state = State::Closed;
             return Ok(());
         }
-        if let State::Due { strong, .. } = &mut self.state {
+        if let State::Due(Due { strong, .. }) = &self.state {
             if writes.is_empty() {
                 self.state = State::Closed;
                 return Ok(());
@@ -306,7 +293,7 @@ impl<P: Port> Session<P> {
                 NameWrite::Set { name, .. } | NameWrite::Remove { name, .. } => name,
             });
             let strong = self.layout.are_strong(names)? || before;
-            self.state = State::Due { strong, once: false };
+            self.state = State::Due(Due { strong, once: false });
         }
         if !writes.is_empty() {
             self.write(writes).await?;
@@ -316,11 +303,11 @@ impl<P: Port> Session<P> {
                 let answer = self.ask(Command::Commit).await;
                 self.committed(open, answer)
             }
-            State::Spoiled(error) => {
-                self.state = State::Spoiled(error.clone());
-                Err(error)
+            spoiled @ State::Spoiled(_) => {
+                self.state = spoiled;
+                Err(self.state.not_open())
             }
-            _ => Err(StoreError::Refused("no transaction is open".to_owned())),
+            other => Err(other.not_open()),
         }
     }
 
@@ -502,31 +489,7 @@ fn fields(reply: Reply) -> Result<Fields, StoreError> {
 }
 
 impl<P: Port> Connection for Session<P> {
-    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(Session::begin(self, begin))
-    }
-
-    fn perform<'a>(
-        &'a mut self,
-        call: &'a ObjectCall,
-    ) -> BoxFuture<'a, Result<store::Answer, StoreError>> {
-        Box::pin(Session::perform(self, call))
-    }
-
-    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Session::commit(self, writes))
-    }
-
-    fn execute<'a>(
-        &'a mut self,
-        remote_group: &'a RemoteGroup,
-    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
-        Box::pin(Session::execute(self, remote_group))
-    }
-
-    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(Session::certify(self))
-    }
+    connection_methods!(boxed: begin perform commit execute certify list horizon);
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
@@ -535,19 +498,11 @@ impl<P: Port> Connection for Session<P> {
         })
     }
 
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        Box::pin(Session::list(self, list))
-    }
-
     fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async {
             let refused = self.attach_until(commits, SEES_TIMEOUT_MS).await?;
             Ok(refused.is_none())
         })
-    }
-
-    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
-        Box::pin(Session::horizon(self))
     }
 
     fn reusable(&mut self) -> bool {

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use self::customer::{Order, Sale};
 use self::table::Table;
 use super::{CheckFailed, Checked, check, percentile};
+use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::stores;
 
@@ -75,7 +76,10 @@ async fn run(table: &Table, time: Duration) -> Checked {
     let mut first = cluster.client(0).await?;
     first.command(&["SOLERA.MODULE", "LOAD", "shop", SOURCE, "BIND", "stock=shop/stock"]).await?;
     let loaded = first.token().await?;
+    let seconds = time.as_secs();
+    let progress = Progress::begin(move || format!("the customers shop for at most {seconds} s"));
     let sales = sell(&cluster, &loaded, &stock, time).await?;
+    drop(progress);
     latencies(&sales);
     let left = table.counts().await?;
     balance(&cluster, &sales, &stock, &left).await
@@ -85,7 +89,8 @@ async fn run(table: &Table, time: Duration) -> Checked {
 fn start(table: &Table) -> Result<Embedded, CheckFailed> {
     let wrong = |error: solera_config::ConfigError| CheckFailed(error.to_string());
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
-    let spec = ClusterSpec::parse("the demo's settings", &table.settings(), over).map_err(wrong)?;
+    let spec =
+        ClusterSpec::parse("examples/checkout.toml", &table.settings(), over).map_err(wrong)?;
     let settings = Settings::configured(&spec.modules).map_err(wrong)?;
     let stores = stores::all(&spec).map_err(wrong)?;
     Ok(Embedded::with_modules(spec, settings, stores)?)
@@ -146,6 +151,7 @@ async fn balance(
         .map(|(product, count)| (&**product, count - left.get(product).copied().unwrap_or(0)))
         .collect();
     check(left.values().all(|count| *count >= 0), "more was sold than there was")?;
+    let progress = Progress::begin(|| "comparing the orders with the stock".to_owned());
     for (site, name) in SITES.iter().enumerate().map(|(site, name)| (site, *name)) {
         let mut client = cluster.client(site).await?;
         let mut logged = Vec::new();
@@ -162,6 +168,7 @@ async fn balance(
         let once: BTreeSet<&str> = logged.iter().map(|order| &**order).collect();
         check(once.len() == logged.len(), "an order is in the log twice")?;
     }
+    drop(progress);
     let count = |of: fn(&Sale) -> u64| sales.iter().map(of).sum::<u64>();
     say!(
         "\n{} orders were accepted, and {} rejected because too little stock was left.",

@@ -11,25 +11,13 @@ use solera_language::compile::compile;
 use solera_language::{explain, render};
 
 use super::{CheckFailed, Checked, Random, check, percentile};
+use crate::progress::Progress;
 
 const SOURCE: &str = include_str!("../../../../examples/message_groups.mixt");
 const CONTEST: &str = include_str!("../../../../examples/contest_rejected.mixt");
 const FILE: &str = "examples/message_groups.mixt";
 
-const CONFIG: &str = "
-[[space]]
-name = 'directory'
-prefix = 'directory:'
-level = 'linearizable'
-[[space]]
-name = 'mail'
-prefix = 'mail:'
-level = 'causal'
-[[space]]
-name = 'audit'
-prefix = 'audit:'
-level = 'eventual'
-";
+const CONFIG: &str = include_str!("../../../../examples/message_groups.toml");
 
 /// Arguments that bind every store of the program to the linearizable space.
 const STRONG: [&str; 4] = ["BIND", "mail=directory", "BIND", "audit=directory"];
@@ -73,8 +61,16 @@ async fn run(time: Duration) -> Checked {
     );
     let mix: Vec<_> = MIX.iter().map(|(name, part)| format!("{part}% {name}")).collect();
     say!("{}.\n", mix.join(", "));
+    let measuring = |variant: &'static str| {
+        let seconds = time.as_secs();
+        Progress::begin(move || format!("measuring {variant} for {seconds} s"))
+    };
+    let progress = measuring("mixed levels");
     let mixed = measure(&[], time).await?;
+    drop(progress);
+    let progress = measuring("all linearizable");
     let strong = measure(&STRONG, time).await?;
+    drop(progress);
     table(&mixed, &strong, time);
     Ok(())
 }
@@ -112,7 +108,7 @@ impl Measured {
 
 async fn measure(bind: &[&str], time: Duration) -> Result<Measured, CheckFailed> {
     let over = Overrides { wan: Some("aws".into()), ..Overrides::default() };
-    let spec = ClusterSpec::parse("the demo's spaces", CONFIG, over);
+    let spec = ClusterSpec::parse("examples/message_groups.toml", CONFIG, over);
     let cluster = Embedded::with(spec.map_err(|error| CheckFailed(error.to_string()))?)?;
     let mut first = cluster.client(0).await?;
     let mut load = vec!["SOLERA.MODULE", "LOAD", "groups", SOURCE];

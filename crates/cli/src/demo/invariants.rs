@@ -9,35 +9,8 @@ use super::{CALIFORNIA, CheckFailed, Checked, FRANKFURT, Stage, VIRGINIA, check,
 const SITES: [(usize, &str); 3] =
     [(VIRGINIA, "virginia"), (CALIFORNIA, "california"), (FRANKFURT, "frankfurt")];
 
-/// Spaces of the invariants, with the strong commands that conflict. Withdrawals from an account
-/// conflict, and so do two registrations of a name. A transaction that closes an auction conflicts
-/// with one that bids, so that neither misses the other.
-pub(super) const SPACES: &str = r#"
-[[space]]
-name = "accounts"
-prefix = "strong:account"
-level = "por"
-strong = ["DECRBY"]
-
-[[space]]
-name = "names"
-prefix = "strong:user:"
-level = "por"
-strong = ["SET"]
-
-[[space]]
-name = "winners"
-prefix = "strong:auction:winner"
-level = "por"
-strong = ["SET", "EXISTS"]
-
-[[space]]
-name = "bids"
-prefix = "strong:auction:bids"
-level = "por"
-strong = ["SADD", "SMEMBERS"]
-conflicts = [["SADD", "SMEMBERS"]]
-"#;
+/// Spaces of the invariants, with the strong commands that conflict.
+pub(super) const SPACES: &str = include_str!("../../../../examples/invariants.toml");
 
 /// Kind of the transactions with which a chapter runs.
 #[derive(Clone, Copy, PartialEq, Eq)]

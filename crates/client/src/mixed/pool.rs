@@ -4,14 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use solera_levels::Level;
-use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
-use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
-    Horizon, List, NameWrite, ObjectCall, StoreError,
-};
-use solera_program::ir::Program;
-use solera_program::types::StoreId;
+use solera_mixt::store::{BoxFuture, Connection, Database, StoreError};
+use solera_mixt::{connection_methods, database_methods};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A database with a limited number of connections, which are kept while they are idle. A
@@ -79,38 +73,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Database for Pool {
-    fn describe(&self) -> Description {
-        self.database.describe()
-    }
-
-    fn level(&self, space: &str) -> Option<Level> {
-        self.database.level(space)
-    }
-
-    fn executes(&self) -> bool {
-        self.database.executes()
-    }
-
-    fn check_operations<'a>(
-        &'a self,
-        program: &'a Program,
-        store: StoreId,
-        space: &'a str,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.database.check_operations(program, store, space)
-    }
-
-    fn user(&self) -> Option<Arc<str>> {
-        self.database.user()
-    }
-
-    fn whence(&self) -> Option<Arc<str>> {
-        self.database.whence()
-    }
-
-    fn learn(&self, module: &str, source: &str) {
-        self.database.learn(module, source);
-    }
+    database_methods!(database: describe level executes check_operations user whence learn);
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async { Ok(Box::new(self.take().await?) as Box<dyn Connection>) })
@@ -155,57 +118,24 @@ impl Drop for Pooled {
     }
 }
 
+macro_rules! ask {
+    ($self:ident, $method:ident $(, $argument:ident)?) => {
+        $self.ask(|own| own.$method($($argument)?))
+    };
+}
+
 impl Connection for Pooled {
-    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        self.ask(|own| own.begin(begin))
-    }
-
-    fn perform<'a>(
-        &'a mut self,
-        call: &'a ObjectCall,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        self.ask(|own| own.perform(call))
-    }
-
-    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        self.ask(|own| own.custom(call))
-    }
-
-    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.ask(|own| own.commit(writes))
-    }
-
-    fn execute<'a>(
-        &'a mut self,
-        remote_group: &'a RemoteGroup,
-    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
-        self.ask(|own| own.execute(remote_group))
-    }
-
-    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.ask(|own| own.certify())
-    }
-
-    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.ask(|own| own.abort())
-    }
-
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        self.ask(|own| own.list(list))
-    }
-
-    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
-        self.ask(|own| own.sees(commits))
-    }
-
-    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
-        self.ask(|own| own.horizon())
-    }
+    connection_methods!(ask: begin perform custom commit execute certify abort list sees horizon);
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use solera_levels::Level;
+    use solera_mixt::store::{
+        Answer, Begin, Description, Fields, Horizon, List, NameWrite, ObjectCall,
+    };
 
     use super::*;
 

@@ -2,14 +2,9 @@
 
 use std::sync::Arc;
 
-use solera_levels::Level;
 use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
-use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
-    Horizon, List, NameWrite, ObjectCall, StoreError,
-};
-use solera_program::ir::Program;
-use solera_program::types::StoreId;
+use solera_mixt::store::{Begin, BoxFuture, Connection, Database, Fields, NameWrite, StoreError};
+use solera_mixt::{connection_methods, database_methods};
 use solera_spaces::Session;
 
 use super::Spaces;
@@ -40,29 +35,10 @@ impl std::fmt::Debug for Remote {
 }
 
 impl Database for Remote {
-    fn describe(&self) -> Description {
-        self.database.describe()
-    }
-
-    fn level(&self, space: &str) -> Option<Level> {
-        self.database.level(space)
-    }
+    database_methods!(database: describe level check_operations whence);
 
     fn executes(&self) -> bool {
         self.beside.executes()
-    }
-
-    fn check_operations<'a>(
-        &'a self,
-        program: &'a Program,
-        store: StoreId,
-        space: &'a str,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.database.check_operations(program, store, space)
-    }
-
-    fn whence(&self) -> Option<Arc<str>> {
-        self.database.whence()
     }
 
     fn learn(&self, module: &str, source: &str) {
@@ -99,7 +75,15 @@ impl RemoteSession {
     }
 }
 
+macro_rules! direct {
+    ($self:ident, $method:ident $(, $argument:ident)?) => {
+        Box::pin(async { $self.direct().await?.$method($($argument)?).await })
+    };
+}
+
 impl Connection for RemoteSession {
+    connection_methods!(direct: perform custom certify list sees horizon);
+
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
         Box::pin(async {
             // Phases whose answer was lost may still run.
@@ -108,17 +92,6 @@ impl Connection for RemoteSession {
             self.doubt = false;
             Ok(begun)
         })
-    }
-
-    fn perform<'a>(
-        &'a mut self,
-        call: &'a ObjectCall,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(async { self.direct().await?.perform(call).await })
-    }
-
-    fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(async { self.direct().await?.custom(call).await })
     }
 
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -146,10 +119,6 @@ impl Connection for RemoteSession {
         })
     }
 
-    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async { self.direct().await?.certify().await })
-    }
-
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
             match &mut self.direct {
@@ -158,23 +127,16 @@ impl Connection for RemoteSession {
             }
         })
     }
-
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        Box::pin(async { self.direct().await?.list(list).await })
-    }
-
-    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
-        Box::pin(async { self.direct().await?.sees(commits).await })
-    }
-
-    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
-        Box::pin(async { self.direct().await?.horizon().await })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+
+    use solera_levels::Level;
+    use solera_mixt::store::Description;
+    use solera_program::ir::Program;
+    use solera_program::types::StoreId;
 
     use super::*;
 

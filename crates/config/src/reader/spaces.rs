@@ -30,7 +30,7 @@ impl Reader<'_> {
     ) -> Result<Spaces, ConfigError> {
         let space = |table: &SpaceTable| match table.level.get_ref() == PRIMARY {
             true => self.primary(table, examples),
-            false => self.space(table),
+            false => self.space(table, examples),
         };
         let spaces = tables.iter().map(space).collect::<Result<_, _>>()?;
         Spaces::new(spaces).or_else(|error| {
@@ -39,7 +39,8 @@ impl Reader<'_> {
         })
     }
 
-    fn space(&self, table: &SpaceTable) -> Result<Space, ConfigError> {
+    fn space(&self, table: &SpaceTable, examples: bool) -> Result<Space, ConfigError> {
+        let also = if examples { ", and the example 'primary'" } else { "" };
         let name = table.name.get_ref();
         if let Some(answer) = &table.answer {
             let reason = "answer goes with level 'primary': other spaces answer once";
@@ -50,11 +51,11 @@ impl Reader<'_> {
             Ok(level) if Spaces::serves(level) => level,
             Ok(level) => {
                 let error = SpaceError::NotServed(name.clone(), level);
-                return self.invalid(place, error.to_string());
+                return self.invalid(place, format!("{error}{also}"));
             }
             Err(UnknownLevel(level)) => {
                 let reason = format!(
-                    "space '{name}': there is no level '{level}'; this version serves {}",
+                    "space '{name}': there is no level '{level}'; this version serves {}{also}",
                     served_levels()
                 );
                 return self.invalid(place, reason);
@@ -261,6 +262,14 @@ mod tests {
             error.to_string().contains("s.toml, line 4: space 'x': keys of no other"),
             "{error}"
         );
+        for (level, known) in [("strong", "there is no level"), ("pcpsi", "is not served by")] {
+            let (levels, also) = ("'causal' and 'eventual'", ", and the example 'primary'");
+            let error = read(&format!("level = '{level}'")).unwrap_err();
+            assert!(error.contains(known) && error.contains(&format!("{levels}{also}")), "{error}");
+            let error = parse(&format!("level = '{level}'")).unwrap_err();
+            assert!(error.contains(known) && error.contains(levels), "{error}");
+            assert!(!error.contains("'primary'"), "{error}");
+        }
         for text in ["level = 'primary'", "level = 'primary'\n[development]\nexamples = false"] {
             let error = parse(text).unwrap_err();
             let reason =

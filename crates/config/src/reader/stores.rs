@@ -160,16 +160,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::sample::CACHE;
     use crate::spec::{ClusterSpec, Overrides};
-
-    const CACHE: &str = "\
-[[store]]
-name = 'cache'
-kind = 'redis'
-url = 'redis://h'
-[[store.space]]
-name = 'log'
-";
 
     fn parse(text: &str) -> Result<ClusterSpec, String> {
         ClusterSpec::parse("s.toml", text, Overrides::default()).map_err(|error| error.to_string())

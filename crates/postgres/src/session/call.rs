@@ -5,7 +5,7 @@ use std::sync::Arc;
 use solera_mixt::store::{Answer, CustomCall, StoreError};
 use solera_program::value::Value;
 
-use super::{Session, State, seen};
+use super::{Open, Session, State, seen};
 use crate::custom;
 use crate::failure::RequestError;
 use crate::names::Wanted;
@@ -23,7 +23,7 @@ impl Session {
         self.check_space(&call.space)?;
         self.start().await?;
         let operation = call.operation();
-        let only_reads = matches!(self.state, State::Open { number: None });
+        let only_reads = matches!(self.state, State::Open(Open { number: None }));
         let link = self.open_link()?;
         let bound = link.custom(&call.space, &operation.name);
         let (plan, statement) = match custom::check(&call.program, operation, bound) {

@@ -94,13 +94,26 @@ impl<'a> Reader<'a> {
         level: u8,
     ) -> Result<Value, CodecError> {
         let mut entries = BTreeMap::new();
-        self.items((b'[', b']'), ty, |reader| {
+        // An object is natural for people. Stores keep one form only, the array of pairs.
+        let is_object = *key == Type::String
+            && self.handles == Handles::WithStores
+            && self.peek() == Some(b'{');
+        let brackets = if is_object { (b'{', b'}') } else { (b'[', b']') };
+        self.items(brackets, ty, |reader| {
+            reader.space();
             let at = reader.at;
-            reader.expect(b'[', ty)?;
-            let key = reader.value(key, level + 1)?;
-            reader.expect(b',', ty)?;
-            let value = reader.value(of, level + 1)?;
-            reader.expect(b']', ty)?;
+            let (key, value) = if is_object {
+                let key = Value::string(reader.string(ty)?);
+                reader.expect(b':', ty)?;
+                (key, reader.value(of, level + 1)?)
+            } else {
+                reader.expect(b'[', ty)?;
+                let key = reader.value(key, level + 1)?;
+                reader.expect(b',', ty)?;
+                let value = reader.value(of, level + 1)?;
+                reader.expect(b']', ty)?;
+                (key, value)
+            };
             if entries.insert(key, value).is_none() {
                 return Ok(());
             }

@@ -9,6 +9,9 @@ use crate::context::Context;
 use crate::session::Session;
 use crate::typed::Typed;
 
+const SYNTAX: &str = "ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY; the transaction, if one was open, \
+                      is aborted";
+
 /// `SOLERA.ABORT [CERTIFY]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abort {
@@ -36,7 +39,8 @@ impl Request for Abort {
         match (arguments.len(), arguments.from(1).next()) {
             (1, _) => Ok(Abort { certify: false }),
             (2, Some(word)) if word.eq_ignore_ascii_case(b"certify") => Ok(Abort { certify: true }),
-            _ => Err("ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY".to_owned()),
+            // Any error of SOLERA.ABORT ends the transaction.
+            _ => Err(SYNTAX.to_owned()),
         }
     }
 
@@ -55,7 +59,6 @@ mod tests {
     fn only_certify_may_follow() {
         assert_eq!(parse("SOLERA.ABORT"), Ok(Abort { certify: false }));
         assert_eq!(parse("solera.abort Certify"), Ok(Abort { certify: true }));
-        let error = "ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY";
-        rejects::<Abort>(&[("SOLERA.ABORT x", error), ("SOLERA.ABORT CERTIFY x", error)]);
+        rejects::<Abort>(&[("SOLERA.ABORT x", SYNTAX), ("SOLERA.ABORT CERTIFY x", SYNTAX)]);
     }
 }

@@ -12,6 +12,7 @@ use solera_mixt::store::{
     Answer, Begin, BoxFuture, Commits, Connection, Database, Description, Fields, Horizon, List,
     Name, NameWrite, ObjectCall, StoreError,
 };
+use solera_mixt::{boxed, connection_methods};
 use solera_program::operation::ObjectOp;
 use solera_program::value::Value;
 use solera_time::{Physical, SiteId, Timestamp, Vector};
@@ -476,36 +477,11 @@ fn failure(error: &CommandError) -> StoreError {
 }
 
 impl Connection for Session {
-    fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(Session::begin(self, begin))
-    }
-
-    fn perform<'a>(
-        &'a mut self,
-        call: &'a ObjectCall,
-    ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(Session::perform(self, call))
-    }
-
-    fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(Session::commit(self, writes))
-    }
-
-    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(Session::certify(self))
-    }
+    connection_methods!(boxed: begin perform commit certify list sees);
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
         self.close();
         Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        Box::pin(Session::list(self, list))
-    }
-
-    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
-        Box::pin(Session::sees(self, commits))
     }
 
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {

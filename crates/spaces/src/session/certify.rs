@@ -2,7 +2,9 @@
 
 use solera_mixt::store::StoreError;
 
-use super::{Session, State};
+use solera_mixt::lazy::State;
+
+use super::Session;
 use crate::failure;
 use crate::port::{Command, Port};
 
@@ -13,17 +15,13 @@ impl<P: Port> Session<P> {
     /// See [`Connection::certify`](solera_mixt::store::Connection::certify). The server cannot
     /// certify a transaction that it gave up itself because of a rejected command.
     pub(super) async fn certify(&mut self) -> Result<(), StoreError> {
+        self.state.check_certifiable()?;
         match &self.state {
             State::Open(open) if open.strong => {}
-            State::Closed => return Err(StoreError::Refused("no transaction is open".to_owned())),
-            State::Spoiled(_) => {
-                self.state = State::Closed;
-                let text = "the transaction has ended with the operation that was refused";
-                return Err(StoreError::Refused(text.to_owned()));
-            }
+            State::Closed | State::Spoiled(_) => return Err(self.state.not_open()),
             // A causal transaction has no order to certify, a due one has read nothing, and one
             // that is over has committed.
-            State::Open(_) | State::Due { .. } | State::Over => {
+            State::Open(_) | State::Due(_) | State::Over => {
                 self.close().await;
                 return Ok(());
             }

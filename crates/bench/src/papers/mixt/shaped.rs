@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use solera_levels::Level;
-use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
+use solera_mixt::connection_methods;
 use solera_mixt::store::{
-    Answer, Begin, BoxFuture, Commits, Connection, CustomCall, Database, Description, Fields,
-    Horizon, List, NameWrite, ObjectCall, StoreError,
+    Answer, Begin, BoxFuture, Connection, CustomCall, Database, Description, Fields, NameWrite,
+    ObjectCall, StoreError,
 };
 
 /// Treatment of the witnesses that make transactions visible atomically.
@@ -90,7 +90,15 @@ impl Session {
     }
 }
 
+macro_rules! inner {
+    ($self:ident, $method:ident $(, $argument:ident)?) => {
+        $self.inner.$method($($argument)?)
+    };
+}
+
 impl Connection for Session {
+    connection_methods!(inner: execute certify abort list sees horizon);
+
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
         Box::pin(Session::begin(self, begin))
     }
@@ -119,32 +127,5 @@ impl Connection for Session {
             Tracking::Off => self.inner.commit(&[]),
             Tracking::On | Tracking::Late(_) => self.inner.commit(writes),
         }
-    }
-
-    fn execute<'a>(
-        &'a mut self,
-        remote_group: &'a RemoteGroup,
-    ) -> BoxFuture<'a, Result<RemoteReplies, StoreError>> {
-        self.inner.execute(remote_group)
-    }
-
-    fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.certify()
-    }
-
-    fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.inner.abort()
-    }
-
-    fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        self.inner.list(list)
-    }
-
-    fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
-        self.inner.sees(commits)
-    }
-
-    fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
-        self.inner.horizon()
     }
 }

@@ -10,6 +10,7 @@ use tokio_postgres::Client;
 use super::super::{CheckFailed, Checked};
 
 const TABLE: &str = include_str!("../../../../../examples/checkout.sql");
+const SETTINGS: &str = include_str!("../../../../../examples/checkout.toml");
 
 /// Table in a schema of its own, which also holds Solera's own tables.
 pub(super) struct Table {
@@ -37,26 +38,7 @@ impl Table {
 
     /// Returns the `solera.toml` of a cluster whose modules use the table.
     pub(super) fn settings(&self) -> String {
-        let Table { schema, .. } = self;
-        // A JSON string is also a valid TOML string.
-        let url = serde_json::Value::from(&*self.url);
-        format!(
-            "[[space]]
-name = 'carts'
-prefix = 'shop:'
-level = 'causal'
-[[store]]
-name = 'shop'
-kind = 'postgres'
-url = {url}
-schema = '{schema}'
-[[store.space]]
-name = 'stock'
-[store.space.operations]
-take = 'UPDATE {schema}.stock SET count = count - $2 WHERE product = $1 AND count >= $2'
-left = 'SELECT count FROM {schema}.stock WHERE product = $1'
-"
-        )
+        settings(&self.url, &self.schema)
     }
 
     /// Returns the count of each product.
@@ -84,4 +66,34 @@ left = 'SELECT count FROM {schema}.stock WHERE product = $1'
 fn check_failed(error: tokio_postgres::Error) -> CheckFailed {
     let why = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
     CheckFailed(format!("PostgreSQL: {error}{}", why.unwrap_or_default()))
+}
+
+/// Returns the settings of the example with this database, and the table in this schema.
+fn settings(url: &str, schema: &str) -> String {
+    // A JSON string is also a valid TOML string.
+    let url = serde_json::Value::from(url).to_string();
+    SETTINGS
+        .replace("\"postgresql://shop:secret@127.0.0.1:5432/shop\"", &url)
+        .replace("schema = \"solera\"", &format!("schema = \"{schema}\""))
+        .replace("public.stock", &format!("{schema}.stock"))
+}
+
+#[cfg(test)]
+mod tests {
+    use solera_embedded::{ClusterSpec, Overrides};
+
+    use super::*;
+
+    /// The example has each of the texts that the demo replaces.
+    #[test]
+    fn the_settings_of_the_example_are_those_of_the_demo() {
+        let text = settings("postgresql://h/d?sslmode=\"x\"", "own");
+        let spec = ClusterSpec::parse("s.toml", &text, Overrides::default()).unwrap();
+        let store = &spec.stores[0];
+        assert_eq!(store.url.value, "postgresql://h/d?sslmode=\"x\"");
+        assert_eq!(store.schema.as_ref().map(|schema| &*schema.value), Some("own"));
+        let operations = &store.spaces[0].operations;
+        assert_eq!(operations["left"].value, "SELECT count FROM own.stock WHERE product = $1");
+        assert!(operations["take"].value.starts_with("UPDATE own.stock SET"));
+    }
 }

@@ -21,42 +21,52 @@ pub(super) fn sets(
     }
 }
 
-fn set_mut<'a>(
-    slot: &'a mut Slot,
+/// Changes the set that is the first argument, with the value that is the second. Returns the set,
+/// the weight of the value, and what `change` returns.
+fn change_set(
+    args: &mut Args<'_>,
     meter: &mut Meter,
-) -> Result<&'a mut BTreeSet<Value>, FailureKind> {
-    let values = match &mut slot.value {
-        Value::Set(values) => values,
-        other => return Err(malformed("a method of sets", other)),
+    change: impl FnOnce(&mut BTreeSet<Value>, Value) -> bool,
+) -> Result<(Slot, Weight, bool), FailureKind> {
+    let by = args.weigh(1, meter)?;
+    let value = args.share(1).value;
+    let mut set = args.take(0);
+    meter.weigh(&mut set)?;
+    let Value::Set(values) = &mut set.value else {
+        return Err(malformed("a method of sets", &set.value));
     };
-    if !slot.owned {
-        meter.elements(values.len())?;
-        slot.owned = true;
+    let values = own(values, &mut set.owned, values.len(), meter)?;
+    meter.search(values.len(), by)?;
+    let changed = change(values, value);
+    Ok((set, by, changed))
+}
+
+/// Returns the elements of a collection to change. Copying them costs `elements` if the collection
+/// is not owned yet.
+fn own<'a, T: Clone>(
+    values: &'a mut Arc<T>,
+    owned: &mut bool,
+    elements: usize,
+    meter: &mut Meter,
+) -> Result<&'a mut T, FailureKind> {
+    if !*owned {
+        meter.elements(elements)?;
+        *owned = true;
     }
     Ok(Arc::make_mut(values))
 }
 
 fn insert(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
-    let by = args.weigh(1, meter)?;
-    let value = args.share(1).value;
-    let mut set = args.take(0);
-    meter.weigh(&mut set)?;
-    let values = set_mut(&mut set, meter)?;
-    meter.search(values.len(), by)?;
-    if values.insert(value) {
+    let (mut set, by, is_new) = change_set(args, meter, |values, value| values.insert(value))?;
+    if is_new {
         meter.grow(&mut set, by)?;
     }
     Ok(set)
 }
 
 fn remove(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
-    let by = args.weigh(1, meter)?;
-    let value = args.share(1).value;
-    let mut set = args.take(0);
-    meter.weigh(&mut set)?;
-    let values = set_mut(&mut set, meter)?;
-    meter.search(values.len(), by)?;
-    if values.remove(&value) {
+    let (mut set, by, was_there) = change_set(args, meter, |values, value| values.remove(&value))?;
+    if was_there {
         set.shrink(by.size);
     }
     Ok(set)
@@ -97,29 +107,32 @@ pub(super) fn maps(
     }
 }
 
-fn map_mut<'a>(
-    slot: &'a mut Slot,
+/// Changes the map that is the first argument, at the key that is the second. Returns the map, the
+/// weight of the key, and the value that was there.
+fn change_map(
+    args: &mut Args<'_>,
     meter: &mut Meter,
-) -> Result<&'a mut BTreeMap<Value, Value>, FailureKind> {
-    let entries = match &mut slot.value {
-        Value::Map(entries) => entries,
-        other => return Err(malformed("a method of maps", other)),
+    change: impl FnOnce(&mut BTreeMap<Value, Value>, Value) -> Option<Value>,
+) -> Result<(Slot, Weight, Option<Value>), FailureKind> {
+    let key_weight = args.weigh(1, meter)?;
+    let key = args.share(1).value;
+    let mut map = args.take(0);
+    meter.weigh(&mut map)?;
+    let Value::Map(entries) = &mut map.value else {
+        return Err(malformed("a method of maps", &map.value));
     };
-    if !slot.owned {
-        meter.elements(2 * entries.len())?;
-        slot.owned = true;
-    }
-    Ok(Arc::make_mut(entries))
+    let entries = own(entries, &mut map.owned, 2 * entries.len(), meter)?;
+    meter.search(entries.len(), key_weight)?;
+    let old = change(entries, key);
+    Ok((map, key_weight, old))
 }
 
 fn put(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
-    let (key_weight, by) = (args.weigh(1, meter)?, args.weigh(2, meter)?);
-    let (key, value) = (args.share(1).value, args.share(2).value);
-    let mut map = args.take(0);
-    meter.weigh(&mut map)?;
-    let entries = map_mut(&mut map, meter)?;
-    meter.search(entries.len(), key_weight)?;
-    match entries.insert(key, value) {
+    let by = args.weigh(2, meter)?;
+    let value = args.share(2).value;
+    let insert = |entries: &mut BTreeMap<_, _>, key| entries.insert(key, value);
+    let (mut map, key_weight, old) = change_map(args, meter, insert)?;
+    match old {
         Some(old) => map.shrink(meter.weigh_value(&old)?.size),
         None => meter.grow(&mut map, key_weight)?,
     }
@@ -128,13 +141,8 @@ fn put(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
 }
 
 fn remove_key(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
-    let key_weight = args.weigh(1, meter)?;
-    let key = args.share(1).value;
-    let mut map = args.take(0);
-    meter.weigh(&mut map)?;
-    let entries = map_mut(&mut map, meter)?;
-    meter.search(entries.len(), key_weight)?;
-    if let Some(old) = entries.remove(&key) {
+    let (mut map, key_weight, old) = change_map(args, meter, |entries, key| entries.remove(&key))?;
+    if let Some(old) = old {
         map.shrink(key_weight.size.saturating_add(meter.weigh_value(&old)?.size));
     }
     Ok(map)

@@ -1,0 +1,81 @@
+//! What commands on a running site share: which one they contact, and how they wait for it.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use solera::{Client, Endpoint};
+
+use crate::connect::LoginArgs;
+
+/// Interval at which a command polls the site's progress.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Time after which a command prints what it waits for.
+const QUIET_TIME: Duration = Duration::from_secs(2);
+
+/// Site that a command contacts.
+#[derive(Debug, Args)]
+pub(crate) struct RunningArgs {
+    /// Address of any node of a running site
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7101", global = true)]
+    at: Endpoint,
+    #[command(flatten)]
+    login: LoginArgs,
+}
+
+impl RunningArgs {
+    /// Runs a command with a client of the site; prints the error of `solera NAME` if it fails.
+    pub(crate) fn main(
+        &self,
+        name: &str,
+        command: impl AsyncFnOnce(&mut Client) -> Result<(), String>,
+    ) -> ExitCode {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let done = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
+            runtime.block_on(async {
+                let mut client = self.login.connect(&self.at).await?;
+                command(&mut client).await
+            })
+        });
+        match done {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("solera {name}: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// Waiting for a change that the site makes in several steps.
+pub(crate) struct Waiting {
+    began: Instant,
+    timeout: Duration,
+    /// What is already printed.
+    printed: String,
+}
+
+impl Waiting {
+    /// Begins to wait for at most `seconds`.
+    pub(crate) fn begin(seconds: u64) -> Waiting {
+        let timeout = Duration::from_secs(seconds);
+        Waiting { began: Instant::now(), timeout, printed: String::new() }
+    }
+
+    /// Whether the time is up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.began.elapsed() >= self.timeout
+    }
+
+    /// Waits until the site should be asked again. On a terminal, prints what is waited for if it
+    /// takes long.
+    pub(crate) async fn pause(&mut self, what: String) {
+        let late = self.began.elapsed() >= QUIET_TIME;
+        if late && self.printed != what && std::io::stderr().is_terminal() {
+            eprintln!("{what}…");
+            self.printed = what;
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}

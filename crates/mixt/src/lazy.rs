@@ -1,0 +1,53 @@
+//! State of a transaction that a session begins at its database only with the first operation.
+
+use crate::request::calls::StoreError;
+
+/// State of a session's transaction. `D` is what the session must know to begin it, `O` what it
+/// knows of one that was begun.
+#[derive(Debug)]
+pub enum State<D, O> {
+    /// There is no transaction.
+    Closed,
+    /// The transaction was begun for the caller; the first operation begins it at the database.
+    Due(D),
+    /// It has ended with its only operation.
+    Over,
+    /// It was begun at the database.
+    Open(O),
+    /// It was aborted because an operation was refused, with this error.
+    Spoiled(StoreError),
+}
+
+impl<D, O> State<D, O> {
+    /// Returns the error of an operation while no transaction is open.
+    pub fn not_open(&self) -> StoreError {
+        match self {
+            State::Spoiled(error) => error.clone(),
+            _ => StoreError::Refused("no transaction is open".to_owned()),
+        }
+    }
+
+    /// Ends the transaction after an error. If the error is permanent, later operations of the
+    /// transaction fail with the same one.
+    pub fn fail(&mut self, error: &StoreError) {
+        *self = match error {
+            StoreError::Denied(_) | StoreError::Refused(_) | StoreError::WrongData { .. } => {
+                State::Spoiled(error.clone())
+            }
+            _ => State::Closed,
+        };
+    }
+
+    /// Ends a spoiled transaction, whose reads cannot be certified.
+    ///
+    /// # Errors
+    /// The transaction is spoiled.
+    pub fn check_certifiable(&mut self) -> Result<(), StoreError> {
+        if let State::Spoiled(_) = self {
+            *self = State::Closed;
+            let text = "the transaction has ended with the operation that was refused";
+            return Err(StoreError::Refused(text.to_owned()));
+        }
+        Ok(())
+    }
+}
