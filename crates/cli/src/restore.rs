@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use solera::{Client, Endpoint};
 use solera_backup::{Allow, Difference, RestoreError, Restored, SpaceInfo, restore};
-use solera_config::{ClusterSpec, Overrides, Relation, Users};
+use solera_config::{ClusterSpec, LogSpec, Overrides, Relation, Users};
 use solera_embedded::Embedded;
 
 use crate::backup::{Amount, Backup, Bar, check, open};
@@ -109,7 +109,7 @@ fn run(args: &RestoreArgs) -> Result<Done, Failure> {
             workers: args.workers,
             wan: None,
             data: args.data.clone(),
-            log_level: None,
+            log: LogSpec::default(),
         };
         let spec = ClusterSpec::load(args.config.as_deref(), over);
         return begin_with(&args.file, &spec.map_err(|error| error.to_string())?, allow);

@@ -32,7 +32,6 @@ use crate::descriptors::Needs;
 use crate::gauge::Gauge;
 use crate::here::Here;
 use crate::link::Link;
-use crate::log::Log;
 use crate::membership::Membership;
 use crate::modules::{Incomplete, Modules};
 use crate::network::{Destination, Network};
@@ -61,7 +60,6 @@ pub struct Cluster {
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
     /// TLS configuration of HTTP; `None` without TLS.
     pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
-    pub(crate) log: Log,
     /// Descriptors that this process needs besides those of its clients.
     pub(crate) needs: Needs,
     /// The node that this process runs; `None` if it runs the whole cluster.
@@ -241,10 +239,9 @@ impl Cluster {
     /// See [`StartError`]; nothing runs then.
     pub fn start(
         spec: ClusterSpec,
-        log: Log,
         modules: Option<Arc<dyn Modules>>,
     ) -> Result<Cluster, StartError> {
-        Cluster::start_with_clock(spec, log, modules, Clock::system())
+        Cluster::start_with_clock(spec, modules, Clock::system())
     }
 
     /// Starts all sites and their workers, which read the time from `clock`.
@@ -253,7 +250,6 @@ impl Cluster {
     /// See [`StartError`]; nothing runs then.
     pub fn start_with_clock(
         spec: ClusterSpec,
-        log: Log,
         modules: Option<Arc<dyn Modules>>,
         clock: Clock,
     ) -> Result<Cluster, StartError> {
@@ -278,7 +274,7 @@ impl Cluster {
             _ => spec.id(),
         };
         let (site, life) = (None, None);
-        let run = Run { cluster, first_number: 0, log, modules, tls, admin_tls, site, life, clock };
+        let run = Run { cluster, first_number: 0, modules, tls, admin_tls, site, life, clock };
         Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
@@ -295,7 +291,7 @@ impl Cluster {
         sites.retain(|site| site.listen.or(site.listen_tls).is_some());
         let needs =
             Needs { sites: sites.len(), workers: receivers.len(), nodes: spec.nodes().count() };
-        needs.limit_connections(Arc::make_mut(&mut spec), &run.log);
+        needs.limit_connections(Arc::make_mut(&mut spec));
         let data = match &spec.data {
             Some(root) if spec.durability != Durability::Memory => {
                 let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
@@ -318,7 +314,7 @@ impl Cluster {
         if let Some(modules) = &run.modules {
             network.run_modules(Arc::clone(modules));
         }
-        let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
+        let gauge = Gauge::start(&network).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
             network,
@@ -327,7 +323,6 @@ impl Cluster {
             connected: AtomicUsize::new(0),
             tls: run.tls.clone(),
             admin_tls: run.admin_tls.clone(),
-            log: run.log.clone(),
             needs,
             here: None,
             found: Vec::new(),
@@ -368,7 +363,7 @@ impl Cluster {
             mailboxes.push(mailbox);
         }
         let (durability, id) = (self.spec.durability, self.spec.id());
-        let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
+        let opened = open_all(openings, durability, id).map_err(StartError::Storage)?;
         if let Some(data) = &data {
             data.grow().map_err(StartError::Storage)?;
         }
@@ -794,12 +789,7 @@ mod tests {
 
     #[test]
     fn lag_is_unknown_before_the_first_message() {
-        let cluster = Cluster::start(
-            ClusterSpec::local(3).unwrap(),
-            Log::new(solera_config::LogLevel::Error),
-            None,
-        )
-        .unwrap();
+        let cluster = Cluster::start(ClusterSpec::local(3).unwrap(), None).unwrap();
         let since_the_epoch = 1.7e12;
         let sample = WorkerSample {
             uniform_vec: vec![0, 7, 0],

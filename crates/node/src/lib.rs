@@ -25,7 +25,6 @@ mod http_auth;
 mod joining;
 mod link;
 mod links;
-mod log;
 mod membership;
 mod memory;
 mod modules;
@@ -40,6 +39,7 @@ mod run;
 mod status;
 mod storage;
 mod tls;
+mod utc;
 mod worker;
 
 pub use admin::{AdminError, AdminListener};
@@ -50,7 +50,6 @@ pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
 #[doc(hidden)]
 pub use fuzzing::read_as_peer;
-pub use log::{Log, utc};
 pub use modules::{Caller, Incomplete, Local, Modules, Wanted};
 pub use node::{Node, ServeError};
 pub use reload::ReloadError;
@@ -60,3 +59,4 @@ pub use status::{
     SiteStatus,
 };
 pub use storage::{Found, StorageError};
+pub use utc::utc;

@@ -56,7 +56,7 @@ impl Cluster {
             Some(PeerTls::load(files, &spec.name_of(here.id), host).map(|new| (current, new)))
         });
         let peer_tls = peer_tls.transpose().map_err(ReloadError::Tls)?;
-        self.needs.limit_connections(&mut spec, &self.log);
+        self.needs.limit_connections(&mut spec);
         let mut changes = old.changes_to(&spec);
         if let Some((current, new)) = tls {
             current.set(new);
