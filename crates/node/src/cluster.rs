@@ -124,16 +124,9 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Error of a connection to a dead site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("site {0} is down")]
 pub struct SiteDown(pub String);
-
-impl fmt::Display for SiteDown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "site {} is down", self.0)
-    }
-}
-
-impl std::error::Error for SiteDown {}
 
 /// Reference to a site: its name, ignoring case, or its number from 1.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -195,42 +188,27 @@ pub enum Fault {
 }
 
 /// Reason why a fault cannot be injected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// No site has this name or number.
+    #[error("there is no site '{0}'; the sites are {sites}", sites = .1.join(", "))]
     NoSuchSite(String, Vec<String>),
     /// A site has no link to itself.
+    #[error("site {0} has no link to itself")]
     SameSite(String),
     /// The site is already dead.
+    #[error("site {0} is dead already")]
     AlreadyDead(String),
     /// The site is alive.
+    #[error("site {0} is alive; nothing to restart")]
     Alive(String),
     /// The site cannot listen again.
+    #[error("site {0} runs again but cannot listen: {1}")]
     CannotListen(String, String),
     /// The delay is longer than a minute.
+    #[error("{0} ms is more than a minute; cut the link instead")]
     DelayTooLong(u64),
 }
-
-impl fmt::Display for FaultError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FaultError::NoSuchSite(name, sites) => {
-                write!(f, "there is no site '{name}'; the sites are {}", sites.join(", "))
-            }
-            FaultError::SameSite(name) => write!(f, "site {name} has no link to itself"),
-            FaultError::AlreadyDead(name) => write!(f, "site {name} is dead already"),
-            FaultError::Alive(name) => write!(f, "site {name} is alive; nothing to restart"),
-            FaultError::CannotListen(name, error) => {
-                write!(f, "site {name} runs again but cannot listen: {error}")
-            }
-            FaultError::DelayTooLong(ms) => {
-                write!(f, "{ms} ms is more than a minute; cut the link instead")
-            }
-        }
-    }
-}
-
-impl std::error::Error for FaultError {}
 
 impl Cluster {
     /// Starts all sites and their workers.
