@@ -123,11 +123,19 @@ fn run(args: &RestoreArgs) -> Result<Done, Failure> {
 }
 
 /// Error of a restore that wrote nothing, or not everything.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A message for users.
+    #[error("{0}")]
     Message(String),
     /// The cluster's spaces differ from the backup's: the differences, and the backup's spaces.
+    #[error(
+        "the cluster's spaces differ from the backup's; nothing was written:\n{}`solera restore \
+         --allow-other-spaces` restores all the same, with the cluster's spaces; or configure \
+         the cluster like the old one:\n{}",
+        table(.0),
+        .1.iter().map(toml_of).collect::<String>()
+    )]
     OtherSpaces(Vec<Difference>, Vec<SpaceInfo>),
 }
 
@@ -136,24 +144,6 @@ impl From<String> for Failure {
         Failure::Message(text)
     }
 }
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Message(text) => f.write_str(text),
-            Failure::OtherSpaces(differences, spaces) => write!(
-                f,
-                "the cluster's spaces differ from the backup's; nothing was written:\n{}\
-                 `solera restore --allow-other-spaces` restores all the same, with the cluster's \
-                 spaces; or configure the cluster like the old one:\n{}",
-                table(differences),
-                spaces.iter().map(toml_of).collect::<String>()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Result of a restore.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! `solera serve`: runs one node of a cluster.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,16 +74,9 @@ impl ServeArgs {
 const EXPELLED: u8 = 3;
 
 /// Error: the other nodes reject this node permanently, for this reason.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("this node can no longer take part in the cluster: {0}")]
 struct Expelled(String);
-
-impl fmt::Display for Expelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this node can no longer take part in the cluster: {}", self.0)
-    }
-}
-
-impl std::error::Error for Expelled {}
 
 /// Runs until Ctrl-C or SIGTERM.
 pub(crate) fn main(args: &ServeArgs, log: &Log) -> ExitCode {

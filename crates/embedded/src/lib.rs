@@ -31,7 +31,8 @@ use solera_node::Cluster;
 pub use solera_node::Fault;
 
 /// Reason why a cluster did not start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct StartError(String);
 
 impl StartError {
@@ -39,14 +40,6 @@ impl StartError {
         StartError(reason.to_string())
     }
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// A whole cluster in this process, without ports. Dropping it stops it.
 #[derive(Clone)]
