@@ -1,6 +1,5 @@
 //! Rebuilds a replica from a checkpoint and the records since then.
 
-use std::fmt;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -40,21 +39,13 @@ pub struct Recovery {
 }
 
 /// Error: a checkpoint part or record belongs to another worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it holds partition {}, which belongs to another worker now: the numbers of partitions, \
+     nodes and workers must stay as they were when the data was written",
+    .0.0
+)]
 pub struct ForeignPartition(pub PartitionId);
-
-impl fmt::Display for ForeignPartition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "it holds partition {}, which belongs to another worker now: the numbers of partitions, \
-             nodes and workers must stay as they were when the data was written",
-            self.0.0
-        )
-    }
-}
-
-impl std::error::Error for ForeignPartition {}
 
 impl solera_machine::Recovery for Recovery {
     type Machine = Replica;
