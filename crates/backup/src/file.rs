@@ -1,6 +1,5 @@
 //! The format of a backup. `docs/formats/backup.md` shows the bytes.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 
 use ring::digest::{Context, SHA256};
@@ -154,22 +153,31 @@ fn put(body: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Reason why a backup cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
+    #[error("it cannot be read: {0}")]
     Io(io::Error),
     /// It does not begin as a backup.
+    #[error("this is not a backup of Solera")]
     NotABackup,
     /// It has another version of the format.
+    #[error(
+        "it is of version {0} of the format, and this program reads version 3 only; take a new \
+         backup of the cluster"
+    )]
     Version(String),
     /// Its header is intact but invalid, for this reason.
+    #[error("its header cannot be used: {0}")]
     Header(String),
     /// It ends too early: it was never completed, or the file was cut.
+    #[error("it is incomplete from byte {at} on: it was cut, or never finished")]
     Incomplete {
         /// Position of the incomplete part, in bytes.
         at: u64,
     },
     /// It was altered.
+    #[error("it is damaged at byte {at}: {what}")]
     Damaged {
         /// Position of the damaged part, in bytes.
         at: u64,
@@ -177,27 +185,6 @@ pub enum ReadError {
         what: &'static str,
     },
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::Io(error) => write!(f, "it cannot be read: {error}"),
-            ReadError::NotABackup => write!(f, "this is not a backup of Solera"),
-            ReadError::Version(version) => write!(
-                f,
-                "it is of version {version} of the format, and this program reads version 3 only; take a \
-                 new backup of the cluster"
-            ),
-            ReadError::Header(what) => write!(f, "its header cannot be used: {what}"),
-            ReadError::Incomplete { at } => {
-                write!(f, "it is incomplete from byte {at} on: it was cut, or never finished")
-            }
-            ReadError::Damaged { at, what } => write!(f, "it is damaged at byte {at}: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {

@@ -1,6 +1,5 @@
 //! Restoring a file to a new cluster.
 
-use std::fmt;
 use std::io::Read;
 use std::time::Duration;
 
@@ -19,18 +18,32 @@ const BATCH_BYTES: usize = 256 * 1024;
 const COMMAND_ITEMS: usize = 512;
 
 /// Reason why a backup was not restored, or not verified.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The backup cannot be read. If the error is in the middle, the cluster holds a part of the
     /// backup.
+    #[error("the backup: {0}")]
     Read(ReadError),
     /// The cluster already holds this number of keys; nothing was written.
+    #[error("the cluster holds {0} keys already")]
     NotEmpty(u64),
     /// The cluster's spaces differ from the backup's; nothing was written.
+    #[error("the cluster's spaces differ from the backup's in {} places", .0.len())]
     Spaces(Vec<Difference>),
     /// The cluster returned an error or was lost in the middle; it holds a part of the backup.
-    Cluster(ScanError),
+    #[error(transparent)]
+    Cluster(#[from] ScanError),
     /// The content that was read back differs.
+    #[error(
+        "the cluster's content differs from what was restored ({} keys, {} elements and fields \
+         and {} bytes instead of {}, {} and {}); did another client write?",
+        .found.keys(),
+        .found.elements + .found.fields,
+        .found.bytes,
+        .expected.keys(),
+        .expected.elements + .expected.fields,
+        .expected.bytes
+    )]
     Differs {
         /// Tally of what was restored.
         expected: Box<Tally>,
@@ -39,41 +52,9 @@ pub enum RestoreError {
     },
 }
 
-impl fmt::Display for RestoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RestoreError::Read(error) => write!(f, "the backup: {error}"),
-            RestoreError::NotEmpty(keys) => write!(f, "the cluster holds {keys} keys already"),
-            RestoreError::Spaces(found) => {
-                write!(f, "the cluster's spaces differ from the backup's in {} places", found.len())
-            }
-            RestoreError::Cluster(error) => error.fmt(f),
-            RestoreError::Differs { expected, found } => write!(
-                f,
-                "the cluster's content differs from what was restored ({} keys, {} elements and fields \
-                 and {} bytes instead of {}, {} and {}); did another client write?",
-                found.keys(),
-                found.elements + found.fields,
-                found.bytes,
-                expected.keys(),
-                expected.elements + expected.fields,
-                expected.bytes
-            ),
-        }
-    }
-}
-
-impl std::error::Error for RestoreError {}
-
 impl From<ReadError> for RestoreError {
     fn from(error: ReadError) -> Self {
         RestoreError::Read(error)
-    }
-}
-
-impl From<ScanError> for RestoreError {
-    fn from(error: ScanError) -> Self {
-        RestoreError::Cluster(error)
     }
 }
 

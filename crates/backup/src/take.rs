@@ -1,6 +1,5 @@
 //! Taking a backup of a running cluster.
 
-use std::fmt;
 use std::io::{self, Write};
 
 use solera::Client;
@@ -13,29 +12,14 @@ use crate::scan::{Scan, ScanError};
 use crate::spaces::spaces;
 
 /// Reason why no backup was taken.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TakeError {
     /// The snapshot cannot be read.
-    Scan(ScanError),
+    #[error(transparent)]
+    Scan(#[from] ScanError),
     /// The file cannot be written.
+    #[error("the backup cannot be written: {0}")]
     Write(io::Error),
-}
-
-impl fmt::Display for TakeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TakeError::Scan(error) => error.fmt(f),
-            TakeError::Write(error) => write!(f, "the backup cannot be written: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for TakeError {}
-
-impl From<ScanError> for TakeError {
-    fn from(error: ScanError) -> Self {
-        TakeError::Scan(error)
-    }
 }
 
 impl From<solera::Error> for TakeError {

@@ -42,16 +42,9 @@ impl fmt::Display for TransactionId {
 }
 
 /// Error of parsing a transaction's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a transaction is named by four numbers, as in 0.1.3.42")]
 pub struct NoTransactionId;
-
-impl fmt::Display for NoTransactionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a transaction is named by four numbers, as in 0.1.3.42")
-    }
-}
-
-impl std::error::Error for NoTransactionId {}
 
 fn number<T: FromStr>(text: &str) -> Result<T, NoTransactionId> {
     text.parse().map_err(|_| NoTransactionId)

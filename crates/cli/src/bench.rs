@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use solera::Endpoint;
 use solera_bench::{BenchError, Micro, Pace, Place, Report, Scale, Strong, Work, run};
-use solera_config::{LogLevel, Overrides};
-use solera_node::{Log, raise_descriptor_limit};
+use solera_config::{LogSpec, Overrides};
+use solera_node::raise_descriptor_limit;
 
 use crate::connect::LoginArgs;
 
@@ -217,8 +217,7 @@ impl BenchArgs {
     }
 
     fn measure(&self, work: &Work) -> Result<Report, BenchError> {
-        let log = Log::new(LogLevel::Error);
-        raise_descriptor_limit(&log);
+        raise_descriptor_limit();
         let place = self.place(work)?;
         let report_progress = |what: &str| eprintln!("solera bench: {what}");
         run(work, &place, self.strong, &self.pace(), &report_progress)
@@ -258,7 +257,7 @@ impl BenchArgs {
                 workers: *workers,
                 wan: wan.clone(),
                 data: None,
-                log_level: None,
+                log: LogSpec::default(),
             };
             Place::up(over, spaces)
         } else {

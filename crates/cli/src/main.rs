@@ -20,6 +20,7 @@ mod explain;
 mod fault;
 mod journal;
 mod leader;
+mod log;
 mod papers;
 mod progress;
 mod reload;
@@ -41,6 +42,8 @@ mod wan;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::log::Log;
 
 /// The server allocates and frees values all the time; with glibc's allocator this takes a third of
 /// a command's time.
@@ -78,10 +81,18 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
+    let command = Cli::parse().command;
+    let log = Log::start();
+    let code = run_command(command, &log);
+    log.flush();
+    code
+}
+
+fn run_command(command: Command, log: &Log) -> ExitCode {
+    match command {
         Command::Demo(args) => demo::main(&args),
-        Command::Up(args) => up::main(&args),
-        Command::Serve(args) => serve::main(&args),
+        Command::Up(args) => up::main(&args, log),
+        Command::Serve(args) => serve::main(&args, log),
         Command::Fault(args) => fault::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Explain(args) => explain::main(&args),

@@ -4,8 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use solera_config::Overrides;
-use solera_node::{Cluster, Log};
+use solera_config::areas::SERVER;
+use solera_node::Cluster;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info};
+
+use crate::log::Log;
 
 /// Installs the handler of SIGHUP. Must be called before the process serves clients: without a
 /// handler, the signal ends the process.
@@ -23,7 +27,7 @@ pub(crate) async fn at_hangups(
     config: Option<&Path>,
     over: &Overrides,
     cluster: Arc<Cluster>,
-    log: Log,
+    log: &Log,
 ) {
     let Some(config) = config else {
         // Without a file, the signal ends the process, as it would without a handler.
@@ -35,20 +39,20 @@ pub(crate) async fn at_hangups(
         hangup.recv().await;
         let read = cluster.settings().reload(config, over.clone());
         let changed = read.map_err(|error| error.to_string()).and_then(|spec| {
-            let level = spec.log_level.unwrap_or_default();
+            let settings = spec.log.clone();
             let changes = cluster.reload(spec);
-            changes.map(|changes| (level, changes)).map_err(|error| format!("{file}: {error}"))
+            changes.map(|changes| (settings, changes)).map_err(|error| format!("{file}: {error}"))
         });
         match changed {
-            Ok((level, changes)) => {
+            Ok((settings, changes)) => {
                 let changes = match changes.as_slice() {
                     [] => "nothing has changed".to_owned(),
                     changes => changes.join("; "),
                 };
-                log.info(format_args!("read {file} again: {changes}"));
-                log.set_level(level);
+                info!(target: SERVER, "read {file} again: {changes}");
+                log.configure(&settings);
             }
-            Err(error) => log.error(format_args!("the settings stay as they were: {error}")),
+            Err(error) => error!(target: SERVER, "the settings stay as they were: {error}"),
         }
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use solera::{Client, Endpoint};
 use solera_backup::{Allow, Difference, RestoreError, Restored, SpaceInfo, restore};
-use solera_config::{ClusterSpec, Overrides, Relation, Users};
+use solera_config::{ClusterSpec, LogSpec, Overrides, Relation, Users};
 use solera_embedded::Embedded;
 
 use crate::backup::{Amount, Backup, Bar, check, open, printable};
@@ -109,7 +109,7 @@ fn run(args: &RestoreArgs) -> Result<Done, Failure> {
             workers: args.workers,
             wan: None,
             data: args.data.clone(),
-            log_level: None,
+            log: LogSpec::default(),
         };
         let spec = ClusterSpec::load(args.config.as_deref(), over);
         return begin_with(&args.file, &spec.map_err(|error| error.to_string())?, allow);
@@ -123,11 +123,19 @@ fn run(args: &RestoreArgs) -> Result<Done, Failure> {
 }
 
 /// Error of a restore that wrote nothing, or not everything.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A message for users.
+    #[error("{0}")]
     Message(String),
     /// The cluster's spaces differ from the backup's: the differences, and the backup's spaces.
+    #[error(
+        "the cluster's spaces differ from the backup's; nothing was written:\n{}`solera restore \
+         --allow-other-spaces` restores all the same, with the cluster's spaces; or configure \
+         the cluster like the old one:\n{}",
+        table(.0),
+        settings_of(.1)
+    )]
     OtherSpaces(Vec<Difference>, Vec<SpaceInfo>),
 }
 
@@ -136,24 +144,6 @@ impl From<String> for Failure {
         Failure::Message(text)
     }
 }
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Failure::Message(text) => f.write_str(text),
-            Failure::OtherSpaces(differences, spaces) => write!(
-                f,
-                "the cluster's spaces differ from the backup's; nothing was written:\n{}\
-                 `solera restore --allow-other-spaces` restores all the same, with the cluster's \
-                 spaces; or configure the cluster like the old one:\n{}",
-                table(differences),
-                settings_of(spaces)
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Result of a restore.
 #[derive(Debug)]

@@ -1,15 +1,17 @@
 //! `solera serve`: runs one node of a cluster.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Args;
-use solera_config::{ClusterSpec, LogLevel, Overrides};
-use solera_node::{Log, Node, raise_descriptor_limit};
+use solera_config::areas::{JOURNAL, SERVER};
+use solera_config::{ClusterSpec, LogFormat, LogSpec, Overrides};
+use solera_node::{Node, raise_descriptor_limit};
+use tracing::{error, info, warn};
 
+use crate::log::Log;
 use crate::stop::Stop;
 use crate::{reload, stores};
 
@@ -49,9 +51,22 @@ pub(crate) struct ServeArgs {
     /// Listen on this IP address, such as 0.0.0.0, instead of the hosts in the file
     #[arg(long)]
     bind: Option<IpAddr>,
-    /// Level of the log on standard error: error, warn, info (the default) or debug
+    /// Levels of the log on standard error: error, warn, info (the default) or debug, and those of
+    /// areas, as in warn,links=debug. The areas are server, links, sites, journal, sessions,
+    /// modules and resources
+    #[arg(long, value_name = "LEVEL[,AREA=LEVEL…]")]
+    log_level: Option<LogSpec>,
+    /// Format of the log: text (the default), or json, an object per line
     #[arg(long)]
-    log_level: Option<LogLevel>,
+    log_format: Option<LogFormat>,
+}
+
+impl ServeArgs {
+    /// Returns the settings of the log that the options contain.
+    fn log(&self) -> LogSpec {
+        let levels = self.log_level.clone().unwrap_or_default();
+        LogSpec { format: self.log_format, ..levels }
+    }
 }
 
 /// Exit code of a node that the other nodes reject permanently because of its data. Restarting it
@@ -59,42 +74,32 @@ pub(crate) struct ServeArgs {
 const EXPELLED: u8 = 3;
 
 /// Error: the other nodes reject this node permanently, for this reason.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("this node can no longer take part in the cluster: {0}")]
 struct Expelled(String);
 
-impl fmt::Display for Expelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this node can no longer take part in the cluster: {}", self.0)
-    }
-}
-
-impl std::error::Error for Expelled {}
-
 /// Runs until Ctrl-C or SIGTERM.
-pub(crate) fn main(args: &ServeArgs) -> ExitCode {
-    let log = Log::new(args.log_level.unwrap_or_default());
-    let code = match run(args, log.clone()) {
+pub(crate) fn main(args: &ServeArgs, log: &Log) -> ExitCode {
+    log.configure(&args.log());
+    match run(args, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log.error(format_args!("{error}"));
+            error!(target: SERVER, "{error}");
             match error.is::<Expelled>() {
                 true => ExitCode::from(EXPELLED),
                 false => ExitCode::FAILURE,
             }
         }
-    };
-    log.flush();
-    code
+    }
 }
 
-fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
-    let over =
-        Overrides { data: args.data.clone(), log_level: args.log_level, ..Overrides::default() };
+fn run(args: &ServeArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
+    let over = Overrides { data: args.data.clone(), log: args.log(), ..Overrides::default() };
     let spec = ClusterSpec::load(Some(&args.config), over.clone())?;
-    log.set_level(spec.log_level.unwrap_or_default());
-    raise_descriptor_limit(&log);
+    log.configure(&spec.log);
+    raise_descriptor_limit();
     for warning in spec.warnings() {
-        log.warn(format_args!("{warning}"));
+        warn!(target: SERVER, "{warning}");
     }
     let modules = stores::host(&spec)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -104,36 +109,39 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         let node = Node::bind(spec, &args.site, args.node, args.bind)?;
         let (name, addresses) = (node.name().to_owned(), node.addresses());
         let version = env!("CARGO_PKG_VERSION");
-        log.info(format_args!("Solera {version} starts as {name} of cluster '{cluster}'"));
-        let (cluster, admin) = node.start(args.join, log.clone(), Some(Arc::new(modules)))?;
+        info!(target: SERVER, "Solera {version} starts as {name} of cluster '{cluster}'");
+        let (cluster, admin) = node.start(args.join, Some(Arc::new(modules)))?;
         for (setting, address) in addresses {
             if let Some(address) = address {
-                log.info(format_args!("listening on {address} ({setting})"));
+                info!(target: SERVER, "listening on {address} ({setting})");
             }
         }
         for found in cluster.found() {
             match found.journal.torn {
-                None => log.info(format_args!("{found}")),
-                Some(_) => log.warn(format_args!("{found}")),
+                None => info!(target: JOURNAL, "{found}"),
+                Some(_) => warn!(target: JOURNAL, "{found}"),
             }
         }
         match &cluster.spec().data {
-            Some(data) => log.info(format_args!("data is in {}", data.display())),
-            None => log.info(format_args!("data is in memory and is lost when this process exits")),
+            Some(data) => info!(target: JOURNAL, "data is in {}", data.display()),
+            None => {
+                info!(target: JOURNAL, "data is in memory and is lost when this process exits");
+            }
         }
         let cluster = Arc::new(cluster);
         let stopped = async {
             stop.requested().await;
             let seconds = cluster.settings().drain.as_secs_f64();
-            log.info(format_args!(
+            info!(
+                target: SERVER,
                 "stopping within {seconds} s; a second signal ends the process at once"
-            ));
+            );
             if let Err(unfinished) = cluster.drain().await {
-                log.warn(format_args!("the time to stop is up: {unfinished}"));
+                warn!(target: SERVER, "the time to stop is up: {unfinished}");
             }
         };
         let config = Some(args.config.as_path());
-        let reloaded = reload::at_hangups(hangups, config, &over, cluster.clone(), log.clone());
+        let reloaded = reload::at_hangups(hangups, config, &over, cluster.clone(), log);
         let expelled = cluster.clone();
         tokio::select! {
             reason = expelled.expelled() => return Err(Expelled(reason).into()),
@@ -142,7 +150,7 @@ fn run(args: &ServeArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
         };
         // Sends the remaining messages and closes the journals.
         drop(cluster);
-        log.info(format_args!("stopped"));
+        info!(target: SERVER, "stopped");
         Ok(())
     })
 }

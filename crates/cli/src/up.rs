@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use clap::Args;
 use solera_backup::Allow;
-use solera_config::{Baseline, ClusterSpec, LogLevel, Overrides, Runs, User};
-use solera_node::{AdminListener, Cluster, Log, raise_descriptor_limit};
+use solera_config::{Baseline, ClusterSpec, LogSpec, Overrides, Runs, User};
+use solera_node::{AdminListener, Cluster, raise_descriptor_limit};
 
+use crate::log::Log;
 use crate::stop::Stop;
 use crate::{reload, restore, stores};
 
@@ -60,11 +61,8 @@ pub(crate) struct UpArgs {
 }
 
 /// Runs until Ctrl-C or SIGTERM.
-pub(crate) fn main(args: &UpArgs) -> ExitCode {
-    let log = Log::new(LogLevel::default());
-    let done = run(args, log.clone());
-    log.flush();
-    match done {
+pub(crate) fn main(args: &UpArgs, log: &Log) -> ExitCode {
+    match run(args, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("solera up: {error}");
@@ -73,21 +71,21 @@ pub(crate) fn main(args: &UpArgs) -> ExitCode {
     }
 }
 
-fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
+fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
     let over = Overrides {
         sites: args.sites,
         partitions: args.partitions,
         workers: args.workers,
         wan: args.wan.clone(),
         data: args.data.clone(),
-        log_level: None,
+        log: LogSpec::default(),
     };
     let spec = ClusterSpec::load(args.config.as_deref(), over.clone())?.listen_from(args.port)?;
     for warning in spec.warnings() {
         eprintln!("warning: {warning}");
     }
-    log.set_level(spec.log_level.unwrap_or_default());
-    raise_descriptor_limit(&log);
+    log.configure(&spec.log);
+    raise_descriptor_limit();
     let modules = stores::host(&spec)?;
     if let Some(file) = &args.restore {
         restore::begin_with(file, &spec, Allow::default())?.print(false);
@@ -96,7 +94,7 @@ fn run(args: &UpArgs, log: Log) -> Result<(), Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let (stop, hangups) = (Stop::new()?, reload::hangups()?);
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
-        let cluster = Arc::new(Cluster::start(spec, log.clone(), Some(Arc::new(modules)))?);
+        let cluster = Arc::new(Cluster::start(spec, Some(Arc::new(modules)))?);
         print_summary(&cluster, args.port);
         let stopped = async {
             stop.requested().await;

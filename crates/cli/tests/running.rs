@@ -43,6 +43,24 @@ fn settings_change_while_the_server_runs() {
 }
 
 #[test]
+fn format_and_levels_of_the_log_change_while_the_server_runs() {
+    let up = start("max_connections = 1");
+    up.reload("max_connections = 2\n[log]\nformat = 'json'\nareas = { server = 'debug' }");
+    up.says("log.areas.server is debug (was the default); log.format is json (was text)");
+    // The line about this change is the first in the new format.
+    up.reload("max_connections = 3\n[log]\nformat = 'json'\nlevel = 'warn'");
+    up.says("max_connections is 3 (was 2)");
+    let log = up.log();
+    let line: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!((&line["level"], &line["target"]), (&"INFO".into(), &"server".into()));
+    // Now the level hides what it showed before.
+    up.reload("max_connections = 4\n[log]\nformat = 'json'\nlevel = 'warn'");
+    up.reload("max_connections = 0");
+    up.says(r#""level":"ERROR","message":"the settings stay as they were:"#);
+    assert!(!up.log().contains("max_connections is 4"), "{}", up.log());
+}
+
+#[test]
 fn a_configuration_with_a_data_directory_can_be_reloaded() {
     let (folder, port) = (Folder::new(), free_ports(&["127.0.0.1"]));
     let [resp, peer, admin] = [0, 1, 2].map(|n| SocketAddr::from(([127, 0, 0, 1], port + n)));

@@ -39,16 +39,9 @@ impl Endpoint {
 }
 
 /// Error for text that is not an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' does not have the form HOST:PORT")]
 pub struct NotAnEndpoint(String);
-
-impl fmt::Display for NotAnEndpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' does not have the form HOST:PORT", self.0)
-    }
-}
-
-impl std::error::Error for NotAnEndpoint {}
 
 impl FromStr for Endpoint {
     type Err = NotAnEndpoint;

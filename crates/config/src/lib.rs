@@ -4,7 +4,7 @@
 mod acl;
 mod durability;
 mod error;
-mod log_level;
+mod log;
 mod modules;
 mod nodes;
 mod placed;
@@ -22,7 +22,7 @@ mod wan;
 pub use acl::{DEFAULT_USER, Denied, PasswordHash, RuleError, User, Users};
 pub use durability::Durability;
 pub use error::ConfigError;
-pub use log_level::LogLevel;
+pub use log::{LogFormat, LogLevel, LogSpec, areas};
 pub use modules::ModuleSpec;
 pub use nodes::{HostPort, NodeSpec};
 pub use placed::Placed;

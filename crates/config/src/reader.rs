@@ -10,7 +10,6 @@ use solera_unistore::MAX_WORKERS;
 use toml::Spanned;
 
 use crate::error::ConfigError;
-use crate::log_level::LogLevel;
 use crate::placed::Placed;
 use crate::spec::{ClusterSpec, Overrides, SiteSpec};
 use crate::wan::Wan;
@@ -19,6 +18,7 @@ mod amount;
 mod changes;
 mod development;
 mod durability;
+mod log;
 mod modules;
 mod nodes;
 mod protocol;
@@ -98,6 +98,8 @@ struct File {
     drain_ms: Option<Spanned<u64>>,
     max_memory: Option<Spanned<Amount>>,
     log_level: Option<Spanned<String>>,
+    #[serde(default)]
+    log: log::LogTable,
     #[serde(default)]
     site: Vec<SiteTable>,
     #[serde(default)]
@@ -274,11 +276,6 @@ impl Reader<'_> {
             let reason = format!("{:?} is no name for a cluster: {NAMES}", cluster.value);
             return self.invalid(cluster.place, reason);
         }
-        let log_level = match file.log_level {
-            _ if over.log_level.is_some() => over.log_level,
-            Some(level) => Some(self.log_level(&level)?),
-            None => None,
-        };
         let shared_data = file.data.filter(|_| over.data.is_none());
         let data = over.data.or_else(|| shared_data.clone());
         let protocol = self.protocol(file.protocol.as_ref(), data.is_some())?;
@@ -311,7 +308,7 @@ impl Reader<'_> {
             peer_tls: file.peer_tls.as_ref().map(|table| self.peer_tls(table)).transpose()?,
             max_memory: file.max_memory.map(|amount| self.max_memory(&amount)).transpose()?,
             drain: Duration::from_millis(drain),
-            log_level,
+            log: over.log.or(self.log(file.log, file.log_level)?),
             modules: self.modules(file.modules)?,
             stores,
         })
@@ -420,14 +417,6 @@ impl Reader<'_> {
             Ok(bytes) => Ok(bytes),
             Err(reason) => self.invalid(place, reason),
         }
-    }
-
-    fn log_level(&self, level: &Spanned<String>) -> Result<LogLevel, ConfigError> {
-        let named = level.get_ref().parse();
-        named.or_else(|reason: String| {
-            let reason = format!("there is no level '{}': {reason}", level.get_ref());
-            self.invalid(Some(level.span().start), reason)
-        })
     }
 
     fn site_names(

@@ -41,7 +41,7 @@ pub struct SettingSection {
 }
 
 /// All settings, by subject.
-pub const SETTINGS: [SettingSection; 8] = [
+pub const SETTINGS: [SettingSection; 9] = [
     SettingSection { name: "settings", settings: &CLUSTER },
     SettingSection { name: "settings of sites", settings: &SITES },
     SettingSection { name: "settings of spaces", settings: &SPACES },
@@ -49,6 +49,7 @@ pub const SETTINGS: [SettingSection; 8] = [
     SettingSection { name: "settings of TLS", settings: &TLS },
     SettingSection { name: "settings of modules", settings: &MODULES },
     SettingSection { name: "settings of stores", settings: &STORES },
+    SettingSection { name: "settings of the log", settings: &LOG },
     SettingSection { name: "settings for development", settings: &DEVELOPMENT },
 ];
 
@@ -195,7 +196,7 @@ const CLUSTER: [Setting; 20] = [
         "",
         "log_level",
         Rule("`\"info\"`"),
-        "level of the log on standard error: `error`, `warn`, `info`, `debug`. `--log-level` overrides it",
+        "another name of `level` in [`[log]`](#log); a file contains one of them",
     ),
 ];
 
@@ -483,6 +484,25 @@ const STORES: [Setting; 15] = [
         Unset,
         "`postgres`: [statement](../guide/postgres.md#operations-are-statements) of each operation by its name, for the \
          `[[store.space]]` above",
+    ),
+];
+
+const LOG_TABLE: &str = "[log]";
+
+const LOG: [Setting; 3] = [
+    live(
+        LOG_TABLE,
+        "format",
+        Rule("`\"text\"`"),
+        "`text`: UTC time, level and event; or `json`: an object per line with `timestamp`, `level`, `message` and \
+         `target`, the area of the event",
+    ),
+    live(LOG_TABLE, "level", Rule("`\"info\"`"), "`error`, `warn`, `info` or `debug`"),
+    live(
+        LOG_TABLE,
+        "areas",
+        Rule("none"),
+        "table with levels of single areas, as in `areas = { links = \"debug\" }`",
     ),
 ];
 

@@ -81,33 +81,21 @@ pub(crate) fn served_levels() -> String {
 }
 
 /// Error of spaces that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceError {
     /// Two spaces have the same prefix.
+    #[error("the spaces '{0}' and '{1}' have the same prefix")]
     SamePrefix(String, String),
     /// Two spaces have the same name.
+    #[error("there are two spaces called '{0}'")]
     SameName(String),
     /// This version does not support the level.
+    #[error(
+        "space '{0}': the level '{1}' is not served by this version; it serves {levels}",
+        levels = served_levels()
+    )]
     NotServed(String, Level),
 }
-
-impl fmt::Display for SpaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SpaceError::SamePrefix(one, other) => {
-                write!(f, "the spaces '{one}' and '{other}' have the same prefix")
-            }
-            SpaceError::SameName(name) => write!(f, "there are two spaces called '{name}'"),
-            SpaceError::NotServed(name, level) => write!(
-                f,
-                "space '{name}': the level '{level}' is not served by this version; it serves {}",
-                served_levels()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SpaceError {}
 
 impl SpaceError {
     /// Returns the name of the invalid space.

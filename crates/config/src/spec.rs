@@ -11,7 +11,7 @@ use solera_unistore::StrongLimits;
 use crate::acl::Users;
 use crate::durability::Durability;
 use crate::error::ConfigError;
-use crate::log_level::LogLevel;
+use crate::log::LogSpec;
 use crate::modules::ModuleSpec;
 use crate::nodes::NodeSpec;
 use crate::protocol::Baseline;
@@ -83,8 +83,8 @@ pub struct ClusterSpec {
     pub max_memory: Option<u64>,
     /// Time that clients have to finish when the process shuts down.
     pub drain: Duration,
-    /// Level of the log, if set.
-    pub log_level: Option<LogLevel>,
+    /// Settings of the log.
+    pub log: LogSpec,
     /// Limits of modules.
     pub modules: ModuleSpec,
     /// External databases that modules use.
@@ -104,8 +104,8 @@ pub struct Overrides {
     pub wan: Option<String>,
     /// Data directory.
     pub data: Option<PathBuf>,
-    /// Level of the log.
-    pub log_level: Option<LogLevel>,
+    /// Settings of the log, each of which overrides its own.
+    pub log: LogSpec,
 }
 
 impl ClusterSpec {

@@ -1,6 +1,5 @@
 //! Delays between sites.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -27,13 +26,16 @@ pub struct Wan {
 }
 
 /// Error of delays that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WanError {
     /// Neither a built-in name nor a readable file.
+    #[error("'{0}' is neither 'aws', 'lan' nor 'none', and as a file it cannot be read: {1}")]
     Unreadable(String, String),
     /// The file is malformed.
+    #[error("{0}: {1}; the file looks like: rtt_ms = [[0, 61], [61, 0]]")]
     Malformed(String, String),
     /// The delays cover fewer sites than the cluster has.
+    #[error("the delays of '{name}' cover {covered} sites, and the cluster has {sites}")]
     TooFewSites {
         /// Name of the delays.
         name: String,
@@ -43,6 +45,7 @@ pub enum WanError {
         sites: usize,
     },
     /// A row has another length than there are rows.
+    #[error("row {} of rtt_ms has {has} numbers; of {rows} rows, each needs {rows}", .row + 1)]
     Ragged {
         /// Row, from 0.
         row: usize,
@@ -52,6 +55,7 @@ pub enum WanError {
         rows: usize,
     },
     /// The numbers of names and rows differ.
+    #[error("there are {names} names and {rows} rows of rtt_ms; name each row's site, or none")]
     Names {
         /// Number of names.
         names: usize,
@@ -59,55 +63,17 @@ pub enum WanError {
         rows: usize,
     },
     /// The matrix is not symmetric, or not zero on the diagonal.
+    #[error(
+        "the round trip between sites {} and {} must be the same both ways, and 0 from a site to \
+         itself",
+        .0 + 1,
+        .1 + 1
+    )]
     Contradictory(usize, usize),
     /// A round trip is longer than a minute.
+    #[error("the round trip between sites {} and {} is more than a minute", .0 + 1, .1 + 1)]
     TooSlow(usize, usize),
 }
-
-impl fmt::Display for WanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WanError::Unreadable(name, reason) => write!(
-                f,
-                "'{name}' is neither 'aws', 'lan' nor 'none', and as a file it cannot be read: \
-                 {reason}"
-            ),
-            WanError::Malformed(name, reason) => {
-                write!(f, "{name}: {reason}; the file looks like: rtt_ms = [[0, 61], [61, 0]]")
-            }
-            WanError::TooFewSites { name, covered, sites } => {
-                write!(
-                    f,
-                    "the delays of '{name}' cover {covered} sites, and the cluster has {sites}"
-                )
-            }
-            WanError::Ragged { row, has, rows } => write!(
-                f,
-                "row {} of rtt_ms has {has} numbers; of {rows} rows, each needs {rows}",
-                row + 1
-            ),
-            WanError::Names { names, rows } => write!(
-                f,
-                "there are {names} names and {rows} rows of rtt_ms; name each row's site, or none"
-            ),
-            WanError::Contradictory(a, b) => write!(
-                f,
-                "the round trip between sites {} and {} must be the same both ways, and 0 from a \
-                 site to itself",
-                a + 1,
-                b + 1
-            ),
-            WanError::TooSlow(a, b) => write!(
-                f,
-                "the round trip between sites {} and {} is more than a minute",
-                a + 1,
-                b + 1
-            ),
-        }
-    }
-}
-
-impl std::error::Error for WanError {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

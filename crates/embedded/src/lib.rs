@@ -23,16 +23,16 @@ use std::sync::Arc;
 
 use solera::mixed::Spaces;
 use solera::{Client, Error};
-use solera_config::LogLevel;
 pub use solera_config::{ClusterSpec, Overrides};
 use solera_mixt::store::BoxFuture;
 use solera_modules::Host;
 pub use solera_modules::{Settings, Store};
+use solera_node::Cluster;
 pub use solera_node::Fault;
-use solera_node::{Cluster, Log};
 
 /// Reason why a cluster did not start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct StartError(String);
 
 impl StartError {
@@ -40,14 +40,6 @@ impl StartError {
         StartError(reason.to_string())
     }
 }
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// A whole cluster in this process, without ports. Dropping it stops it.
 #[derive(Clone)]
@@ -87,8 +79,7 @@ impl Embedded {
     ) -> Result<Embedded, StartError> {
         let modules = Host::start(settings, stores);
         let modules = modules.map_err(StartError::because)?;
-        let cluster = Cluster::start(spec, Log::new(LogLevel::Error), Some(Arc::new(modules)))
-            .map_err(StartError::because)?;
+        let cluster = Cluster::start(spec, Some(Arc::new(modules))).map_err(StartError::because)?;
         Ok(Embedded { cluster: Arc::new(cluster) })
     }
 

@@ -2,8 +2,6 @@
 //!
 //! `docs/formats/wire.md` draws them.
 
-use std::fmt;
-
 use solera_machine::Foreign;
 
 /// Version of all messages between nodes.
@@ -50,36 +48,27 @@ pub struct Frame<'a> {
 }
 
 /// Error of bytes that no peer of this version sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The frame is shorter than a header, or longer than any frame.
+    #[error("a frame of {0} bytes")]
     Length(u32),
     /// The checksum is wrong.
+    #[error("a frame that was damaged on its way")]
     Damaged,
     /// The kind does not exist, or does not travel in this direction.
+    #[error("a frame of kind {0}, which is not valid here")]
     Kind(u8),
     /// The content does not match the frame's kind.
+    #[error("a frame whose content cannot be read")]
     Content,
     /// The messages have a protocol or version that this node does not run.
+    #[error("messages that cannot be read: {0}")]
     Foreign(Foreign),
     /// The messages cannot be from their sender, or are not for this node.
+    #[error("messages that do not belong to this cluster")]
     Misplaced,
 }
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WireError::Length(length) => write!(f, "a frame of {length} bytes"),
-            WireError::Damaged => write!(f, "a frame that was damaged on its way"),
-            WireError::Kind(kind) => write!(f, "a frame of kind {kind}, which is not valid here"),
-            WireError::Content => write!(f, "a frame whose content cannot be read"),
-            WireError::Foreign(foreign) => write!(f, "messages that cannot be read: {foreign}"),
-            WireError::Misplaced => write!(f, "messages that do not belong to this cluster"),
-        }
-    }
-}
-
-impl std::error::Error for WireError {}
 
 /// Appends an encoded frame.
 ///

@@ -1,7 +1,5 @@
 //! Encoding of messages, records and checkpoint parts: postcard, appended to a buffer.
 
-use std::fmt;
-
 use postcard::ser_flavors::{Flavor, Size};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -78,21 +76,12 @@ impl Flavor for Appended<'_> {
 }
 
 /// Reason why bytes are not a record or part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// They are of another protocol or version.
+    #[error("bytes that cannot be read: {0}")]
     Foreign(Foreign),
     /// They have the expected header but not the encoding that this version writes.
+    #[error("no record: {0}")]
     Malformed(String),
 }
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DecodeError::Foreign(foreign) => write!(f, "bytes that cannot be read: {foreign}"),
-            DecodeError::Malformed(reason) => write!(f, "no record: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}

@@ -1,6 +1,5 @@
 //! Encoding of all that transactions store and send: postcard, after one byte with the version.
 
-use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,19 +10,12 @@ use serde::de::DeserializeOwned;
 const FORM: u8 = 5;
 
 /// Error of bytes that cannot be decoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} cannot be read: {why}")]
 pub struct Unreadable {
     pub(crate) what: &'static str,
     pub(crate) why: String,
 }
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be read: {}", self.what, self.why)
-    }
-}
-
-impl std::error::Error for Unreadable {}
 
 pub(crate) fn encode(value: &impl Serialize) -> Arc<[u8]> {
     let bytes = postcard::to_extend(value, vec![FORM]);

@@ -138,18 +138,11 @@ pub(crate) fn check_args(
 }
 
 /// Error of a transaction whose program is not known here.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("transaction {id} needs the module `{module}`, which is not loaded")]
 pub struct CannotResume {
     /// Identifier of the transaction.
     pub id: TransactionId,
     /// The module it needs.
     pub module: Arc<str>,
 }
-
-impl std::fmt::Display for CannotResume {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "transaction {} needs the module `{}`, which is not loaded", self.id, self.module)
-    }
-}
-
-impl std::error::Error for CannotResume {}

@@ -1,7 +1,6 @@
 //! Runs groups of phases next to their stores, for coordinators elsewhere (MixT §7.2).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::binding::Modules;
@@ -213,35 +212,24 @@ impl Execution<'_> {
 }
 
 /// Reason why a worker has not begun a remote group.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteError {
     /// The worker does not know the program.
+    #[error("{0}")]
     UnknownModule(CannotResume),
     /// The group is not valid for its program; with the transaction's identifier.
+    #[error("the phases of transaction {0} do not match its module")]
     Malformed(String),
     /// The group arrived too late.
+    #[error("the phases arrived too late, or clocks differ")]
     Late,
     /// The group arrived before.
+    #[error("the same phases arrived before")]
     Duplicate,
     /// Its database cannot be used.
+    #[error("{0}")]
     Store(StoreError),
 }
-
-impl fmt::Display for ExecuteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ExecuteError::UnknownModule(unknown) => write!(f, "{unknown}"),
-            ExecuteError::Malformed(id) => {
-                write!(f, "the phases of transaction {id} do not match its module")
-            }
-            ExecuteError::Late => write!(f, "the phases arrived too late, or clocks differ"),
-            ExecuteError::Duplicate => write!(f, "the same phases arrived before"),
-            ExecuteError::Store(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for ExecuteError {}
 
 impl ExecuteError {
     /// Returns the error with which [`Connection::execute`](crate::store::Connection::execute)

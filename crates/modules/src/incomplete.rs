@@ -1,5 +1,6 @@
 //! Listing, completing and forgetting incomplete transactions.
 
+use solera_config::areas::MODULES;
 use solera_mixt::binding::Bindings;
 use solera_mixt::collect::{self, Collector};
 use solera_mixt::coordinator::Coordinator;
@@ -13,6 +14,7 @@ use solera_node::{Caller, Local};
 use solera_program::types::StoreId;
 use solera_resp::Value;
 use solera_spaces::System;
+use tracing::info;
 
 use crate::call::place;
 use crate::own::Own;
@@ -318,7 +320,7 @@ pub(crate) async fn complete(
 /// Logs what an administrator did with a transaction of other users.
 fn report(local: &Local, transaction: &str, what: &str) {
     let user = local.user().unwrap_or_default();
-    local.log().info(format_args!("user '{user}' has {what} transaction {transaction}"));
+    info!(target: MODULES, "user '{user}' has {what} transaction {transaction}");
 }
 
 /// SOLERA.CALL FORGET transaction: gives up a transaction that can never be completed, or that its

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use solera_config::{ClusterSpec, LogLevel, Overrides};
-use solera_node::{Cluster, Incomplete, Local, Log, Modules};
+use solera_config::{ClusterSpec, Overrides};
+use solera_node::{Cluster, Incomplete, Local, Modules};
 use solera_resp::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -29,8 +29,7 @@ pub(crate) async fn start(config: &str) -> (Cluster, Local) {
     let over = Overrides { sites: Some(2), ..Overrides::default() };
     let spec = ClusterSpec::parse("test", config, over).expect("the test's settings are right");
     let modules = Some(Arc::new(Handing(sender)) as _);
-    let cluster =
-        Cluster::start(spec, Log::new(LogLevel::Error), modules).expect("it needs no ports");
+    let cluster = Cluster::start(spec, modules).expect("it needs no ports");
     let mut client = cluster.connect(0).expect("its sites are alive");
     client.write_all(b"SOLERA.CALL m.t\r\n").await.expect("the site reads");
     (cluster, locals.recv().await.expect("the call hands it over"))

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use solera_config::areas::MODULES;
 use solera_mixt::collect::Collector;
 use solera_mixt::coordinator::TransactionId;
 use solera_mixt::executor::Clock;
@@ -13,6 +14,7 @@ use solera_mixt::store::Location;
 use solera_node::{Incomplete, Local};
 use solera_spaces::System;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::warn;
 
 use crate::own::Own;
 use crate::{Settings, Shared, connections, places, registry};
@@ -129,7 +131,7 @@ pub(crate) async fn run(
                 }
             }
             for (what, why) in new_failures(&known, &found) {
-                local.log().warn(format_args!("{what}: {why}; it will be retried"));
+                warn!(target: MODULES, "{what}: {why}; it will be retried");
             }
             known = found;
             // Nothing is left of transactions that the collector no longer has.

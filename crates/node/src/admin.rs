@@ -91,7 +91,7 @@ impl AdminListener {
         if cluster.here.is_none() {
             router = router.route("/faults", post(faults));
         }
-        let attempts = Arc::new(Mutex::new(Attempts::new(cluster.log.clone())));
+        let attempts = Arc::new(Mutex::new(Attempts::default()));
         let tls = cluster.admin_tls.clone();
         let guarded = Guard { cluster: cluster.clone(), attempts };
         let router = router
@@ -246,17 +246,19 @@ async fn measurements(State(cluster): State<Arc<Cluster>>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use solera_config::{ClusterSpec, LogLevel};
+    use std::collections::BTreeSet;
+
+    use solera_config::ClusterSpec;
+    use solera_journal::Stats;
     use solera_machine::Address;
 
     use super::*;
-    use crate::log::Log;
 
     /// Anyone may ask whether a process is ready, so the answer names no files.
     #[tokio::test]
     async fn readiness_of_a_process_without_writes_gives_the_reason() {
         let spec = ClusterSpec::local(1).unwrap();
-        let cluster = Arc::new(Cluster::start(spec, Log::new(LogLevel::Error), None).unwrap());
+        let cluster = Arc::new(Cluster::start(spec, None).unwrap());
         let worker = Address { site: SiteId(0), worker: 0 };
         let file = || "/data/eu".to_owned();
         for (why, start) in [

@@ -5,7 +5,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::log::Log;
+use solera_config::areas::SESSIONS;
+use tracing::warn;
 
 /// Minimum time between two log lines, so that failed attempts cannot fill a disk.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -13,17 +14,13 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 const LOGGED_NAME: usize = 64;
 
 /// Logs failed attempts, limited in rate.
+#[derive(Default)]
 pub(crate) struct Attempts {
-    log: Log,
     logged: Cell<Option<Instant>>,
     suppressed: Cell<u64>,
 }
 
 impl Attempts {
-    pub(crate) fn new(log: Log) -> Attempts {
-        Attempts { log, logged: Cell::new(None), suppressed: Cell::new(0) }
-    }
-
     /// Logs a login with a wrong password or an unknown user.
     pub(crate) fn log_failed_login(&self, name: &[u8], from: Option<SocketAddr>) {
         let name = &name[..name.len().min(LOGGED_NAME)];
@@ -44,10 +41,11 @@ impl Attempts {
         }
         self.logged.set(Some(Instant::now()));
         match self.suppressed.take() {
-            0 => self.log.warn(what),
-            more => self
-                .log
-                .warn(format_args!("{what}; {more} more failed attempts before were not logged")),
+            0 => warn!(target: SESSIONS, "{what}"),
+            more => warn!(
+                target: SESSIONS,
+                "{what}; {more} more failed attempts before were not logged"
+            ),
         }
     }
 }

@@ -32,7 +32,6 @@ use crate::descriptors::Needs;
 use crate::gauge::Gauge;
 use crate::here::Here;
 use crate::link::Link;
-use crate::log::Log;
 use crate::membership::Membership;
 use crate::modules::{Incomplete, Modules};
 use crate::network::{Destination, Network};
@@ -61,7 +60,6 @@ pub struct Cluster {
     pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
     /// TLS configuration of HTTP; `None` without TLS.
     pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
-    pub(crate) log: Log,
     /// Descriptors that this process needs besides those of its clients.
     pub(crate) needs: Needs,
     /// The node that this process runs; `None` if it runs the whole cluster.
@@ -126,16 +124,9 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Error of a connection to a dead site.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("site {0} is down")]
 pub struct SiteDown(pub String);
-
-impl fmt::Display for SiteDown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "site {} is down", self.0)
-    }
-}
-
-impl std::error::Error for SiteDown {}
 
 /// Reference to a site: its name, ignoring case, or its number from 1.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -197,42 +188,27 @@ pub enum Fault {
 }
 
 /// Reason why a fault cannot be injected.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// No site has this name or number.
+    #[error("there is no site '{0}'; the sites are {sites}", sites = .1.join(", "))]
     NoSuchSite(String, Vec<String>),
     /// A site has no link to itself.
+    #[error("site {0} has no link to itself")]
     SameSite(String),
     /// The site is already dead.
+    #[error("site {0} is dead already")]
     AlreadyDead(String),
     /// The site is alive.
+    #[error("site {0} is alive; nothing to restart")]
     Alive(String),
     /// The site cannot listen again.
+    #[error("site {0} runs again but cannot listen: {1}")]
     CannotListen(String, String),
     /// The delay is longer than a minute.
+    #[error("{0} ms is more than a minute; cut the link instead")]
     DelayTooLong(u64),
 }
-
-impl fmt::Display for FaultError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FaultError::NoSuchSite(name, sites) => {
-                write!(f, "there is no site '{name}'; the sites are {}", sites.join(", "))
-            }
-            FaultError::SameSite(name) => write!(f, "site {name} has no link to itself"),
-            FaultError::AlreadyDead(name) => write!(f, "site {name} is dead already"),
-            FaultError::Alive(name) => write!(f, "site {name} is alive; nothing to restart"),
-            FaultError::CannotListen(name, error) => {
-                write!(f, "site {name} runs again but cannot listen: {error}")
-            }
-            FaultError::DelayTooLong(ms) => {
-                write!(f, "{ms} ms is more than a minute; cut the link instead")
-            }
-        }
-    }
-}
-
-impl std::error::Error for FaultError {}
 
 impl Cluster {
     /// Starts all sites and their workers.
@@ -241,10 +217,9 @@ impl Cluster {
     /// See [`StartError`]; nothing runs then.
     pub fn start(
         spec: ClusterSpec,
-        log: Log,
         modules: Option<Arc<dyn Modules>>,
     ) -> Result<Cluster, StartError> {
-        Cluster::start_with_clock(spec, log, modules, Clock::system())
+        Cluster::start_with_clock(spec, modules, Clock::system())
     }
 
     /// Starts all sites and their workers, which read the time from `clock`.
@@ -253,7 +228,6 @@ impl Cluster {
     /// See [`StartError`]; nothing runs then.
     pub fn start_with_clock(
         spec: ClusterSpec,
-        log: Log,
         modules: Option<Arc<dyn Modules>>,
         clock: Clock,
     ) -> Result<Cluster, StartError> {
@@ -278,7 +252,7 @@ impl Cluster {
             _ => spec.id(),
         };
         let (site, life) = (None, None);
-        let run = Run { cluster, first_number: 0, log, modules, tls, admin_tls, site, life, clock };
+        let run = Run { cluster, first_number: 0, modules, tls, admin_tls, site, life, clock };
         Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
@@ -295,7 +269,7 @@ impl Cluster {
         sites.retain(|site| site.listen.or(site.listen_tls).is_some());
         let needs =
             Needs { sites: sites.len(), workers: receivers.len(), nodes: spec.nodes().count() };
-        needs.limit_connections(Arc::make_mut(&mut spec), &run.log);
+        needs.limit_connections(Arc::make_mut(&mut spec));
         let data = match &spec.data {
             Some(root) if spec.durability != Durability::Memory => {
                 let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
@@ -318,7 +292,7 @@ impl Cluster {
         if let Some(modules) = &run.modules {
             network.run_modules(Arc::clone(modules));
         }
-        let gauge = Gauge::start(&network, run.log.clone()).map_err(StartError::Worker)?;
+        let gauge = Gauge::start(&network).map_err(StartError::Worker)?;
         let mut cluster = Cluster {
             spec,
             network,
@@ -327,7 +301,6 @@ impl Cluster {
             connected: AtomicUsize::new(0),
             tls: run.tls.clone(),
             admin_tls: run.admin_tls.clone(),
-            log: run.log.clone(),
             needs,
             here: None,
             found: Vec::new(),
@@ -368,7 +341,7 @@ impl Cluster {
             mailboxes.push(mailbox);
         }
         let (durability, id) = (self.spec.durability, self.spec.id());
-        let opened = open_all(openings, durability, id, &run.log).map_err(StartError::Storage)?;
+        let opened = open_all(openings, durability, id).map_err(StartError::Storage)?;
         if let Some(data) = &data {
             data.grow().map_err(StartError::Storage)?;
         }
@@ -794,12 +767,7 @@ mod tests {
 
     #[test]
     fn lag_is_unknown_before_the_first_message() {
-        let cluster = Cluster::start(
-            ClusterSpec::local(3).unwrap(),
-            Log::new(solera_config::LogLevel::Error),
-            None,
-        )
-        .unwrap();
+        let cluster = Cluster::start(ClusterSpec::local(3).unwrap(), None).unwrap();
         let since_the_epoch = 1.7e12;
         let sample = WorkerSample {
             uniform_vec: vec![0, 7, 0],

@@ -4,11 +4,12 @@
 use std::fs;
 
 use rlimit::Resource;
+use solera_config::areas::RESOURCES;
 use solera_config::{ClusterSpec, MAX_CONNECTIONS};
+use tracing::{debug, warn};
 
 use crate::http::CONNECTIONS;
 use crate::links::unwelcome_callers;
-use crate::log::Log;
 
 /// Descriptors for everything that is not counted: standard streams, files that are read,
 /// libraries.
@@ -40,7 +41,7 @@ impl Needs {
 
     /// Reduces `max_connections` to the number that the limit of descriptors permits, and warns if
     /// that is much less.
-    pub(crate) fn limit_connections(self, spec: &mut ClusterSpec, log: &Log) {
+    pub(crate) fn limit_connections(self, spec: &mut ClusterSpec) {
         let Some(limit) = limit().filter(|_| self.sites > 0) else { return };
         let wanted = spec.max_connections;
         if let Some(clients) = self.clients(limit, wanted) {
@@ -51,9 +52,9 @@ impl Needs {
             );
             // Nobody has asked for the default, and few need all of it.
             if wanted == MAX_CONNECTIONS && clients >= MAX_CONNECTIONS / 10 {
-                log.debug(format_args!("{line}"));
+                debug!(target: RESOURCES, "{line}");
             } else {
-                log.warn(format_args!("{line}"));
+                warn!(target: RESOURCES, "{line}");
             }
         }
     }
@@ -61,7 +62,7 @@ impl Needs {
 
 /// Raises the soft limit of open files to the hard limit. Shells and service managers start
 /// processes with a low soft limit for the sake of old programs.
-pub fn raise_descriptor_limit(log: &Log) {
+pub fn raise_descriptor_limit() {
     let raised = Resource::NOFILE.get().and_then(|(soft, hard)| {
         Resource::NOFILE.set(hard, hard)?;
         Ok((soft, hard))
@@ -69,10 +70,13 @@ pub fn raise_descriptor_limit(log: &Log) {
     match raised {
         Ok((soft, hard)) if soft == hard => {}
         Ok((soft, hard)) => {
-            log.debug(format_args!("this process may have {hard} open files, and not only {soft}"));
+            debug!(
+                target: RESOURCES,
+                "this process may have {hard} open files, and not only {soft}"
+            );
         }
         Err(error) => {
-            log.debug(format_args!("the limit of open files cannot be raised: {error}"));
+            debug!(target: RESOURCES, "the limit of open files cannot be raised: {error}");
         }
     }
 }

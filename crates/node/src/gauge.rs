@@ -6,11 +6,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use solera_config::areas::RESOURCES;
 use solera_unistore::Held;
 use tokio::sync::oneshot;
+use tracing::{error, info, warn};
 
 use crate::control::Control;
-use crate::log::Log;
 use crate::network::Network;
 
 /// Interval of measurements. Between two of them usage may exceed the limit.
@@ -52,10 +53,10 @@ impl Gauge {
     ///
     /// # Errors
     /// The thread cannot be created.
-    pub(crate) fn start(network: &Arc<Network>, log: Log) -> Result<Gauge> {
+    pub(crate) fn start(network: &Arc<Network>) -> Result<Gauge> {
         let (stop, stopped) = channel();
         let network = network.clone();
-        let mut meter = Meter { network, log, stopped, peak: Peak::default(), warned: false };
+        let mut meter = Meter { network, stopped, peak: Peak::default(), warned: false };
         let name = "memory".to_owned();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             meter.measure();
@@ -79,7 +80,6 @@ impl Drop for Gauge {
 
 struct Meter {
     network: Arc<Network>,
-    log: Log,
     stopped: Receiver<()>,
     peak: Peak,
     warned: bool,
@@ -98,7 +98,7 @@ impl Meter {
             Err(error) => {
                 if limit.is_some() && !self.warned {
                     let reason = format_args!("memory cannot be measured: {error}");
-                    self.log.error(format_args!("max_memory has no effect: {reason}"));
+                    error!(target: RESOURCES, "max_memory has no effect: {reason}");
                     self.warned = true;
                 }
                 return;
@@ -122,10 +122,13 @@ impl Meter {
     fn report(&self, used: u64, limit: Option<u64>) {
         let limit_bytes = limit.unwrap_or_default();
         match self.network.memory().measured(used, limit) {
-            Some(true) => self.log.warn(format_args!(
+            Some(true) => warn!(
+                target: RESOURCES,
                 "memory is full: {used} bytes of {limit_bytes}; commands that need more are refused"
-            )),
-            Some(false) => self.log.info(format_args!("memory is no longer full: {used} bytes")),
+            ),
+            Some(false) => {
+                info!(target: RESOURCES, "memory is no longer full: {used} bytes");
+            }
             None => {}
         }
     }

@@ -25,7 +25,6 @@ mod http_auth;
 mod joining;
 mod link;
 mod links;
-mod log;
 mod membership;
 mod memory;
 mod metrics;
@@ -41,6 +40,7 @@ mod run;
 mod status;
 mod storage;
 mod tls;
+mod utc;
 mod worker;
 
 pub use admin::{AdminError, AdminListener};
@@ -51,7 +51,6 @@ pub use descriptors::raise_descriptor_limit;
 pub use drain::Unfinished;
 #[doc(hidden)]
 pub use fuzzing::read_as_peer;
-pub use log::{Log, utc};
 pub use metrics::{METRICS, Metric};
 pub use modules::{Caller, Incomplete, Local, Modules, Wanted};
 pub use node::{Node, ServeError};
@@ -62,3 +61,4 @@ pub use status::{
     SiteStatus,
 };
 pub use storage::{Found, StorageError};
+pub use utc::utc;

@@ -5,13 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use solera_config::HostPort;
+use solera_config::areas::LINKS;
 use solera_links::{Frame, Handshake, Kind, Sizes, encode_batch, write_frame};
 use solera_machine::{Address, NodeId};
 use solera_site::Message;
 use solera_time::Monotonic;
 use tokio::sync::{Notify, oneshot};
+use tracing::warn;
 
-use crate::log::Log;
 use crate::questions::{Answer, Question};
 use crate::status::PeerStatus;
 
@@ -31,7 +32,6 @@ pub(crate) struct Link {
     /// Name of the peer for messages.
     pub(crate) name: String,
     pub(crate) address: HostPort,
-    log: Log,
     /// Origin of the machine's clock.
     begun: Instant,
     state: Mutex<State>,
@@ -68,13 +68,7 @@ struct State {
 }
 
 impl Link {
-    pub(crate) fn new(
-        peer: NodeId,
-        name: String,
-        address: HostPort,
-        within_site: bool,
-        log: Log,
-    ) -> Link {
+    pub(crate) fn new(peer: NodeId, name: String, address: HostPort, within_site: bool) -> Link {
         let state = State {
             machine: solera_links::Link::new(QUEUE_LIMIT, within_site),
             overflows: false,
@@ -85,7 +79,7 @@ impl Link {
             asked: 0,
         };
         let (state, wake, called) = (Mutex::new(state), Notify::new(), Notify::new());
-        Link { peer, name, address, log, begun: Instant::now(), state, wake, called }
+        Link { peer, name, address, begun: Instant::now(), state, wake, called }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -118,11 +112,12 @@ impl Link {
         let news = overflows && !std::mem::replace(&mut state.overflows, true);
         drop(state);
         if news {
-            self.log.warn(format_args!(
+            warn!(
+                target: LINKS,
                 "{} takes messages too slowly: {} MiB wait for it, and some were dropped",
                 self.name,
                 QUEUE_LIMIT >> 20
-            ));
+            );
         }
     }
 
@@ -309,8 +304,7 @@ mod tests {
 
     fn link(within_site: bool) -> Link {
         let peer = NodeId { site: SiteId(0), node: 1 };
-        let log = Log::new(solera_config::LogLevel::Error);
-        Link::new(peer, "it".into(), "h:1".parse().unwrap(), within_site, log)
+        Link::new(peer, "it".into(), "h:1".parse().unwrap(), within_site)
     }
 
     fn say(link: &Link, sequence: u64) {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use solera_config::ClusterSpec;
+use solera_config::areas::{LINKS, SITES};
 use solera_links::{Card, Greeting, HEAD, Identity, Refusal, Unwelcome, WireError};
 use solera_machine::{NodeId, Topology};
 use solera_membership::SiteStatus;
@@ -14,12 +15,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
+use tracing::{error, info, warn};
 
 use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::handshake::clock_us;
 use crate::link::Link;
-use crate::log::Log;
 use crate::membership::{Runs, refused_by};
 use crate::network::Network;
 use crate::tls::PeerTls;
@@ -73,7 +74,6 @@ pub(crate) struct Carrier {
     pub(crate) runs: Runs,
     pub(crate) network: Arc<Network>,
     pub(crate) links: Vec<Arc<Link>>,
-    pub(crate) log: Log,
     /// Refusals that were logged.
     pub(crate) refusals: Mutex<RefusalLog>,
 }
@@ -115,7 +115,7 @@ impl Carrier {
         let listener = match TcpListener::from_std(listener) {
             Ok(listener) => listener,
             Err(error) => {
-                self.log.error(format_args!("other nodes cannot reach this one: {error}"));
+                error!(target: LINKS, "other nodes cannot reach this one: {error}");
                 return;
             }
         };
@@ -142,7 +142,7 @@ impl Carrier {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
             let way = if ahead_us > 0 { "ahead of" } else { "behind" };
             let line = format!("the clock of {name} is {seconds:.1} s {way} this node's");
-            self.log.warn(format_args!("{line}; nodes refuse one another when it is too much"));
+            warn!(target: LINKS, "{line}; nodes refuse one another when it is too much");
         }
     }
 
@@ -190,10 +190,11 @@ impl Carrier {
         if let Ok(Err(problem)) = kept {
             // This is better than no link: a full disk prevents this node from writing, but not
             // from reading.
-            self.log.warn(format_args!(
+            warn!(
+                target: LINKS,
                 "if {} loses its data, this node will not notice after a restart: {problem}",
                 self.spec.name_of(node)
-            ));
+            );
         }
     }
 
@@ -216,13 +217,13 @@ impl Carrier {
     /// Records that another node has accepted this one, or refused it.
     fn note_answer(&self, node: NodeId, answer: Result<(), String>) {
         let news = self.network.membership().heard(node, answer);
-        log_acceptance(&self.network, &self.spec, &self.log, news);
+        log_acceptance(&self.network, &self.spec, news);
     }
 
     /// Records that another node has not answered for a long time.
     fn note_timeout(&self, node: NodeId) {
         let news = self.network.membership().note_timeout(node);
-        log_acceptance(&self.network, &self.spec, &self.log, news);
+        log_acceptance(&self.network, &self.spec, news);
     }
 
     /// Rejects a node whose clock has run too far ahead while its link was up. Its times would push
@@ -265,14 +266,15 @@ impl Carrier {
 }
 
 /// Logs whether this node accepts writes, if that has changed.
-pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, log: &Log, news: Option<bool>) {
+pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, news: Option<bool>) {
     match news {
-        Some(true) => log.info(format_args!(
+        Some(true) => info!(
+            target: SITES,
             "takes writes again: the other sites no longer all refuse this node"
-        )),
+        ),
         Some(false) => {
             if let Some((node, reason)) = network.membership().refusal() {
-                log.error(format_args!("takes no writes: {}", refused_by(spec, node, &reason)));
+                error!(target: SITES, "takes no writes: {}", refused_by(spec, node, &reason));
             }
         }
         None => {}

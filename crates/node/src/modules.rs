@@ -17,8 +17,6 @@ use solera_session::{Answers, Batch, Command, Delegation, Sendable};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use crate::log::Log;
-
 /// Access to the workers of a process, for opening sessions.
 pub(crate) trait Sessions: Send + Sync {
     /// Returns the current settings.
@@ -118,7 +116,6 @@ pub struct Local {
     sessions: Weak<dyn Sessions>,
     worker: Address,
     spec: Arc<ClusterSpec>,
-    log: Log,
     delegation: Delegation,
 }
 
@@ -128,15 +125,9 @@ impl Local {
         sessions: Weak<dyn Sessions>,
         worker: Address,
         spec: Arc<ClusterSpec>,
-        log: Log,
         delegation: Delegation,
     ) -> Local {
-        Local { sessions, worker, spec, log, delegation }
-    }
-
-    /// Returns the log of the process.
-    pub fn log(&self) -> &Log {
-        &self.log
+        Local { sessions, worker, spec, delegation }
     }
 
     /// Returns the cluster's configuration.

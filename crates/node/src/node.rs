@@ -6,10 +6,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use solera_config::areas::SITES;
 use solera_config::{ClusterSpec, ConfigError, HostPort};
 use solera_machine::NodeId;
 use solera_time::SiteId;
 use tokio_rustls::TlsAcceptor;
+use tracing::warn;
 
 use crate::admin::AdminListener;
 use crate::clock::Clock;
@@ -20,7 +22,6 @@ use crate::handshake::{clock_us, identity};
 use crate::here::Here;
 use crate::link::Link;
 use crate::links::Carrier;
-use crate::log::Log;
 use crate::membership::{refused_by, share};
 use crate::modules::Modules;
 use crate::run::Run;
@@ -174,7 +175,6 @@ impl Node {
     pub fn start(
         self,
         life: Option<u32>,
-        log: Log,
         modules: Option<Arc<dyn Modules>>,
     ) -> Result<(Cluster, AdminListener), ServeError> {
         let Node { id: me, name, mut spec, resp, resp_tls, peer, admin, .. } = self;
@@ -195,13 +195,7 @@ impl Node {
             .filter(|(id, _)| *id != me)
             .map(|(id, node)| {
                 let within_site = id.site == me.site;
-                Arc::new(Link::new(
-                    id,
-                    spec.name_of(id),
-                    node.peer.clone(),
-                    within_site,
-                    log.clone(),
-                ))
+                Arc::new(Link::new(id, spec.name_of(id), node.peer.clone(), within_site))
             })
             .collect();
         let link_to = |worker| {
@@ -215,7 +209,6 @@ impl Node {
         let run = Run {
             cluster: spec.id(),
             first_number: incarnation >> 16,
-            log: log.clone(),
             modules,
             tls: self.tls.map(current),
             admin_tls: self.admin_tls.map(current),
@@ -224,7 +217,7 @@ impl Node {
             clock: Clock::system(),
         };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
-        warn_of_times_ahead(&cluster, &spec, &log);
+        warn_of_times_ahead(&cluster, &spec);
         let carrier = Carrier {
             topology: Arc::new(spec.topology()),
             identity: identity(&spec),
@@ -236,7 +229,6 @@ impl Node {
             runs: cluster.found().iter().map(|found| found.run).collect(),
             network: cluster.network.clone(),
             links: links.clone(),
-            log,
             refusals: Mutex::default(),
         };
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
@@ -246,14 +238,15 @@ impl Node {
 }
 
 /// Warns of data with times too far in the future, because other nodes refuse such a node.
-fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec, log: &Log) {
+fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec) {
     let ahead_us = cluster.network.membership().hybrid_us().saturating_sub(clock_us());
     if Duration::from_micros(ahead_us) > spec.max_clock_skew {
-        log.warn(format_args!(
+        warn!(
+            target: SITES,
             "the data holds times that are {} s ahead of this machine's clock, which is wrong or was wrong \
              earlier; other sites refuse this node while its times are too far ahead of theirs",
             ahead_us / 1_000_000
-        ));
+        );
     }
 }
 

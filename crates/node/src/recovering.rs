@@ -7,12 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use solera_config::Durability;
+use solera_config::areas::JOURNAL;
 use solera_journal::RealDisk;
 use solera_site::Config;
 use tokio::sync::mpsc::UnboundedSender;
+use tracing::info;
 
 use crate::control::{Control, Envelope};
-use crate::log::Log;
 use crate::progress::Progress;
 use crate::storage::{Engine, Found, Storage, StorageError};
 
@@ -38,7 +39,6 @@ pub(crate) fn open_all(
     openings: Vec<Opening>,
     durability: Durability,
     cluster: u64,
-    log: &Log,
 ) -> Result<Vec<(Storage, Engine, Found)>, StorageError> {
     let count = openings.len();
     let total = openings.iter().map(|opening| records_on_disk(&opening.folder)).sum();
@@ -66,9 +66,10 @@ pub(crate) fn open_all(
                 Err(RecvTimeoutError::Timeout) => {
                     let done = opened.iter().flatten().count();
                     let percent = progress.percent(total);
-                    log.info(format_args!(
+                    info!(
+                        target: JOURNAL,
                         "recovering: {percent}% read, {done} of {count} workers done"
-                    ));
+                    );
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -106,7 +107,6 @@ fn records_on_disk(folder: &Path) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use solera_config::LogLevel;
     use solera_machine::{Address, Topology};
     use solera_time::SiteId;
     use tokio::sync::mpsc::unbounded_channel;
@@ -130,10 +130,9 @@ mod tests {
     #[test]
     fn journals_are_opened_in_their_order_or_not_at_all() {
         let root = std::env::temp_dir().join(format!("solera-recovering-{}", std::process::id()));
-        let log = Log::new(LogLevel::Error);
         let open = || {
             let openings = (0..8).map(|worker| opening(&root, worker)).collect();
-            open_all(openings, Durability::Always, 1, &log)
+            open_all(openings, Durability::Always, 1)
         };
         let names: Vec<String> =
             open().unwrap().into_iter().map(|(_, _, found)| found.worker).collect();

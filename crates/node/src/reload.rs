@@ -1,7 +1,5 @@
 //! Changing the settings of a running cluster, completely or not at all.
 
-use std::fmt;
-
 use solera_config::{ClusterSpec, ConfigError};
 use solera_time::SiteId;
 
@@ -10,26 +8,15 @@ use crate::control::Control;
 use crate::tls::{PeerTls, for_clients};
 
 /// Reason why the settings are unchanged.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A certificate cannot be used.
+    #[error(transparent)]
     Tls(ConfigError),
     /// Without users everybody would have all rights. A half-written file must not cause that.
+    #[error("without any [[user]] everybody would have all rights; to permit that, restart")]
     WouldOpen,
 }
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReloadError::Tls(error) => error.fmt(f),
-            ReloadError::WouldOpen => f.write_str(
-                "without any [[user]] everybody would have all rights; to permit that, restart",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ReloadError {}
 
 impl Cluster {
     /// Applies settings, which must come from [`ClusterSpec::reload`], and reads certificates
@@ -56,7 +43,7 @@ impl Cluster {
             Some(PeerTls::load(files, &spec.name_of(here.id), host).map(|new| (current, new)))
         });
         let peer_tls = peer_tls.transpose().map_err(ReloadError::Tls)?;
-        self.needs.limit_connections(&mut spec, &self.log);
+        self.needs.limit_connections(&mut spec);
         let mut changes = old.changes_to(&spec);
         if let Some((current, new)) = tls {
             current.set(new);

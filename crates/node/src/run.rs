@@ -7,7 +7,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
 use crate::current::Current;
-use crate::log::Log;
 use crate::modules::Modules;
 
 /// Parameters that distinguish this run from other runs of the same cluster.
@@ -18,7 +17,6 @@ pub(crate) struct Run {
     /// First number of requests and transactions. Late answers to requests of an earlier run must
     /// not be taken for answers to requests of this one.
     pub(crate) first_number: u64,
-    pub(crate) log: Log,
     /// Executor of modules; `None` if modules are disabled.
     pub(crate) modules: Option<Arc<dyn Modules>>,
     /// TLS configuration of client connections; `None` without TLS.

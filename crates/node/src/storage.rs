@@ -31,21 +31,14 @@ const LAST_PAUSE: Duration = Duration::from_secs(300);
 const CHECKPOINT_BACKLOG: usize = 8 << 20;
 
 /// Error of a worker's data that cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the data in {} cannot be used: {}", .folder.display(), .reason)]
 pub struct StorageError {
     /// Folder of the data.
     pub folder: PathBuf,
     /// Reason, for users.
     pub reason: String,
 }
-
-impl fmt::Display for StorageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the data in {} cannot be used: {}", self.folder.display(), self.reason)
-    }
-}
-
-impl std::error::Error for StorageError {}
 
 /// Result of recovery from a data directory.
 #[derive(Clone, Debug)]

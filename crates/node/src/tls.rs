@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::log::utc;
+use crate::utc::utc;
 
 const VALID_SETTINGS: &str = "the provider has what these versions of TLS need";
 

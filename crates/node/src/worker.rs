@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use solera_commands::COMMANDS;
+use solera_config::areas::{JOURNAL, SITES};
 use solera_config::{ClusterSpec, Users};
 use solera_journal::Event;
 use solera_machine::{Address, Job as _, JobId, Now, PartitionId, RequestId};
@@ -39,6 +40,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
+use tracing::{error, info, warn};
 
 use self::event_loop::EventLoop;
 use self::listening::listen;
@@ -48,7 +50,6 @@ use crate::control::{Control, Envelope};
 use crate::current::Current;
 use crate::joining::News;
 use crate::links::log_acceptance;
-use crate::log::Log;
 use crate::network::{Network, NoWrites};
 use crate::run::Run;
 use crate::status::{NOBODY, WorkerSample};
@@ -68,7 +69,6 @@ pub(crate) struct Worker {
     users: watch::Sender<Arc<Users>>,
     /// Whether any user is configured. Every command checks this first.
     guarded: Cell<bool>,
-    pub(crate) log: Log,
     attempts: Attempts,
     /// See [`Self::serves`].
     serves: Cell<bool>,
@@ -253,10 +253,11 @@ impl Worker {
         let who = || self.node_name(self.address);
         let Some(reason) = state.engine.refuses() else {
             if std::mem::take(&mut state.refuses) && self.network.withdraw_refusal(self.address) {
-                self.log.info(format_args!(
+                info!(
+                    target: JOURNAL,
                     "{} takes writes again: its disk has enough free space",
                     who()
-                ));
+                );
             }
             return;
         };
@@ -265,7 +266,7 @@ impl Worker {
             let line = format!("{} takes no writes: {reason}", who());
             // Another worker may have been first.
             if self.network.refuse_writes(self.address, NoWrites::Full(reason)) {
-                self.log.error(format_args!("{line}"));
+                error!(target: JOURNAL, "{line}");
             }
         }
         // Afterwards, so that clients that retry are rejected.
@@ -276,9 +277,10 @@ impl Worker {
             };
             let (who, worker) = (who(), self.address.worker);
             let reason = state.engine.refuses().map_or_else(String::new, in_words);
-            self.log.error(format_args!(
+            error!(
+                target: JOURNAL,
                 "the journal of {who}, worker {worker}, has failed: {then}: {reason}"
-            ));
+            );
             // The journal may have rejected writes for a lesser reason before.
             self.network.refuse_writes(self.address, NoWrites::Failed(reason));
             state.waiting.clear();
@@ -366,7 +368,7 @@ impl Worker {
     /// has changed. The links depend on the members' standings.
     fn note_members(&self, members: &Members) {
         let news = self.network.membership().note(members);
-        log_acceptance(&self.network, &self.spec, &self.log, news);
+        log_acceptance(&self.network, &self.spec, news);
     }
 
     /// Whether this process rejects writes.
@@ -394,10 +396,11 @@ impl Worker {
         drop(state);
         if let Some(problem) = problem {
             let (site, worker) = (self.site_name(self.address.site), self.address.worker);
-            self.log.warn(format_args!(
+            warn!(
+                target: JOURNAL,
                 "{site} worker {worker}: a checkpoint failed, so its journal only grows: {}",
                 in_words(&problem)
-            ));
+            );
         }
         if self.has_stopped() {
             self.flush();
@@ -571,8 +574,7 @@ pub(crate) fn run(
         }),
         users: watch::Sender::new(users),
         guarded,
-        log: run.log.clone(),
-        attempts: Attempts::new(run.log),
+        attempts: Attempts::default(),
         serves: Cell::new(serving),
         tls: run.tls,
         wake: Notify::new(),
@@ -600,6 +602,6 @@ impl Worker {
         let Address { site, worker } = self.address;
         let name = |site: usize| self.site_name(SiteId(site as u8)).to_owned();
         let worker = format!("{} worker {worker}", self.site_name(site));
-        self.log.info(format_args!("{}", news.explain(&worker, name)));
+        info!(target: SITES, "{}", news.explain(&worker, name));
     }
 }

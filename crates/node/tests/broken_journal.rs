@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use solera_config::{ClusterSpec, LogLevel, Overrides};
+use solera_config::{ClusterSpec, Overrides};
 use solera_machine::PartitionId;
-use solera_node::{Cluster, Log};
+use solera_node::Cluster;
 use solera_time::SiteId;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::time::timeout;
@@ -104,7 +104,7 @@ async fn its_worker_answers_nobody_and_nobody_waits_for_ever() {
         let partition = PartitionId::of(key.as_bytes(), topology.partitions);
         topology.owner(SiteId(0), partition).worker
     };
-    let cluster = Cluster::start(spec, Log::new(LogLevel::Error), None).unwrap();
+    let cluster = Cluster::start(spec, None).unwrap();
     // Two at each worker, in turn.
     let mut clients = Vec::new();
     for _ in 0..8 {

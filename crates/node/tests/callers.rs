@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use solera_config::{ClusterSpec, LogLevel, Overrides};
+use solera_config::{ClusterSpec, Overrides};
 use solera_data::{Op, Outcome, Value};
-use solera_node::{Cluster, Fault, Incomplete, Local, Log, Modules};
+use solera_node::{Cluster, Fault, Incomplete, Local, Modules};
 use solera_resp::Value as Reply;
 use solera_session::{Abort, Answer, AttachUntil, Begin, Command, Commit, OnKey, Watch};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -42,7 +42,7 @@ async fn start(over: Overrides) -> (Cluster, Local) {
     let (sender, mut locals) = unbounded_channel();
     let modules = Arc::new(Handing(sender));
     let spec = ClusterSpec::parse("test", "", over).unwrap();
-    let cluster = Cluster::start(spec, Log::new(LogLevel::Error), Some(modules)).unwrap();
+    let cluster = Cluster::start(spec, Some(modules)).unwrap();
     let mut client = cluster.connect(0).unwrap();
     client.write_all(b"SOLERA.CALL m.t\r\n").await.unwrap();
     (cluster, locals.recv().await.unwrap())
@@ -119,7 +119,7 @@ async fn sessions_are_used_by_values_with_the_rights_of_the_caller() {
     let over = Overrides { sites: Some(1), workers: Some(2), ..Overrides::default() };
     let spec = ClusterSpec::parse("test", CONFIG, over).unwrap();
     let modules = Arc::new(Test(Handle::current()));
-    let cluster = Cluster::start(spec, Log::new(LogLevel::Error), Some(modules)).unwrap();
+    let cluster = Cluster::start(spec, Some(modules)).unwrap();
     let mut client = BufReader::new(cluster.connect(0).unwrap());
     for (request, expected) in [
         ("SET a:1 given\r\n", "+OK"),

@@ -1,7 +1,5 @@
 //! Clients' commands and their replies.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use solera_data::{Key, Value};
 
@@ -89,38 +87,27 @@ pub enum Response {
 }
 
 /// Reason why a command failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Failure {
     /// No answer came in time. An update may have been executed, and may still be.
+    #[error("the home of the key did not answer in time; the outcome is unknown")]
     TimedOut,
     /// The session has seen updates that only lost sites had.
+    #[error("the session has seen updates that were lost with a site")]
     Lost,
     /// The value is not a decimal number, or the sum is out of range. Nothing was changed.
+    #[error("the value is not an integer or out of range")]
     NotANumber,
     /// The value would be longer than [`MAX_VALUE`]. Nothing was changed.
+    #[error("the value would be too long")]
     TooLarge,
     /// Another worker of the site owns the partition. Nothing was executed.
+    #[error("another worker of the site owns the key")]
     OtherWorker,
     /// Too many updates wait at this worker. Nothing was executed.
+    #[error("too many updates wait at this worker")]
     Busy,
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Failure::TimedOut => {
-                "the home of the key did not answer in time; the outcome is unknown"
-            }
-            Failure::Lost => "the session has seen updates that were lost with a site",
-            Failure::NotANumber => "the value is not an integer or out of range",
-            Failure::TooLarge => "the value would be too long",
-            Failure::OtherWorker => "another worker of the site owns the key",
-            Failure::Busy => "too many updates wait at this worker",
-        })
-    }
-}
-
-impl std::error::Error for Failure {}
 
 impl Update {
     /// Returns the value after the update. All replicas compute the same value.

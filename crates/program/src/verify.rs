@@ -6,8 +6,6 @@
 
 mod code;
 
-use std::fmt;
-
 use crate::ir::{Program, Store, Transaction, VERSION};
 use crate::nesting::MAX_NESTING;
 use crate::types::{Object, StoreId, StructId, Type};
@@ -16,21 +14,14 @@ use crate::types::{Object, StoreId, StructId, Type};
 pub const MAX_REGISTERS: u32 = 1 << 16;
 
 /// Error of a program that cannot run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the compiled program is wrong: {place}: {what}")]
 pub struct Malformed {
     /// Part of the program with the error.
     pub place: String,
     /// Description of the error.
     pub what: String,
 }
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the compiled program is wrong: {}: {}", self.place, self.what)
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// Verifies a program.
 ///

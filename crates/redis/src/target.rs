@@ -1,7 +1,5 @@
 //! Addresses of servers.
 
-use std::fmt;
-
 use redis::{ConnectionInfo, IntoConnectionInfo};
 use solera_tls::{Files, Tls};
 
@@ -16,31 +14,21 @@ pub struct Target {
 }
 
 /// Error of an invalid URL. Its text does not contain the URL, which may have a password.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The scheme is unknown.
+    #[error(
+        "the URL of a Redis server looks like redis://host:6379, with TLS like \
+         rediss://host:6379, that of a cluster like redis-cluster://host:6379,host:6379"
+    )]
     Scheme,
     /// The settings for TLS are invalid.
+    #[error("{0}")]
     Tls(String),
     /// The rest of the URL is invalid.
+    #[error("the URL cannot be read: {0}")]
     Malformed(String),
 }
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TargetError::Scheme => write!(
-                f,
-                "the URL of a Redis server looks like redis://host:6379, with TLS like rediss://host:6379, that of a cluster like \
-                 redis-cluster://host:6379,host:6379"
-            ),
-            TargetError::Tls(why) => f.write_str(why),
-            TargetError::Malformed(why) => write!(f, "the URL cannot be read: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for TargetError {}
 
 impl Target {
     /// Parses `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or

@@ -1,7 +1,5 @@
 //! Replies as a client reads them.
 
-use std::fmt;
-
 /// A reply, of either protocol. Invalid UTF-8 is replaced where a `String` holds text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -39,43 +37,30 @@ pub enum Value {
 }
 
 /// Error of bytes that are no reply. The connection cannot be used any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// The type does not exist.
+    #[error("no reply begins with '{}'", .0.escape_ascii())]
     UnknownType(u8),
     /// A length or number is malformed.
+    #[error("a length or number in a reply is malformed")]
     BadNumber,
     /// A boolean, a null or a verbatim string is malformed.
+    #[error("a reply that begins with '{}' is malformed", .0.escape_ascii())]
     Malformed(u8),
     /// A line or bulk string does not end where it should.
+    #[error("a reply does not end where it should")]
     MissingLineEnd,
     /// Replies are nested deeper than [`Limits::depth`](crate::Limits::depth).
+    #[error("a reply is nested too deeply")]
     TooDeep,
     /// A line is longer than 64 KiB.
+    #[error("a line in a reply is too long")]
     LineTooLong,
     /// A bulk string is longer than [`Limits::bulk_bytes`](crate::Limits::bulk_bytes).
+    #[error("a string in a reply is too long")]
     BulkTooLong,
     /// The reply has more values than [`Limits::values`](crate::Limits::values).
+    #[error("a reply has too many values")]
     TooManyValues,
 }
-
-impl fmt::Display for ReplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReplyError::UnknownType(byte) => {
-                write!(f, "no reply begins with '{}'", byte.escape_ascii())
-            }
-            ReplyError::BadNumber => f.write_str("a length or number in a reply is malformed"),
-            ReplyError::Malformed(byte) => {
-                write!(f, "a reply that begins with '{}' is malformed", byte.escape_ascii())
-            }
-            ReplyError::MissingLineEnd => f.write_str("a reply does not end where it should"),
-            ReplyError::TooDeep => f.write_str("a reply is nested too deeply"),
-            ReplyError::LineTooLong => f.write_str("a line in a reply is too long"),
-            ReplyError::BulkTooLong => f.write_str("a string in a reply is too long"),
-            ReplyError::TooManyValues => f.write_str("a reply has too many values"),
-        }
-    }
-}
-
-impl std::error::Error for ReplyError {}

@@ -2,8 +2,6 @@
 //!
 //! `docs/formats/token.md` shows the bytes.
 
-use std::fmt;
-
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use solera_machine::{Foreign, Protocol};
 use solera_primary::Past;
@@ -29,48 +27,33 @@ pub struct Token {
 }
 
 /// Reason why a text is not a token of this cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The text is not a token.
+    #[error("this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-3-'")]
     NotAToken,
     /// The token is of a version that this program does not read.
+    #[error(
+        "the token is of another version: this server reads tokens that begin with 'solera-3-', \
+         which name the protocols whose pasts they carry; take a new one with SOLERA.TOKEN"
+    )]
     OtherVersion,
     /// The token was cut short or altered.
+    #[error("the token is damaged; copy it whole")]
     Damaged,
     /// The token belongs to another cluster, or to an earlier run of this one.
+    #[error(
+        "the token belongs to another cluster, or to an earlier run of this one, whose data is \
+         gone"
+    )]
     OtherCluster,
     /// The token contains the past of an unknown protocol, or of an unknown version of one.
+    #[error("the token carries pasts that this node cannot read: {0}")]
     Foreign(Foreign),
     /// The token refers to sites that the configuration does not list.
+    #[error("the token refers to sites that this node's configuration does not list")]
     MoreSites,
 }
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TokenError::NotAToken => {
-                "this is not a token; take one with SOLERA.TOKEN, it begins with 'solera-3-'"
-            }
-            TokenError::OtherVersion => {
-                "the token is of another version: this server reads tokens that begin with 'solera-3-', \
-                 which name the protocols whose pasts they carry; take a new one with SOLERA.TOKEN"
-            }
-            TokenError::Foreign(foreign) => {
-                return write!(f, "the token carries pasts that this node cannot read: {foreign}");
-            }
-            TokenError::Damaged => "the token is damaged; copy it whole",
-            TokenError::OtherCluster => {
-                "the token belongs to another cluster, or to an earlier run of this one, whose data \
-                 is gone"
-            }
-            TokenError::MoreSites => {
-                "the token refers to sites that this node's configuration does not list"
-            }
-        })
-    }
-}
-
-impl std::error::Error for TokenError {}
 
 impl Token {
     /// Returns the token as text that is safe to copy and paste; `None` if a past is too long for

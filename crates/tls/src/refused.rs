@@ -1,12 +1,11 @@
 //! Reasons why a TLS connection failed.
 
-use std::fmt;
-
 use tokio_rustls::rustls::{CertificateError, Error, InvalidMessage};
 
 /// Reason why TLS with a server failed, as the rest of a sentence that begins with the server.
 /// [`Tls::connect`](crate::Tls::connect) returns it within an [`std::io::Error`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
 pub struct Refused {
     reason: String,
     speaks_no_tls: bool,
@@ -24,14 +23,6 @@ impl Refused {
         self.speaks_no_tls
     }
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for Refused {}
 
 fn words(error: &Error, host: &str, authorities: &str) -> String {
     match error {

@@ -34,16 +34,9 @@ pub struct Tls {
 }
 
 /// Error of files that TLS cannot use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct TlsError(String);
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TlsError {}
 
 fn unusable(file: &Path) -> impl Fn(&dyn fmt::Display) -> TlsError {
     move |reason| TlsError(format!("{} cannot be used: {reason}", file.display()))

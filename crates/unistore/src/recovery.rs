@@ -1,6 +1,5 @@
 //! Rebuilds a replica from a checkpoint and the records since then.
 
-use std::fmt;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -40,29 +39,19 @@ pub struct Recovery {
 }
 
 /// Why a replica cannot be rebuilt from a checkpoint part or a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {
     /// It belongs to another worker.
+    #[error(
+        "it holds partition {}, which belongs to another worker now: the numbers of partitions, \
+         nodes and workers must stay as they were when the data was written",
+        .0.0
+    )]
     ForeignPartition(PartitionId),
     /// Its list of sites is not one that a worker writes.
+    #[error("its list of sites is invalid")]
     InvalidMembers,
 }
-
-impl fmt::Display for RecoveryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RecoveryError::ForeignPartition(partition) => write!(
-                f,
-                "it holds partition {}, which belongs to another worker now: the numbers of \
-                 partitions, nodes and workers must stay as they were when the data was written",
-                partition.0
-            ),
-            RecoveryError::InvalidMembers => write!(f, "its list of sites is invalid"),
-        }
-    }
-}
-
-impl std::error::Error for RecoveryError {}
 
 impl solera_machine::Recovery for Recovery {
     type Machine = Replica;

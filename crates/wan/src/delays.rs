@@ -1,6 +1,5 @@
 //! Delays between a client and a server.
 
-use std::fmt;
 use std::time::Duration;
 
 /// Longest delay; more is a mistake.
@@ -33,16 +32,9 @@ impl Delays {
 }
 
 /// Error of a round trip or a jitter of more than a minute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a round trip and its jitter are at most {} ms each", MOST.as_millis())]
 pub struct DelaysError;
-
-impl fmt::Display for DelaysError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a round trip and its jitter are at most {} ms each", MOST.as_millis())
-    }
-}
-
-impl std::error::Error for DelaysError {}
 
 /// Delays of one direction of a connection.
 #[derive(Debug)]

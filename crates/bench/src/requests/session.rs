@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use solera_config::{ClusterSpec, LogLevel, Overrides};
+use solera_config::{ClusterSpec, Overrides};
 use solera_modules::{Host, Settings};
-use solera_node::{Clock, Cluster, Log};
+use solera_node::{Clock, Cluster};
 use solera_resp::{ReplyParser, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::oneshot;
@@ -65,8 +65,8 @@ fn start(clock: &Clock, workers: u8, port: Option<u16>) -> Result<Cluster, Bench
     let mut spec = spec.map_err(|error| failed(&error))?;
     spec.sites[0].listen = port.map(|port| ([127, 0, 0, 1], port).into());
     let modules = Host::start(Settings::default(), Vec::new()).map_err(|error| failed(&error))?;
-    let (log, modules) = (Log::new(LogLevel::Error), Some(Arc::new(modules) as _));
-    Cluster::start_with_clock(spec, log, modules, clock.clone()).map_err(|error| failed(&error))
+    let modules = Some(Arc::new(modules) as _);
+    Cluster::start_with_clock(spec, modules, clock.clone()).map_err(|error| failed(&error))
 }
 
 /// A session that sends one request after another.

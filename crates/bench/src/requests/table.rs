@@ -28,28 +28,18 @@ pub struct Table {
 }
 
 /// Error of reading a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// The document has no such table.
+    #[error("there is no table below '{HEADING}'")]
     None,
     /// A row of the table cannot be read.
+    #[error(
+        "a row should be a request, its instructions and its system calls, as in '| GET | 4,000 \
+         | 3.0 |'; this is '{0}'"
+    )]
     Row(String),
 }
-
-impl fmt::Display for TableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TableError::None => write!(f, "there is no table below '{HEADING}'"),
-            TableError::Row(row) => write!(
-                f,
-                "a row should be a request, its instructions and its system calls, as in \
-                 '| GET | 4,000 | 3.0 |'; this is '{row}'"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TableError {}
 
 impl Table {
     /// Reads the table of a Markdown document.

@@ -1,15 +1,15 @@
 //! Runs this program under callgrind or strace.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::Output;
 
 use super::kind::Kind;
 
 /// Error of counting requests.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum CountError {
     /// A tool cannot be run.
+    #[error("{tool} cannot be run: {error}; on Debian, apt-get install {tool}")]
     Tool {
         /// Name of the tool.
         tool: &'static str,
@@ -17,6 +17,7 @@ pub enum CountError {
         error: std::io::Error,
     },
     /// The program under a tool failed.
+    #[error("counting {kind} under {tool} failed: {}", .reason.trim_end())]
     Failed {
         /// Name of the tool.
         tool: &'static str,
@@ -26,24 +27,9 @@ pub enum CountError {
         reason: String,
     },
     /// This program cannot be started as a child process, or its server cannot be reached.
+    #[error("{0}")]
     Server(String),
 }
-
-impl fmt::Display for CountError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CountError::Tool { tool, error } => {
-                write!(f, "{tool} cannot be run: {error}; on Debian, apt-get install {tool}")
-            }
-            CountError::Failed { tool, kind, reason } => {
-                write!(f, "counting {kind} under {tool} failed: {}", reason.trim_end())
-            }
-            CountError::Server(reason) => f.write_str(reason),
-        }
-    }
-}
-
-impl std::error::Error for CountError {}
 
 /// Counts for `times` requests and for three times as many; returns the cost that one request adds.
 pub(super) fn what_one_adds(

@@ -235,12 +235,7 @@ impl ClusterSpec {
             };
             changes.push(format!("max_memory is {} (was {})", limit(new), limit(self)));
         }
-        if self.log_level != new.log_level {
-            let name = |spec: &ClusterSpec| {
-                spec.log_level.map_or("the default".to_owned(), |level| level.to_string())
-            };
-            changes.push(format!("log_level is {} (was {})", name(new), name(self)));
-        }
+        changes.extend(self.log.changes_to(&new.log));
         if self.users != new.users {
             changes.push("users were changed".to_owned());
         }
@@ -441,7 +436,8 @@ admin = 'c:3'
     fn permitted_changes_are_described() {
         let file = format!("{HEAD}{TWO_SITES}");
         let text = file.replace("max_connections = 10", "max_connections = 20\nlog_level = 'warn'")
-            + "[[user]]\nname = 'default'\nnopass = true";
+            + "[log]\nformat = 'json'\nareas = { links = 'debug' }\n\
+               [[user]]\nname = 'default'\nnopass = true";
         let text = text.replace("'interval'", "'interval'\nsync_interval_ms = 5");
         let (old, new) = (parse(&file), parse(&text));
         let reader = Reader { file: None, text: &text };
@@ -452,6 +448,8 @@ admin = 'c:3'
                 "max_connections is 20 (was 10)",
                 "sync_interval_ms is 5 (was 100)",
                 "log_level is warn (was the default)",
+                "log.areas.links is debug (was the default)",
+                "log.format is json (was text)",
                 "users were changed",
             ]
         );

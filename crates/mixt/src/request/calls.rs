@@ -1,7 +1,6 @@
 //! Single requests to a session with a database, and their answers.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -149,22 +148,29 @@ pub struct Answer {
 }
 
 /// Reason why a request failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum StoreError {
     /// Another transaction conflicted with this one: a retry may succeed.
+    #[error("another transaction conflicted with this one")]
     Conflict,
     /// The database cannot be reached, or cannot answer now.
+    #[error("it cannot be reached: {0}")]
     Unavailable(String),
     /// The answer to a commit was lost: the commit may have taken effect.
+    #[error("it is not known whether it has committed: {0}")]
     OutcomeUnknown(String),
     /// The handle leads to no object, and the operation needs one.
+    #[error("there is nothing")]
     Missing,
     /// The database never executes this request.
+    #[error("{0}")]
     Refused(String),
     /// The database does not execute this request now, or not for this user: a right is missing, or
     /// the database takes no writes. An administrator can change that.
+    #[error("{0}")]
     Denied(String),
     /// The key holds another kind of object.
+    #[error("`{key}` holds {found}, not {wanted}")]
     WrongData {
         /// The key.
         key: Arc<str>,
@@ -174,25 +180,6 @@ pub enum StoreError {
         wanted: String,
     },
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreError::Conflict => write!(f, "another transaction conflicted with this one"),
-            StoreError::Unavailable(why) => write!(f, "it cannot be reached: {why}"),
-            StoreError::OutcomeUnknown(why) => {
-                write!(f, "it is not known whether it has committed: {why}")
-            }
-            StoreError::Missing => write!(f, "there is nothing"),
-            StoreError::Refused(why) | StoreError::Denied(why) => write!(f, "{why}"),
-            StoreError::WrongData { key, found, wanted } => {
-                write!(f, "`{key}` holds {found}, not {wanted}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
 
 impl StoreError {
     /// Returns the same error with a text changed by `words`, if the request was refused or denied.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use solera_config::areas::LINKS;
 use solera_links::{
     Frame, Greeting, Kind, Refusal, WireError, decode_batch, read_frame, write_frame,
 };
@@ -15,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
+use tracing::{debug, error, info, warn};
 
 use super::{
     CLOSE_TIMEOUT, Carrier, Failure, GREETING_TIMEOUT, IDLE_TIMEOUT, LAST_PAUSE, NOTABLE_SKEW_US,
@@ -40,7 +42,7 @@ impl Carrier {
                     tokio::spawn(async move { carrier.serve_call(stream, from, permit).await });
                 }
                 Err(error) => {
-                    self.log.error(format_args!("cannot accept calls of other nodes: {error}"));
+                    error!(target: LINKS, "cannot accept calls of other nodes: {error}");
                     // Most likely no descriptor is free; another connection may end meanwhile.
                     sleep(LAST_PAUSE).await;
                 }
@@ -61,7 +63,7 @@ impl Carrier {
         let greeted = tokio::select! {
             greeted = greeted => greeted,
             () = permit.must_close() => {
-                self.log.debug(format_args!("closed a call from {from}: too many callers were connected"));
+                debug!(target: LINKS, "closed a call from {from}: too many callers were connected");
                 return;
             }
         };
@@ -74,9 +76,9 @@ impl Carrier {
                 let reason = shortened(refusal.to_string());
                 let line = format!("refused a call from {}: {reason}", from.ip());
                 if self.should_log(&line) {
-                    self.log.warn(format_args!("{line}"));
+                    warn!(target: LINKS, "{line}");
                 } else {
-                    self.log.debug(format_args!("{line}"));
+                    debug!(target: LINKS, "{line}");
                 }
                 if let Some(stream) = opened {
                     let greeting = refusal.answer(reason);
@@ -88,11 +90,11 @@ impl Carrier {
                 return;
             }
             Ok(Err(error)) => {
-                self.log.debug(format_args!("a call from {from} failed: {error}"));
+                debug!(target: LINKS, "a call from {from} failed: {error}");
                 return;
             }
             Err(_) => {
-                self.log.debug(format_args!("a call from {from} sent no greeting in time"));
+                debug!(target: LINKS, "a call from {from} sent no greeting in time");
                 return;
             }
         };
@@ -104,9 +106,9 @@ impl Carrier {
         if link.hung_up(*connection) {
             let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
             match has_sent {
-                true => self.log.warn(format_args!("link from {} is down: {reason}", link.name)),
+                true => warn!(target: LINKS, "link from {} is down: {reason}", link.name),
                 // The caller refuses this node, and will send the reason to this node's own calls.
-                false => self.log.debug(format_args!("link from {}: {reason}", link.name)),
+                false => debug!(target: LINKS, "link from {}: {reason}", link.name),
             }
         }
     }
@@ -229,7 +231,7 @@ impl Carrier {
                         return Ok(());
                     }
                     if !std::mem::replace(has_sent, true) {
-                        self.log.info(format_args!("link from {} is up", link.name));
+                        info!(target: LINKS, "link from {} is up", link.name);
                     }
                     let mut used = 0;
                     while let Some((frame, length)) = read_frame(&input[used..])? {

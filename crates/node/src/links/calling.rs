@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use solera_config::areas::LINKS;
 use solera_links::{Card, Frame, Greeting, Kind, Refusal, WireError, read_frame, write_frame};
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpStream, ToSocketAddrs, lookup_host};
 use tokio::sync::watch;
 use tokio::time::{sleep, sleep_until, timeout};
 use tokio_rustls::rustls::pki_types::ServerName;
+use tracing::{debug, info, warn};
 
 use super::{
     Carrier, Failure, GREETING_TIMEOUT, IDLE_TIMEOUT, LAST_PAUSE, Stream, consume, or_timeout,
@@ -51,7 +53,7 @@ impl Carrier {
                     if *stop.borrow() {
                         return;
                     }
-                    self.log.warn(format_args!("link to {} is down: {reason}", link.name));
+                    warn!(target: LINKS, "link to {} is down: {reason}", link.name);
                     link.closed(reason);
                     if started.elapsed() > LAST_PAUSE {
                         pause = FIRST_PAUSE;
@@ -63,13 +65,13 @@ impl Carrier {
                     if let Failure::Refused(_) = failure {
                         let line = format!("link to {} is refused: {text}", link.name);
                         match self.should_log(&line) {
-                            true => self.log.warn(format_args!("{line}")),
-                            false => self.log.debug(format_args!("{line}")),
+                            true => warn!(target: LINKS, "{line}"),
+                            false => debug!(target: LINKS, "{line}"),
                         }
                     } else if !news {
-                        self.log.debug(format_args!("link to {}: {text}", link.name));
+                        debug!(target: LINKS, "link to {}: {text}", link.name);
                     } else {
-                        self.log.info(format_args!("link to {}: {text}", link.name));
+                        info!(target: LINKS, "link to {}: {text}", link.name);
                     }
                     if let Failure::Refused(_) = failure {
                         pause = LAST_PAUSE;
@@ -112,7 +114,7 @@ impl Carrier {
                 }
                 // No await may follow: the caller must close the link again.
                 self.note_answer(link.peer, Ok(()));
-                self.log.info(format_args!("link to {} is up ({})", link.name, link.address));
+                info!(target: LINKS, "link to {} is up ({})", link.name, link.address);
                 Ok((stream, theirs))
             }
             Greeting::Refusal(reason) => {

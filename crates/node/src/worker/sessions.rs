@@ -261,8 +261,8 @@ impl Context for Worker {
         // A weak reference, because the network itself holds the modules.
         let network = Arc::downgrade(&self.network);
         let sessions: Weak<dyn Sessions> = network;
-        let (spec, log) = (self.spec.clone(), self.log.clone());
-        let local = Local::new(sessions, self.address, spec, log, caller);
+        let spec = self.spec.clone();
+        let local = Local::new(sessions, self.address, spec, caller);
         Some(modules.run(local, request))
     }
 }

@@ -5,13 +5,16 @@ use std::fmt;
 use solera_mixt::store::StoreError;
 
 /// Reason why a space cannot be a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
     /// The module declares no such store.
+    #[error("the module declares no store `{0}`")]
     NoStore(String),
     /// The server could not be reached, or the objects that the statements use do not exist.
+    #[error("{0}")]
     Unreachable(StoreError),
     /// The statement of a custom operation does not match its declaration.
+    #[error("the operation `{operation}` of the store `{store}`: {problem}")]
     Operation {
         /// The store.
         store: String,
@@ -82,18 +85,6 @@ pub enum Problem {
     },
 }
 
-impl fmt::Display for CheckError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CheckError::NoStore(store) => write!(f, "the module declares no store `{store}`"),
-            CheckError::Unreachable(error) => write!(f, "{error}"),
-            CheckError::Operation { store, operation, problem } => {
-                write!(f, "the operation `{operation}` of the store `{store}`: {problem}")
-            }
-        }
-    }
-}
-
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,8 +122,6 @@ impl fmt::Display for Problem {
         }
     }
 }
-
-impl std::error::Error for CheckError {}
 
 /// Checks that a statement reads or writes data, and does not change the transaction or the
 /// session.

@@ -11,7 +11,8 @@ use crate::value::{Handle, Value};
 
 /// Failure of a phase. The same inputs fail again, unless the store caused the failure or the phase
 /// took too long.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{kind} ({place})")]
 pub struct Failure {
     /// What went wrong.
     pub kind: FailureKind,
@@ -145,14 +146,6 @@ impl Failure {
         format!("{}: {self}", Position::of(source, self.span.start))
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.kind, self.place)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 impl fmt::Display for FailureScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
