@@ -246,10 +246,7 @@ async fn measurements(State(cluster): State<Arc<Cluster>>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use solera_config::ClusterSpec;
-    use solera_journal::Stats;
     use solera_machine::Address;
 
     use super::*;

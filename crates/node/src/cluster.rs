@@ -782,8 +782,7 @@ mod tests {
 
     #[test]
     fn ignored_messages_are_counted_by_the_protocols_of_servers() {
-        let log = Log::new(solera_config::LogLevel::Error);
-        let cluster = Cluster::start(ClusterSpec::local(1).unwrap(), log, None).unwrap();
+        let cluster = Cluster::start(ClusterSpec::local(1).unwrap(), None).unwrap();
         let sample =
             |ignored: &[u64]| WorkerSample { ignored: ignored.to_vec(), ..WorkerSample::default() };
         let status = cluster.site_status(0, &[sample(&[1, 2, 0]), sample(&[3, 0, 0])]);
