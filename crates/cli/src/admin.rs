@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use data_encoding::BASE64;
 use serde_json::Value;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -53,7 +54,7 @@ impl AdminArgs {
             let password = std::env::var(PASSWORD).map_err(|_| {
                 format!("there is no password for user '{user}'; set the environment variable {PASSWORD}")
             })?;
-            let credentials = base64(format!("{user}:{password}").as_bytes());
+            let credentials = BASE64.encode(format!("{user}:{password}").as_bytes());
             head += &format!("Authorization: Basic {credentials}\r\n");
         }
         let stream = self.connect()?;
@@ -141,34 +142,5 @@ impl AdminArgs {
             _ => self.failed(&error),
         })?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
-    }
-}
-
-/// Encodes bytes in Base64 (RFC 4648 §4).
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let value = |i: usize| u32::from(three.get(i).copied().unwrap_or(0));
-        let bits = value(0) << 16 | value(1) << 8 | value(2);
-        for i in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
-            text.push(if i <= three.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn base64_matches_the_rfc() {
-        for (text, expected) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-        {
-            assert_eq!(base64(text.as_bytes()), expected);
-        }
     }
 }
