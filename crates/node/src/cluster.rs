@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use serde::Deserialize;
 use solera_commands::COMMANDS;
 use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
@@ -26,7 +27,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
 use crate::control::{Control, Envelope};
-use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::descriptors::Needs;
 use crate::gauge::Gauge;
@@ -58,9 +58,9 @@ pub struct Cluster {
     /// Distributes in-memory connections among workers.
     connected: AtomicUsize,
     /// TLS configuration of client connections; `None` without TLS.
-    pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
+    pub(crate) tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     /// TLS configuration of HTTP; `None` without TLS.
-    pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
+    pub(crate) admin_tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     pub(crate) log: Log,
     /// Descriptors that this process needs besides those of its clients.
     pub(crate) needs: Needs,
@@ -269,9 +269,9 @@ impl Cluster {
         }
         let tls = spec.tls.as_ref().filter(|tls| tls.port.is_some());
         let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(StartError::Tls)?;
-        let tls = tls.map(|tls| Arc::new(Current::new(tls)));
+        let tls = tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
         let admin_tls = admin_tls(&spec).map_err(StartError::Tls)?;
-        let admin_tls = admin_tls.map(|tls| Arc::new(Current::new(tls)));
+        let admin_tls = admin_tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
         let cluster = match spec.durability {
             // Data in memory ends with this run, so tokens must not outlive it.
             Durability::Memory => RandomState::new().hash_one(spec.id()),

@@ -12,7 +12,6 @@ mod clock;
 mod cluster;
 mod connection_limiter;
 mod control;
-mod current;
 mod data_dir;
 mod descriptors;
 mod drain;

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use solera_config::{ClusterSpec, ConfigError, HostPort};
 use solera_machine::NodeId;
 use solera_time::SiteId;
@@ -14,7 +15,6 @@ use tokio_rustls::TlsAcceptor;
 use crate::admin::AdminListener;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, StartError, admin_tls};
-use crate::current::Current;
 use crate::data_dir::part_of;
 use crate::handshake::{clock_us, identity};
 use crate::here::Here;
@@ -178,7 +178,7 @@ impl Node {
         modules: Option<Arc<dyn Modules>>,
     ) -> Result<(Cluster, AdminListener), ServeError> {
         let Node { id: me, name, mut spec, resp, resp_tls, peer, admin, .. } = self;
-        let current = |tls: TlsAcceptor| Arc::new(Current::new(tls));
+        let current = |tls: TlsAcceptor| Arc::new(ArcSwap::from_pointee(tls));
         let cannot_listen = |setting| {
             let node = name.clone();
             move |error| ServeError::Listen { node, setting, address: "its port".to_owned(), error }
@@ -211,7 +211,7 @@ impl Node {
         let incarnation = RandomState::new().hash_one(me);
         // Other nodes, too, know the cluster by this number. 48 bits are short on the wire, and
         // enough.
-        let peer_tls = self.peer_tls.map(|tls| Arc::new(Current::new(tls)));
+        let peer_tls = self.peer_tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
         let run = Run {
             cluster: spec.id(),
             first_number: incarnation >> 16,
