@@ -2,9 +2,7 @@
 //! injection.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +35,7 @@ use crate::membership::Membership;
 use crate::modules::{Incomplete, Modules};
 use crate::network::{Destination, Network};
 use crate::peers::Peers;
+use crate::random::random;
 use crate::recovering::{Opening, open_all};
 use crate::run::Run;
 use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
@@ -274,7 +273,7 @@ impl Cluster {
         let admin_tls = admin_tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
         let cluster = match spec.durability {
             // Data in memory ends with this run, so tokens must not outlive it.
-            Durability::Memory => RandomState::new().hash_one(spec.id()),
+            Durability::Memory => random(),
             _ => spec.id(),
         };
         let (site, life) = (None, None);
@@ -354,7 +353,7 @@ impl Cluster {
             config.journal = data.is_some();
             (config.life, config.founders) = (life, founders);
             let config = site_config(&self.spec, config);
-            let seed = RandomState::new().hash_one(address);
+            let seed = random();
             match &data {
                 None => workers.push((Engine::in_memory(Site::new(config, seed)), None)),
                 Some(data) => openings.push(Opening {

@@ -33,6 +33,7 @@ mod node;
 mod peers;
 mod progress;
 mod questions;
+mod random;
 mod recovering;
 mod reload;
 mod run;

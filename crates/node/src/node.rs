@@ -1,7 +1,6 @@
 //! One node of a cluster: its ports, its workers, and its links to the other nodes.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,6 +22,7 @@ use crate::links::Carrier;
 use crate::log::Log;
 use crate::membership::{refused_by, share};
 use crate::modules::Modules;
+use crate::random::random;
 use crate::run::Run;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
@@ -208,7 +208,7 @@ impl Node {
             let node = spec.node_of(worker);
             links.iter().find(|link| Some(link.peer) == node).cloned()
         };
-        let incarnation = RandomState::new().hash_one(me);
+        let incarnation = random();
         // Other nodes, too, know the cluster by this number. 48 bits are short on the wire, and
         // enough.
         let peer_tls = self.peer_tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
