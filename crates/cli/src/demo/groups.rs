@@ -9,8 +9,9 @@ use solera::{Client, Error, Value};
 use solera_embedded::{ClusterSpec, Embedded, Overrides};
 use solera_language::compile::compile;
 use solera_language::{explain, render};
+use solera_random::Random;
 
-use super::{CheckFailed, Checked, Random, check, percentile};
+use super::{CheckFailed, Checked, check, percentile};
 
 const SOURCE: &str = include_str!("../../../../examples/message_groups.mixt");
 const CONTEST: &str = include_str!("../../../../examples/contest_rejected.mixt");
@@ -165,7 +166,7 @@ async fn work(
     let mut turn = 0;
     while began.elapsed() < time {
         turn += 1;
-        let drawn = random.next();
+        let drawn = random.draw();
         let mut part = drawn % 100;
         let chosen = MIX.iter().find(|(_, share)| {
             let found = part < *share;
