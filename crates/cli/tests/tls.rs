@@ -233,7 +233,7 @@ fn a_whole_cluster_on_one_machine_speaks_tls_too() {
     for (ca, told) in [
         (Some("ca.pem"), ""),
         (Some("other.pem"), "certificate"),
-        (Some("none.pem"), "none.pem (--ca)"),
+        (Some("none.pem"), "none.pem cannot be used"),
         (None, "name its certificate authority with --ca"),
     ] {
         let mut command = Command::new(SOLERA);
