@@ -2,23 +2,20 @@
 
 use std::time::Duration;
 
-/// SplitMix64: small, and the same on every platform.
+use solera_random::Random as Generator;
+
+/// Generator of the random numbers of a load.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(Generator);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
         // Consecutive seeds must not give similar first numbers.
-        Random(random.next())
+        Random(Generator::new(Generator::new(seed).draw()))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// Returns a number below `n`, which must be at least 1.

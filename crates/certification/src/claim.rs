@@ -1,11 +1,10 @@
 //! Claims, which give retries of aborted transactions priority.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use solera_data::Key;
+use solera_data::{Fingerprint, Key};
 use solera_time::Timestamp;
 
 use crate::ids::TransactionId;
@@ -33,9 +32,9 @@ pub(crate) fn footprint<'a, W: 'a>(
 ) -> u64 {
     let accesses = payloads.into_iter().flat_map(|payload| &payload.accesses);
     let keys: BTreeSet<&Key> = accesses.map(|access| &access.key).collect();
-    let mut hasher = DefaultHasher::new();
-    keys.hash(&mut hasher);
-    hasher.finish()
+    let mut all = Fingerprint::default();
+    keys.iter().for_each(|key| all.add(key.as_bytes()));
+    all.finish()
 }
 
 impl Claim {

@@ -1,18 +1,25 @@
 //! Client of a running cluster's HTTP interface.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::error::Error as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use data_encoding::BASE64;
+use http_body_util::BodyExt;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Request, header};
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use solera_tls::Tls;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
 
+/// Timeout of the connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Environment variable with the password. Other users of the machine could see it on the command
@@ -42,41 +49,35 @@ impl AdminArgs {
     /// # Errors
     /// Fails with a message for users when the server cannot be reached or rejects the request.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Result<Value, String> {
-        let mut head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}:{}\r\nConnection: close\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n",
-            self.host,
-            self.port,
-            body.len()
-        );
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, format!("{}:{}", self.host, self.port))
+            .header(header::CONTENT_TYPE, "application/json");
         if let Some(user) = &self.user {
             let password = std::env::var(PASSWORD).map_err(|_| {
                 format!("there is no password for user '{user}'; set the environment variable {PASSWORD}")
             })?;
-            let credentials = base64(format!("{user}:{password}").as_bytes());
-            head += &format!("Authorization: Basic {credentials}\r\n");
+            let credentials = BASE64.encode(format!("{user}:{password}").as_bytes());
+            request = request.header(header::AUTHORIZATION, format!("Basic {credentials}"));
         }
-        let stream = self.connect()?;
-        let answer = match &self.ca {
-            None => self.exchange(stream, &head, body)?,
-            Some(_) => self.exchange(StreamOwned::new(self.tls()?, stream), &head, body)?,
-        };
-        let not_solera = || {
-            format!(
-                "the server on port {} is not the HTTP interface of a cluster; `solera up` serves it on \
-                 its --port, 7100 by default. If it uses TLS, name its certificate authority with --ca",
-                self.port
-            )
-        };
-        if !answer.starts_with("HTTP/") {
-            return Err(not_solera());
-        }
-        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-        let value: Value = serde_json::from_str(body).map_err(|_| not_solera())?;
+        let request = request.body(body.to_owned()).map_err(|error| error.to_string())?;
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let body = runtime.block_on(self.exchange(request))?;
+        let value: Value = serde_json::from_slice(&body).map_err(|_| self.not_solera())?;
         match value.get("error").and_then(Value::as_str) {
             Some(error) => Err(error.to_owned()),
             None => Ok(value),
         }
+    }
+
+    fn not_solera(&self) -> String {
+        format!(
+            "the server on port {} is not the HTTP interface of a cluster; `solera up` serves it on \
+             its --port, 7100 by default. If it uses TLS, name its certificate authority with --ca",
+            self.port
+        )
     }
 
     fn failed(&self, error: &std::io::Error) -> String {
@@ -84,91 +85,43 @@ impl AdminArgs {
         format!("no cluster answers on port {port} ({error}); is `solera up` running there?")
     }
 
-    fn connect(&self) -> Result<TcpStream, String> {
-        let failed = |error| self.failed(&error);
-        let mut last = std::io::Error::from(ErrorKind::NotFound);
-        for address in (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)? {
-            match TcpStream::connect_timeout(&address, Duration::from_secs(2)) {
-                Ok(stream) => {
-                    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed)?;
-                    return Ok(stream);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(self.failed(&last))
-    }
-
-    fn tls(&self) -> Result<ClientConnection, String> {
-        let Some(ca) = &self.ca else { return Err("TLS requires --ca".to_owned()) };
-        let unusable = |reason: String| format!("{} (--ca): {reason}", ca.display());
-        let mut roots = RootCertStore::empty();
-        let read =
-            CertificateDer::pem_file_iter(ca).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-        for certificate in read.map_err(|error| unusable(error.to_string()))? {
-            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
-        }
-        if roots.is_empty() {
-            return Err(unusable("the file contains no PEM certificate".to_owned()));
-        }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let host = ServerName::try_from(self.host.clone());
-        let host = host.map_err(|_| format!("'{}' is not a host name", self.host))?;
-        ClientConnection::new(Arc::new(config), host).map_err(|error| error.to_string())
-    }
-
-    fn exchange(
-        &self,
-        mut stream: impl Read + Write,
-        head: &str,
-        body: &str,
-    ) -> Result<String, String> {
-        let request = format!("{head}\r\n{body}");
-        let mut answer = Vec::new();
-        let exchanged =
-            stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_end(&mut answer));
-        exchanged.map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => format!(
+    /// Connects, sends the request, and returns the body of the response.
+    async fn exchange(&self, request: Request<String>) -> Result<Bytes, String> {
+        let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect((&*self.host, self.port)));
+        let connected = connected.await.unwrap_or_else(|late| Err(late.into()));
+        let stream = connected.map_err(|error| self.failed(&error))?;
+        let answered = async {
+            let Some(ca) = &self.ca else { return self.send(stream, request).await };
+            let tls = Tls::new(ca, None).map_err(|error| format!("--ca: {error}"))?;
+            let stream = tls.connect(&self.host, stream).await;
+            self.send(stream.map_err(|error| self.failed(&error))?, request).await
+        };
+        timeout(ANSWER_TIMEOUT, answered).await.unwrap_or_else(|_| {
+            Err(format!(
                 "the server on port {} accepted the connection and did not respond within {} s; is it \
                  suspended, overloaded, or not a Solera cluster?",
                 self.port,
                 ANSWER_TIMEOUT.as_secs()
-            ),
-            _ => self.failed(&error),
-        })?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+            ))
+        })
     }
-}
 
-/// Encodes bytes in Base64 (RFC 4648 §4).
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let value = |i: usize| u32::from(three.get(i).copied().unwrap_or(0));
-        let bits = value(0) << 16 | value(1) << 8 | value(2);
-        for i in 0..4 {
-            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
-            text.push(if i <= three.len() { char::from(digit) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::base64;
-
-    #[test]
-    fn base64_matches_the_rfc() {
-        for (text, expected) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-        {
-            assert_eq!(base64(text.as_bytes()), expected);
-        }
+    async fn send(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        request: Request<String>,
+    ) -> Result<Bytes, String> {
+        // An error that is none of the connection shows that the server does not use HTTP.
+        let why = |error: hyper::Error| match error.source().and_then(|why| why.downcast_ref()) {
+            Some(error) => self.failed(error),
+            None => self.not_solera(),
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(why)?;
+        let answered = async move {
+            let response = sender.send_request(request).await?;
+            Ok(response.into_body().collect().await?.to_bytes())
+        };
+        // The connection ends with its sender; its errors are those of the answer.
+        tokio::join!(answered, connection).0.map_err(why)
     }
 }

@@ -362,27 +362,6 @@ fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
     times.get(times.len().checked_sub(1)? * percent / 100).copied()
 }
 
-/// Deterministic random numbers (xorshift) for loads.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// Returns a number below `bound`, which must not be 0.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

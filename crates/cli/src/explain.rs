@@ -18,6 +18,7 @@ Examples:
   solera explain post.mixt                   prints levels, phases, and values passed between them
   solera explain post.mixt deliver           one transaction only
   solera explain post.mixt --svg post.svg    draws it
+  solera explain post.mixt --mermaid FILE    draws it as a Mermaid flowchart, for Markdown
   solera explain post.mixt --json            prints it as JSON
   solera explain E0101                       explains a code, with examples
 
@@ -32,8 +33,11 @@ pub(crate) struct ExplainArgs {
     /// Transaction to explain (default: all)
     transaction: Option<String>,
     /// Write an SVG drawing to this file
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "mermaid"])]
     svg: Option<PathBuf>,
+    /// Write a Mermaid flowchart to this file
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    mermaid: Option<PathBuf>,
     /// Print the explanation as JSON
     #[arg(long)]
     json: bool,
@@ -72,8 +76,10 @@ fn print(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> E
     if transactions.is_empty() && !args.json {
         return nothing(&format!("{} has no transactions", source.name));
     }
-    if let Some(file) = &args.svg {
-        if let Err(error) = fs::write(file, explain::svg(transactions)) {
+    let svg = args.svg.as_ref().map(|file| (file, explain::svg(transactions)));
+    let mermaid = args.mermaid.as_ref().map(|file| (file, explain::mermaid(transactions)));
+    if let Some((file, drawing)) = svg.or(mermaid) {
+        if let Err(error) = fs::write(file, drawing) {
             return nothing(&format!("cannot write {}: {error}", file.display()));
         }
         say!("the drawing is in {}", file.display());

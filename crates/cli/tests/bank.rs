@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::load::Random;
 use common::{Folder, Node, SOLERA, eventually, free_ports, named, number};
 use solera::{Client, Error, Value};
+use solera_random::Random;
 use tokio::task::JoinHandle;
 
 const SITES: [&str; 3] = ["eu", "us", "ap"];
@@ -98,7 +98,7 @@ impl Teller {
                 continue;
             };
             while !bank.stop.load(Ordering::Relaxed) {
-                let goes_on = match self.random.below(4) {
+                let goes_on = match self.random.index(4) {
                     0 => audit(&mut client, &bank).await,
                     _ => self.transfer(&mut client, &bank).await,
                 };
@@ -118,8 +118,8 @@ impl Teller {
     /// Reads two balances and writes both; without certification, concurrent transfers could lose
     /// updates.
     async fn transfer(&mut self, client: &mut Client, bank: &Bank) -> Result<(), Error> {
-        let from = self.random.below(ACCOUNTS);
-        let to = (from + 1 + self.random.below(ACCOUNTS - 1)) % ACCOUNTS;
+        let from = self.random.index(ACCOUNTS);
+        let to = (from + 1 + self.random.index(ACCOUNTS - 1)) % ACCOUNTS;
         let (ledger, entry) =
             (format!("ledger:{}", self.name), format!("{}:{from}:{to}", self.transfers.len()));
         client.command(&["SOLERA.BEGIN", "STRONG"]).await?;
@@ -218,20 +218,20 @@ async fn the_sum_of_all_accounts_is_constant_while_sites_are_killed() {
     });
     let teller = |name: usize| {
         let site = name % SITES.len();
-        let random = Random(seed * 31 + name as u64);
+        let random = Random::new(seed * 31 + name as u64);
         let address = Plan::address(plan.port, site, 0);
         let teller = Teller { name, site, address, random, transfers: Vec::new() };
         tokio::spawn(teller.run(bank.clone()))
     };
     let tellers: Vec<JoinHandle<Vec<Transfer>>> = (0..2 * SITES.len()).map(teller).collect();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     // Half of the kills hit the leading site; each pair of kills has one of either kind.
-    let mut of_leader = random.below(2) == 0;
+    let mut of_leader = random.index(2) == 0;
     for kill in 0..4 {
         goes_on(&bank, &nodes, &[0, 1, 2], &format!("before kill {kill}")).await;
-        let leads = leader(&nodes[random.below(SITES.len())]).await;
-        let victim = if of_leader { leads } else { (leads + 1 + random.below(2)) % SITES.len() };
-        of_leader = if kill % 2 == 0 { !of_leader } else { random.below(2) == 0 };
+        let leads = leader(&nodes[random.index(SITES.len())]).await;
+        let victim = if of_leader { leads } else { (leads + 1 + random.index(2)) % SITES.len() };
+        of_leader = if kill % 2 == 0 { !of_leader } else { random.index(2) == 0 };
         nodes[victim].kill();
         let others: Vec<usize> = (0..SITES.len()).filter(|site| *site != victim).collect();
         goes_on(&bank, &nodes, &others, &format!("{} is dead", SITES[victim])).await;

@@ -138,6 +138,12 @@ fn explain_shows_all_transactions_or_one_as_text_json_and_picture() {
     assert!(drawn.status.success());
     let svg = std::fs::read_to_string(picture).unwrap();
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    let chart = file("explained.mmd", b"");
+    let drawn = solera(&["explain", path, "--mermaid", chart.to_str().unwrap()]);
+    assert!(drawn.status.success());
+    assert!(std::fs::read_to_string(&chart).unwrap().starts_with("flowchart LR\n"));
+    let both = ["explain", path, "--mermaid", "a.mmd", "--svg", "a.svg"];
+    assert_eq!(solera(&both).status.code(), Some(2));
 }
 
 #[test]

@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use common::load::{Random, Recording, judge};
+use common::load::{Recording, judge};
 use common::{Folder, Node, SOLERA, eventually, free_ports};
 use solera::{Client, Error, Value};
+use solera_random::Random;
 
 const SITES: [&str; 2] = ["eu", "us"];
 const NODES: usize = 2;
@@ -493,24 +494,24 @@ async fn the_history_is_causal_and_nothing_acknowledged_is_lost() {
     plan.data = Some(plan.folder.at("data"));
     let mut nodes = cluster(&plan).await;
     let seed = u64::from(std::process::id());
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let gateway = |name: usize| {
         let (site, node) = (name % 2, name / 2 % 2);
         (site, plan.at(site, node, 0))
     };
     let recording = Recording::start(seed, &(0..8).map(gateway).collect::<Vec<_>>());
     for _ in 0..6 {
-        let (site, node) = (random.below(2), random.below(2));
-        tokio::time::sleep(Duration::from_millis(50 + random.below(400) as u64)).await;
-        if random.below(2) == 0 {
+        let (site, node) = (random.index(2), random.index(2));
+        tokio::time::sleep(Duration::from_millis(50 + random.index(400) as u64)).await;
+        if random.index(2) == 0 {
             nodes[site][node].kill();
-            tokio::time::sleep(Duration::from_millis(random.below(1500) as u64)).await;
+            tokio::time::sleep(Duration::from_millis(random.index(1500) as u64)).await;
             nodes[site][node] = plan.start(site, node);
             let node = &nodes[site][node];
             eventually(node, async || node.is_ready()).await;
         } else {
             nodes[site][node].signal("-STOP");
-            tokio::time::sleep(Duration::from_millis(random.below(2500) as u64)).await;
+            tokio::time::sleep(Duration::from_millis(random.index(2500) as u64)).await;
             nodes[site][node].signal("-CONT");
         }
     }

@@ -234,7 +234,7 @@ fn solera_up_serves_clients_over_tls() {
     for (ca, told) in [
         (Some("ca.pem"), ""),
         (Some("other.pem"), "certificate"),
-        (Some("none.pem"), "none.pem (--ca)"),
+        (Some("none.pem"), "none.pem cannot be used"),
         (None, "name its certificate authority with --ca"),
     ] {
         let mut command = Command::new(SOLERA);

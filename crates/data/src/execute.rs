@@ -1,9 +1,9 @@
 //! Executes operations on the version of a key that a transaction sees.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use crate::view::View;
-use crate::{CellChange, Effect, HashChange, Op, OpError, Outcome, SetChange, Type, Value};
+use crate::{
+    CellChange, Effect, Fingerprint, HashChange, Op, OpError, Outcome, SetChange, Type, Value,
+};
 
 /// Outcome, with the effect of an update that changes the key.
 type Executed = Result<(Outcome, Option<Effect>), OpError>;
@@ -86,17 +86,19 @@ fn dispatch(op: &Op, view: &View<'_>) -> Executed {
 
 /// Returns a digest of everything that clients can see of the key.
 fn digest(view: &View<'_>) -> i64 {
-    let mut hasher = DefaultHasher::new();
-    view.kind().map(Type::name).hash(&mut hasher);
-    let text = view.text().into_value();
-    text.as_ref().map(|value| value.as_bytes()).hash(&mut hasher);
+    let mut all = Fingerprint::default();
+    all.add(view.kind().map_or("", Type::name).as_bytes());
+    if let Some(text) = view.text().into_value() {
+        all.add(text.as_bytes());
+    }
     for member in view.members() {
-        member.as_bytes().hash(&mut hasher);
+        all.add(member.as_bytes());
     }
     for (field, value) in view.pairs() {
-        (field.as_bytes(), value.as_bytes()).hash(&mut hasher);
+        all.add(field.as_bytes());
+        all.add(value.as_bytes());
     }
-    hasher.finish() as i64
+    all.finish() as i64
 }
 
 fn read(outcome: Outcome) -> Executed {

@@ -8,6 +8,7 @@
 mod blob;
 mod effect;
 mod execute;
+mod fingerprint;
 mod op;
 mod operation;
 mod part;
@@ -17,6 +18,7 @@ mod view;
 pub use blob::{Key, RESERVED, Value};
 pub use effect::{CellChange, Context, Dot, Effect, HashChange, SetChange};
 pub use execute::execute;
+pub use fingerprint::Fingerprint;
 pub use op::{Op, OpError, Outcome, Type};
 pub use operation::Operation;
 pub use part::Part;

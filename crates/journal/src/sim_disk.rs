@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use solera_random::Random;
+
 use crate::disk::{Disk, DiskFile};
 
 /// Size of a sector. Writes are torn between sectors, never within one.
@@ -109,7 +111,7 @@ impl SimDisk {
     /// Creates an empty disk; `seed` determines its faults.
     pub fn new(seed: u64) -> SimDisk {
         let state = State {
-            random: Random(seed),
+            random: Random::new(seed),
             files: BTreeMap::new(),
             next_file: 0,
             names: BTreeMap::new(),
@@ -549,27 +551,5 @@ impl Drop for SimLock {
         if state.boot == self.boot {
             state.locks.remove(&self.name);
         }
-    }
-}
-
-/// SplitMix64.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
     }
 }

@@ -1,8 +1,9 @@
 //! Explains a compiled program: the level of every value, the phases as code, the values passed
-//! between them, and where witnesses are written and why. The output is text, an SVG drawing, or
-//! data for other programs.
+//! between them, and where witnesses are written and why. The output is text, an SVG drawing, a
+//! Mermaid flowchart, or data for other programs.
 
 mod code;
+mod mermaid;
 mod names;
 mod surface;
 mod svg;
@@ -18,6 +19,7 @@ use solera_program::types::Type;
 use crate::compile::{Compiled, Explained};
 use crate::flat::{Step, StepKind, Var};
 use crate::split::{PhasePlan, Planned};
+pub use mermaid::mermaid;
 use names::Names;
 pub use svg::svg;
 pub use text::text;
@@ -78,6 +80,26 @@ pub struct Phase {
     pub code: Vec<String>,
     /// Values that it passes to later phases.
     pub hands: Vec<Handed>,
+}
+
+impl Phase {
+    /// Whether the phase passes values to the phase that follows it.
+    fn passes_to_next(&self) -> bool {
+        self.hands.iter().any(|handed| handed.to == self.number + 1)
+    }
+
+    /// Returns the colour of the phase's level: the stronger, the warmer. A level that a program
+    /// adds has the colour of the built-in level above it.
+    fn colour(&self) -> &'static str {
+        match self.built_in {
+            Some(Level::Linearizable) => "#f6c9b8",
+            Some(Level::Por | Level::PcPsi) => "#f8dfae",
+            Some(Level::Causal) => "#c4d9f7",
+            Some(Level::Speculative) => "#dccff5",
+            Some(Level::Eventual) => "#cdebd3",
+            None => "#e4e7ec",
+        }
+    }
 }
 
 /// Values that one phase passes to a later one.

@@ -128,6 +128,49 @@ fn witnesses_are_marked_where_two_atomic_stores_are_written() {
     assert!(!explain::svg(&explained(&one)).contains("marked by witnesses"));
 }
 
+/// Numbers of plain and dashed arrows of the drawings.
+fn arrows(transactions: &[Transaction]) -> [(usize, usize); 2] {
+    let svg = explain::svg(transactions);
+    let count = |class: &str| svg.matches(&format!("<path class=\"{class}\"")).count();
+    let mermaid = explain::mermaid(transactions);
+    let drawn = |arrow: &str| mermaid.matches(arrow).count();
+    [(count("arrow"), count("arrow order")), (drawn(" -->|"), drawn(" -.->|"))]
+}
+
+#[test]
+fn an_arrow_leads_to_every_phase_but_the_first() {
+    let source = "store a : causal; store b : eventual;
+        transaction t(x: handle<counter> in a, y: handle<log<string>> in b) {
+            x.add(1);
+            y.append(\"x\");
+        }";
+    assert_eq!(arrows(&explained(source)), [(0, 1), (0, 1)]);
+    let led = source
+        .replace("x.add(1)", "if *x > 3 { y.append(\"y\"); }")
+        .replace("counter", "register<int>");
+    assert_eq!(arrows(&explained(&led)), [(1, 0), (1, 0)]);
+    for (name, transactions) in programs() {
+        let phases =
+            transactions.iter().map(|one| one.phases.len().saturating_sub(1)).sum::<usize>();
+        let [svg, mermaid] = arrows(&transactions);
+        assert_eq!(svg, mermaid, "{name}");
+        assert!(svg.0 + svg.1 >= phases, "{name}");
+    }
+}
+
+#[test]
+fn texts_of_a_program_cannot_break_out_of_a_flowchart() {
+    let source = "store s : causal;
+        transaction t(log: handle<log<string>> in s) { log.append(\"\\\"]<b>#quot;`**x**\\n\"); }";
+    let chart = explain::mermaid(&explained(source));
+    let code = chart.lines().find(|line| line.contains("append")).unwrap();
+    let label = code.trim().strip_prefix("t0p1[\"").and_then(|rest| rest.strip_suffix("\"]"));
+    let label = label.unwrap_or_else(|| panic!("{code}"));
+    let label = label.replace("<br>", "").replace("<b>", "").replace("</b>", "");
+    assert!(!label.contains(['"', '<', '>', ']', '`', '*', '[']), "{label}");
+    assert!(label.contains("#60;b#62;"), "{label}");
+}
+
 #[test]
 fn endorsements_and_handed_on_values_are_listed() {
     let source = "store a : linearizable; store b : causal;

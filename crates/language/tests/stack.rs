@@ -28,6 +28,7 @@ fn survives(statements: &str) -> i64 {
         let explained = explain::transactions(&compiled, &source);
         explain::text(&explained);
         explain::svg(&explained);
+        explain::mermaid(&explained);
         compile_whole(&source);
         let program = Arc::new(compiled.program.expect(&told));
         verify(&program).unwrap();

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use solera_links::{Handshake, Link, Ticket};
 use solera_machine::Lane;
+use solera_random::Random;
 use solera_time::Monotonic;
 
 /// Content of a frame: sender, receiver, and index among that pair's frames of its class.
@@ -86,7 +87,7 @@ struct Judge {
 }
 
 struct World {
-    random: u64,
+    random: Random,
     now: u64,
     within_site: bool,
     /// Whether processes die often, and welcomes take long.
@@ -113,7 +114,7 @@ impl World {
             encoding: None,
         };
         World {
-            random: seed,
+            random: Random::new(seed),
             now: 0,
             within_site,
             restless: seed.is_multiple_of(3),
@@ -127,13 +128,8 @@ impl World {
         }
     }
 
-    /// SplitMix64.
     fn below(&mut self, bound: usize) -> usize {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.random;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((word ^ (word >> 31)) % bound as u64) as usize
+        self.random.index(bound)
     }
 
     fn now(&self) -> Monotonic {
@@ -310,7 +306,7 @@ impl World {
     fn queue(&mut self, node: usize) {
         let Node { link, encoding, .. } = &mut self.nodes[node];
         let Some((ticket, body)) = encoding.take() else { return };
-        let class = (self.random >> 20) as usize % CLASSES.len();
+        let class = self.random.index(CLASSES.len());
         let place = self.judge.queued.entry((body.from, body.to, class)).or_default();
         // The judge does not expect bodies that the link drops.
         let before = link.queue_bytes();

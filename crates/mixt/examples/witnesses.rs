@@ -26,6 +26,7 @@ use solera_mixt::store::{
     ObjectCall, StoreError,
 };
 use solera_program::value::{Handle, Value};
+use solera_random::Random;
 
 const SOURCE: &str = "
 store strong : linearizable;
@@ -138,7 +139,7 @@ struct Bench {
     connections: Connections,
     requests: [Arc<AtomicU64>; 2],
     clock: Counted,
-    random: u64,
+    random: Random,
     begun: u64,
     collector: Collector,
 }
@@ -161,17 +162,10 @@ impl Bench {
             connections: Connections::new(databases),
             requests,
             clock: Counted(AtomicU64::new(1)),
-            random: 1,
+            random: Random::new(1),
             begun: 0,
             collector: Collector::new(Limits::default()),
         }
-    }
-
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
     }
 
     fn transaction(&mut self, name: &str) {
@@ -197,13 +191,13 @@ impl Bench {
 
     /// Runs a round in which `strong` of a hundred transactions are at the strong level.
     fn round(&mut self, strong: u64, witnesses: bool) -> Durations {
-        self.random = 7;
+        self.random = Random::new(7);
         let mut was_strong = false;
         self.requests.iter().for_each(|requests| requests.store(0, Ordering::Relaxed));
         let began = Instant::now();
         for number in 0..TRANSACTIONS {
-            let is_strong = self.draw() % 100 < strong;
-            let reads = self.draw() % 100 < 70;
+            let is_strong = self.random.draw() % 100 < strong;
+            let reads = self.random.draw() % 100 < 70;
             match (is_strong != std::mem::replace(&mut was_strong, is_strong), is_strong, reads) {
                 (true, ..) if witnesses => self.transaction("add_both"),
                 (true, ..) => {

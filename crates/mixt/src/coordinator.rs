@@ -66,6 +66,7 @@ use std::sync::Arc;
 
 use solera_program::run::FailureKind;
 use solera_program::value::Value;
+use solera_random::Random;
 
 use self::commit_status::CommitStatus;
 use self::lease::LeaseStep;
@@ -149,7 +150,7 @@ pub struct Coordinator {
     helped: Vec<Record>,
     /// Tickets of the transactions that it tried and failed to complete.
     given_up: Vec<Record>,
-    random: u64,
+    random: Random,
 }
 
 /// Operations with which a group has read.
@@ -334,7 +335,7 @@ impl Coordinator {
 
     fn start(job: Job, modules: Arc<Modules>, state: State, now_ms: u64) -> Coordinator {
         Coordinator {
-            random: job.id.number(),
+            random: Random::new(job.id.number()),
             job: Arc::new(job),
             modules,
             state,

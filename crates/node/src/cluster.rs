@@ -2,15 +2,14 @@
 //! injection.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::BuildHasher;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use serde::Deserialize;
 use solera_commands::COMMANDS;
 use solera_config::{ClusterSpec, ConfigError, Durability, SiteSpec};
@@ -26,7 +25,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
 use crate::control::{Control, Envelope};
-use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::descriptors::Needs;
 use crate::gauge::Gauge;
@@ -36,6 +34,7 @@ use crate::membership::Membership;
 use crate::modules::{Incomplete, Modules};
 use crate::network::{Destination, Network};
 use crate::peers::Peers;
+use crate::random::random;
 use crate::recovering::{Opening, open_all};
 use crate::run::Run;
 use crate::status::{ClusterStatus, LinkStatus, MemoryStatus, SiteStatus, WorkerSample};
@@ -57,9 +56,9 @@ pub struct Cluster {
     /// Distributes in-memory connections among workers.
     connected: AtomicUsize,
     /// TLS configuration of client connections; `None` without TLS.
-    pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
+    pub(crate) tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     /// TLS configuration of HTTP; `None` without TLS.
-    pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
+    pub(crate) admin_tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     /// Descriptors that this process needs besides those of its clients.
     pub(crate) needs: Needs,
     /// The node that this process runs; `None` if it runs the whole cluster.
@@ -243,12 +242,12 @@ impl Cluster {
         }
         let tls = spec.tls.as_ref().filter(|tls| tls.port.is_some());
         let tls = tls.map(|tls| for_clients(&tls.files)).transpose().map_err(StartError::Tls)?;
-        let tls = tls.map(|tls| Arc::new(Current::new(tls)));
+        let tls = tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
         let admin_tls = admin_tls(&spec).map_err(StartError::Tls)?;
-        let admin_tls = admin_tls.map(|tls| Arc::new(Current::new(tls)));
+        let admin_tls = admin_tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
         let cluster = match spec.durability {
             // Data in memory ends with this run, so tokens must not outlive it.
-            Durability::Memory => RandomState::new().hash_one(spec.id()),
+            Durability::Memory => random(),
             _ => spec.id(),
         };
         let (site, life) = (None, None);
@@ -327,7 +326,7 @@ impl Cluster {
             config.journal = data.is_some();
             (config.life, config.founders) = (life, founders);
             let config = site_config(&self.spec, config);
-            let seed = RandomState::new().hash_one(address);
+            let seed = random();
             match &data {
                 None => workers.push((Engine::in_memory(Site::new(config, seed)), None)),
                 Some(data) => openings.push(Opening {

@@ -3,7 +3,6 @@
 mod examine;
 
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use solera_journal::{Disk, RealDisk, is_begun};
 use solera_machine::Address;
 
 use crate::peers::{PEERS, Peers};
+use crate::random::random;
 use crate::storage::{StorageError, in_words};
 
 pub use examine::examine;
@@ -99,7 +99,7 @@ pub fn disown(folder: &Path) -> Result<Option<PathBuf>, StorageError> {
     let mut about = about.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
     let lock = RealDisk::new(root).lock(LOCK).map_err(|error| unusable(error.to_string()))?;
     let _lock = lock.ok_or_else(|| unusable(IN_USE.to_owned()))?;
-    about.id = format!("{:016x}", new_id(root));
+    about.id = format!("{:016x}", random());
     replace(root, FILE, &about).map_err(&unusable)?;
     Ok(Some(root.to_owned()))
 }
@@ -128,7 +128,7 @@ impl DataDir {
             grown: None,
             begins: false,
             life: life.unwrap_or(0),
-            id: new_id(root),
+            id: random(),
             starts: 1,
             _lock: lock.into(),
         };
@@ -302,10 +302,6 @@ fn check_root(root: &Path) -> Result<(), String> {
         ));
     }
     Err(format!("it holds other files, and no {FILE}; choose an empty one"))
-}
-
-fn new_id(root: &Path) -> u64 {
-    RandomState::new().hash_one(root)
 }
 
 /// Reads a file; `None` if it does not exist.

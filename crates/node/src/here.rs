@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use solera_machine::NodeId;
 
-use crate::current::Current;
 use crate::link::Link;
 use crate::links::Running;
 use crate::tls::PeerTls;
@@ -14,7 +14,7 @@ pub(crate) struct Here {
     pub(crate) id: NodeId,
     pub(crate) links: Vec<Arc<Link>>,
     /// TLS configuration of new links; `None` without TLS.
-    pub(crate) peer_tls: Option<Arc<Current<PeerTls>>>,
+    pub(crate) peer_tls: Option<Arc<ArcSwap<PeerTls>>>,
     /// Keeps the links running.
     _running: Running,
 }
@@ -23,7 +23,7 @@ impl Here {
     pub(crate) fn new(
         id: NodeId,
         links: Vec<Arc<Link>>,
-        peer_tls: Option<Arc<Current<PeerTls>>>,
+        peer_tls: Option<Arc<ArcSwap<PeerTls>>>,
         running: Running,
     ) -> Here {
         Here { id, links, peer_tls, _running: running }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +23,6 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::connection_limiter::ConnectionLimiter;
-use crate::current::Current;
 
 /// Timeout of a request's head, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ fn closing(mut answer: Response) -> Response {
 /// answered within [`GRACE`].
 pub(crate) async fn serve(
     listener: TcpListener,
-    tls: Option<Arc<Current<TlsAcceptor>>>,
+    tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     router: Router,
     end: impl Future<Output = ()>,
 ) {
@@ -98,7 +98,7 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
-                    let tls = tls.as_ref().map(|tls| tls.get());
+                    let tls = tls.as_ref().map(|tls| tls.load_full());
                     let router = router.clone().layer(Extension(From(from)));
                     let permit = limiter.admit(from.ip(), CONNECTIONS);
                     let taking = take(stream, tls, router, ended.clone());

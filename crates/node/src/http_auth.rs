@@ -6,6 +6,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use data_encoding::BASE64_NOPAD;
 use solera_config::{DEFAULT_USER, User, Users};
 use solera_session::verify;
 
@@ -98,36 +99,13 @@ fn credentials(given: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;
     }
-    let decoded = from_base64(encoded.trim_ascii())?;
+    // The padding may be missing.
+    let digits = encoded.trim_ascii();
+    let digits = digits.strip_suffix(b"=").unwrap_or(digits);
+    let digits = digits.strip_suffix(b"=").unwrap_or(digits);
+    let decoded = BASE64_NOPAD.decode(digits).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
-}
-
-/// Decodes Base64 as in RFC 4648, with or without padding.
-fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let mut digits = text;
-    for _ in 0..2 {
-        digits = digits.strip_suffix(b"=").unwrap_or(digits);
-    }
-    let mut bytes = Vec::new();
-    let (mut bits, mut held) = (0u32, 0);
-    for digit in digits {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use solera_config::ClusterSpec;
 use solera_config::areas::{LINKS, SITES};
 use solera_links::{Card, Greeting, HEAD, Identity, Refusal, Unwelcome, WireError};
@@ -17,7 +18,6 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
-use crate::current::Current;
 use crate::data_dir::DataDir;
 use crate::handshake::clock_us;
 use crate::link::Link;
@@ -65,7 +65,7 @@ pub(crate) struct Carrier {
     pub(crate) topology: Arc<Topology>,
     pub(crate) me: NodeId,
     /// TLS between nodes; `None` without TLS.
-    pub(crate) tls: Option<Arc<Current<PeerTls>>>,
+    pub(crate) tls: Option<Arc<ArcSwap<PeerTls>>>,
     /// Distinguishes this process from earlier processes of the same node.
     pub(crate) incarnation: u64,
     /// Data directory of this node; `None` in memory.
@@ -133,7 +133,7 @@ impl Carrier {
 
     /// Returns the TLS configuration for new links.
     fn tls(&self) -> Option<Arc<PeerTls>> {
-        self.tls.as_ref().map(|tls| tls.get())
+        self.tls.as_ref().map(|tls| tls.load_full())
     }
 
     /// Warns when a clock certainly differs too much. `ahead_us` is negative if it is behind.

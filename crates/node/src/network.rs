@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use solera_config::ClusterSpec;
 use solera_machine::Address;
 use solera_membership::Change;
@@ -19,7 +20,6 @@ use tokio::sync::{oneshot, watch};
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::control::{Control, Envelope};
-use crate::current::Current;
 use crate::link::Link;
 use crate::membership::Membership;
 use crate::memory::Memory;
@@ -55,7 +55,7 @@ pub(crate) struct Network {
     /// Clients of each site in this process.
     clients: Vec<Arc<Clients>>,
     /// Current configuration, which holds the settings that can change while the process runs.
-    settings: Current<ClusterSpec>,
+    settings: ArcSwap<ClusterSpec>,
     memory: Memory,
     /// Whether this process is shutting down.
     draining: watch::Sender<bool>,
@@ -99,7 +99,7 @@ impl Network {
             refusing: Mutex::default(),
             refuses: AtomicBool::new(false),
             clients: (0..sites).map(|_| Arc::default()).collect(),
-            settings: Current::new(spec.clone()),
+            settings: ArcSwap::from_pointee(spec.clone()),
             memory: Memory::default(),
             draining: watch::Sender::new(false),
             not_serving: AtomicUsize::new(if membership.life == 0 { 0 } else { workers_here }),
@@ -129,12 +129,12 @@ impl Network {
 
     /// Returns the current settings.
     pub(crate) fn settings(&self) -> Arc<ClusterSpec> {
-        self.settings.get()
+        self.settings.load_full()
     }
 
     /// Replaces the settings. They may differ only where settings can change.
     pub(crate) fn change_settings(&self, spec: ClusterSpec) {
-        self.settings.set(spec);
+        self.settings.store(Arc::new(spec));
     }
 
     /// Returns the memory accounting of this process.

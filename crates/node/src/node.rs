@@ -1,11 +1,11 @@
 //! One node of a cluster: its ports, its workers, and its links to the other nodes.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use solera_config::areas::SITES;
 use solera_config::{ClusterSpec, ConfigError, HostPort};
 use solera_machine::NodeId;
@@ -16,7 +16,6 @@ use tracing::warn;
 use crate::admin::AdminListener;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, StartError, admin_tls};
-use crate::current::Current;
 use crate::data_dir::part_of;
 use crate::handshake::{clock_us, identity};
 use crate::here::Here;
@@ -24,6 +23,7 @@ use crate::link::Link;
 use crate::links::Carrier;
 use crate::membership::{refused_by, share};
 use crate::modules::Modules;
+use crate::random::random;
 use crate::run::Run;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
@@ -178,7 +178,7 @@ impl Node {
         modules: Option<Arc<dyn Modules>>,
     ) -> Result<(Cluster, AdminListener), ServeError> {
         let Node { id: me, name, mut spec, resp, resp_tls, peer, admin, .. } = self;
-        let current = |tls: TlsAcceptor| Arc::new(Current::new(tls));
+        let current = |tls: TlsAcceptor| Arc::new(ArcSwap::from_pointee(tls));
         let cannot_listen = |setting| {
             let node = name.clone();
             move |error| ServeError::Listen { node, setting, address: "its port".to_owned(), error }
@@ -202,10 +202,10 @@ impl Node {
             let node = spec.node_of(worker);
             links.iter().find(|link| Some(link.peer) == node).cloned()
         };
-        let incarnation = RandomState::new().hash_one(me);
+        let incarnation = random();
         // Other nodes, too, know the cluster by this number. 48 bits are short on the wire, and
         // enough.
-        let peer_tls = self.peer_tls.map(|tls| Arc::new(Current::new(tls)));
+        let peer_tls = self.peer_tls.map(|tls| Arc::new(ArcSwap::from_pointee(tls)));
         let run = Run {
             cluster: spec.id(),
             first_number: incarnation >> 16,

@@ -67,6 +67,7 @@ pub(crate) fn encode_answer(answer: &Answer) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::HEXLOWER;
     use solera_data::{Key, Value};
     use solera_machine::PartitionId;
     use solera_primary::{Command, Done, Failure, Past, Position, Response, Update};
@@ -91,14 +92,12 @@ mod tests {
             Command::Attach { past: past.clone() },
             Command::Barrier { past },
         ];
-        let hex =
-            |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let asked = commands.map(|command| {
             let asked = Box::new(ToPrimary { command, takes_accepted: true });
             let question = Question::Primary { worker: 3, asked };
             let bytes = postcard::to_stdvec(&question).unwrap();
             assert_eq!(postcard::from_bytes::<Question>(&bytes).unwrap(), question);
-            hex(bytes)
+            HEXLOWER.encode(&bytes)
         });
         let position = Position { epoch: 2, index: 130 };
         let done = Done { position, number: Some(-3) };
@@ -114,7 +113,7 @@ mod tests {
             let answer = Answer::Primary(Box::new(response));
             let bytes = encode_answer(&answer);
             assert_eq!(postcard::from_bytes::<Answer>(&bytes).unwrap(), answer);
-            hex(bytes)
+            HEXLOWER.encode(&bytes)
         });
         let expected = [
             "050300016b01",

@@ -1,5 +1,7 @@
 //! Changing the settings of a running cluster, completely or not at all.
 
+use std::sync::Arc;
+
 use solera_config::{ClusterSpec, ConfigError};
 use solera_time::SiteId;
 
@@ -46,15 +48,15 @@ impl Cluster {
         self.needs.limit_connections(&mut spec);
         let mut changes = old.changes_to(&spec);
         if let Some((current, new)) = tls {
-            current.set(new);
+            current.store(Arc::new(new));
             changes.push("certificates for clients were read".to_owned());
         }
         if let Some((current, new)) = self.admin_tls.as_ref().zip(admin_tls) {
-            current.set(new);
+            current.store(Arc::new(new));
             changes.push("the certificate for HTTP was read".to_owned());
         }
         if let Some((current, new)) = peer_tls {
-            current.set(new);
+            current.store(Arc::new(new));
             changes.push("certificates for nodes were read".to_owned());
         }
         self.network.change_settings(spec);

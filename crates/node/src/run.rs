@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use solera_time::SiteId;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
-use crate::current::Current;
 use crate::modules::Modules;
 
 /// Parameters that distinguish this run from other runs of the same cluster.
@@ -20,9 +20,9 @@ pub(crate) struct Run {
     /// Executor of modules; `None` if modules are disabled.
     pub(crate) modules: Option<Arc<dyn Modules>>,
     /// TLS configuration of client connections; `None` without TLS.
-    pub(crate) tls: Option<Arc<Current<TlsAcceptor>>>,
+    pub(crate) tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     /// TLS configuration of HTTP; `None` without TLS.
-    pub(crate) admin_tls: Option<Arc<Current<TlsAcceptor>>>,
+    pub(crate) admin_tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     /// Site that this process belongs to; `None` if it runs the whole cluster.
     pub(crate) site: Option<SiteId>,
     /// Life of the site that this process belongs to; `None` takes the life from the data.

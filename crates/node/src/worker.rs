@@ -26,6 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use solera_commands::COMMANDS;
 use solera_config::areas::{JOURNAL, SITES};
 use solera_config::{ClusterSpec, Users};
@@ -47,7 +48,6 @@ use self::listening::listen;
 use self::replies::Replies;
 use crate::attempts::Attempts;
 use crate::control::{Control, Envelope};
-use crate::current::Current;
 use crate::joining::News;
 use crate::links::log_acceptance;
 use crate::network::{Network, NoWrites};
@@ -72,7 +72,7 @@ pub(crate) struct Worker {
     attempts: Attempts,
     /// See [`Self::serves`].
     serves: Cell<bool>,
-    tls: Option<Arc<Current<TlsAcceptor>>>,
+    tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     /// Wakes the event loop when the protocol's next deadline has changed.
     wake: Notify,
     /// Wakes the task that submits records to the disk.

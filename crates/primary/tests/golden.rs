@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Write};
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
 use solera_data::{Key, Value};
 use solera_machine::{Address, PartitionId, Wire};
 use solera_membership::{Change, Members};
@@ -207,7 +208,7 @@ fn judge<T: Debug>(
     for sample in samples {
         let mut bytes = Vec::new();
         encode(sample, &mut bytes);
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = HEXLOWER.encode(&bytes);
         writeln!(found, "{} {hex}\n    {sample:?}", place(sample).1).unwrap();
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.txt"));
@@ -220,10 +221,7 @@ fn judge<T: Debug>(
     // Earlier bytes must decode to the same values.
     for lines in kept.lines().collect::<Vec<_>>().chunks(2) {
         let (_, hex) = lines[0].split_once(' ').unwrap();
-        let bytes: Vec<u8> = (0..hex.len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
-            .collect();
+        let bytes = HEXLOWER.decode(hex.as_bytes()).unwrap();
         let decoded = decode(&bytes).map(|value| format!("    {value:?}"));
         assert_eq!(decoded.as_deref(), Some(lines[1]));
     }

@@ -13,26 +13,15 @@ use solera_primary::{
     Answer, Body, Checkpoint, Input, List, Message, Output, PROTOCOL, Part, Primary, Record,
     Recovery, Request, Response, Update,
 };
+use solera_random::Random;
 
-/// Xorshift: random enough, and reproducible.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % bound
-    }
-
-    fn update(&mut self) -> Update {
-        match self.below(8) {
-            0..3 => Update::IncrBy(self.below(100) as i64 - 50),
-            3 => Update::Set(Value::from(self.below(50).to_string().as_str())),
-            4 => Update::Set(Value::from("word")),
-            5..7 => Update::Append(Value::from(self.below(10).to_string().as_str())),
-            _ => Update::Delete,
-        }
+fn update(random: &mut Random) -> Update {
+    match random.below(8) {
+        0..3 => Update::IncrBy(random.below(100) as i64 - 50),
+        3 => Update::Set(Value::from(random.below(50).to_string().as_str())),
+        4 => Update::Set(Value::from("word")),
+        5..7 => Update::Append(Value::from(random.below(10).to_string().as_str())),
+        _ => Update::Delete,
     }
 }
 
@@ -82,7 +71,7 @@ fn ask_again(machine: &mut Primary, request: &Request, now: Now) -> (Vec<Answer>
 
 /// Random updates at both sites, with a checkpoint of A that proceeds between them.
 fn run(seed: u64) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut random = Random::new(seed);
     let log_entries = [0, 3, 1024][random.below(3) as usize];
     let list = Members::new(2);
     let mut cluster = Cluster::of(2, |config| config.log_entries = log_entries);
@@ -92,7 +81,7 @@ fn run(seed: u64) {
     for round in 0..220 {
         let site = [A, B][random.below(2) as usize];
         let key = keys[random.below(keys.len() as u64) as usize].clone();
-        let request = cluster.update(site, &key, random.update());
+        let request = cluster.update(site, &key, update(&mut random));
         asked.note(&cluster);
         match random.below(10) {
             // Sometimes a message is lost, and A is filled with values if the log is short.

@@ -1,20 +1,18 @@
 //! The only source of randomness of a simulated world.
 
-/// SplitMix64: small, fast, and the same on every platform.
+use solera_random::Random as Generator;
+
+/// Generator of the random numbers of a world.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(Generator);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Random(seed ^ 0x5eed_0f50_1e2a_0001)
+        Random(Generator::new(seed ^ 0x5eed_0f50_1e2a_0001))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.draw()
     }
 
     /// Returns a number in `low..high`.
@@ -24,12 +22,12 @@ impl Random {
 
     /// Returns an index below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
+        self.0.index(n)
     }
 
     /// Returns true in `percent` of all cases.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.next() % 100 < percent
+        self.0.chance(percent)
     }
 
     /// Returns one of `choices`, by weight.

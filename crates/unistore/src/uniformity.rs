@@ -86,15 +86,11 @@ mod tests {
 
     #[test]
     fn alg_2_l_33_to_36_as_the_paper_enumerates() {
-        let mut state = 7u64;
-        let mut random = move || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            state >> 60
-        };
+        let mut random = solera_random::Random::new(7);
         for sites in 1..=5usize {
             for _ in 0..50 {
                 let rows: Vec<Vec<u64>> =
-                    (0..sites).map(|_| (0..sites).map(|_| random()).collect()).collect();
+                    (0..sites).map(|_| (0..sites).map(|_| random.below(16)).collect()).collect();
                 let rows = matrix(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>());
                 for f in 0..sites {
                     for me in SiteId::all(sites) {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
 use solera_machine::Wire;
 use solera_unistore::{Message, PROTOCOL, Part, Record};
 
@@ -100,7 +101,7 @@ fn samples(decode: impl Fn(&[u8]) -> Option<Sample>) -> (String, u8, usize) {
             // Longer samples cover more, up to a length that people can read.
             of_name.sort_by_key(|sample| sample.bytes.len().abs_diff(80));
             for Sample { bytes, name, words } in of_name.into_iter().take(KEPT) {
-                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                let hex = HEXLOWER.encode(bytes);
                 text += &format!("{name} {hex}\n    {words}\n");
             }
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use solera_certification::*;
 use solera_data::Key;
 use solera_machine::{Address, Now};
+pub(crate) use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId, Timestamp};
 
 use causal::Causal;
@@ -19,31 +20,6 @@ use members::Members;
 
 type Write = (Key, TransactionLabel);
 type TransactionLabel = u64;
-
-/// A generator of random numbers (SplitMix64).
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// A transaction that a group delivered at one site.
 #[derive(Clone, Debug, PartialEq)]

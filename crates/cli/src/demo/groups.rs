@@ -9,8 +9,9 @@ use solera::{Client, Error, Value};
 use solera_embedded::{ClusterSpec, Embedded, Overrides};
 use solera_language::compile::compile;
 use solera_language::{explain, render};
+use solera_random::Random;
 
-use super::{CheckFailed, Checked, Random, check, percentile};
+use super::{CheckFailed, Checked, check, percentile};
 use crate::progress::Progress;
 
 const SOURCE: &str = include_str!("../../../../examples/message_groups.mixt");
@@ -161,7 +162,7 @@ async fn work(
     let mut turn = 0;
     while began.elapsed() < time {
         turn += 1;
-        let drawn = random.next();
+        let drawn = random.draw();
         let mut part = drawn % 100;
         let chosen = MIX.iter().find(|(_, share)| {
             let found = part < *share;

@@ -8,20 +8,11 @@ use std::time::Duration;
 
 use solera::{Client, Error, Value};
 use solera_checker::{Answer, FinalRead, History, Level, Op, Operation, Status, Transaction};
+use solera_random::Random;
 use tokio::task::JoinHandle;
 
 const SETS: usize = 3;
 const REGISTERS: usize = 3;
-
-/// Pseudorandom numbers. Failures print the seed, but the run also depends on timing.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        ((self.0 >> 33) as usize) % n
-    }
-}
 
 /// Clients that run until they are stopped.
 pub(crate) struct Recording {
@@ -47,7 +38,7 @@ impl Recording {
             committed: gateways.iter().map(|_| AtomicUsize::new(0)).collect(),
         });
         let load = |(name, &(site, address)): (usize, &(usize, SocketAddr))| {
-            let random = Random(seed * 31 + name as u64);
+            let random = Random::new(seed * 31 + name as u64);
             let load = Load { session: 0, site, address, random, counter: 0, name };
             tokio::spawn(load.run(shared.clone()))
         };
@@ -118,11 +109,11 @@ impl Load {
     fn some_operation(&mut self) -> (String, Op) {
         self.counter += 1;
         let unique = format!("{}.{}", self.name, self.counter);
-        match self.random.below(4) {
-            0 => (format!("u{}", self.random.below(SETS)), Op::Members),
-            1 => (format!("u{}", self.random.below(SETS)), Op::SetAdd(vec![unique])),
-            2 => (format!("r{}", self.random.below(REGISTERS)), Op::Get),
-            _ => (format!("r{}", self.random.below(REGISTERS)), Op::Set(unique)),
+        match self.random.index(4) {
+            0 => (format!("u{}", self.random.index(SETS)), Op::Members),
+            1 => (format!("u{}", self.random.index(SETS)), Op::SetAdd(vec![unique])),
+            2 => (format!("r{}", self.random.index(REGISTERS)), Op::Get),
+            _ => (format!("r{}", self.random.index(REGISTERS)), Op::Set(unique)),
         }
     }
 
@@ -143,15 +134,15 @@ impl Load {
                     break;
                 }
                 shared.committed[self.name].fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(self.random.below(20) as u64)).await;
+                tokio::time::sleep(Duration::from_millis(self.random.index(20) as u64)).await;
             }
         }
         transactions
     }
 
     async fn transaction(&mut self, client: &mut Client) -> Transaction {
-        let several = self.random.below(3) == 0;
-        let count = if several { 2 + self.random.below(2) } else { 1 };
+        let several = self.random.index(3) == 0;
+        let count = if several { 2 + self.random.index(2) } else { 1 };
         let mut transaction = Transaction {
             session: self.session,
             site: self.site,

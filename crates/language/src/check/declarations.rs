@@ -9,6 +9,7 @@ use solera_levels::{Label, Lattice, Level};
 use solera_program::ir;
 use solera_program::span::Span;
 use solera_program::types::{Object, StoreId, StructId, Type};
+use strsim::osa_distance;
 
 use crate::diagnostic::Diagnostic;
 use crate::risk::Risk;
@@ -619,32 +620,10 @@ fn unstated(written: &TypeExpr) -> TypeExpr {
 }
 
 /// Returns the known name with the smallest edit distance, if it is close enough to be a
-/// misspelling.
+/// misspelling. An edit changes, inserts or deletes a letter, or swaps two neighbours.
 pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.get(..64).unwrap_or(name);
-    let near = known.into_iter().map(|known| (distance(name, known), known));
+    let near = known.into_iter().map(|known| (osa_distance(name, known), known));
     let (distance, known) = near.min()?;
     (distance <= name.len().max(known.len()) / 3).then_some(known)
-}
-
-/// Returns the edit distance: the number of letters to change, insert, delete or swap with a
-/// neighbour.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut rows = vec![vec![0; other.len() + 1]; one.len() + 1];
-    for i in 0..=one.len() {
-        for j in 0..=other.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let changed = rows[i - 1][j - 1] + usize::from(one[i - 1] != other[j - 1]);
-                let mut least = changed.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
-                    least = least.min(rows[i - 2][j - 2] + 1);
-                }
-                least
-            };
-        }
-    }
-    rows[one.len()][other.len()]
 }

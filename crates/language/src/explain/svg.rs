@@ -1,11 +1,10 @@
 //! Draws an explanation as SVG: the phases from left to right in the colours of their levels, with
-//! their code; arrows for passed values; and a mark where witnesses are written.
+//! their code; arrows for passed values; dashed arrows between phases that follow each other and
+//! pass no values; and a mark where witnesses are written.
 
 use std::fmt::Write;
 
-use solera_levels::Level;
-
-use super::text::{title, values};
+use super::text::{THEN, note, title, values};
 use super::{Phase, Transaction};
 
 /// Sizes in pixels. A letter of the fonts below is never wider than this.
@@ -19,7 +18,7 @@ const COLUMNS: usize = 76;
 const STYLE: &str = "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1c2330}\
 .code{font:12.5px ui-monospace,Menlo,Consolas,monospace}\
 .name{font-weight:600;font-size:15px}.small{font-size:12px;fill:#4a5568}\
-.box{fill:#fff;stroke:#8a94a6}.arrow{fill:none;stroke:#4a5568;stroke-width:1.5}";
+.box{fill:#fff;stroke:#8a94a6}.arrow{fill:none;stroke:#4a5568;stroke-width:1.5}.order{stroke-dasharray:4 3}";
 
 /// Draws transactions, one below the other, as a self-contained SVG document.
 pub fn svg(transactions: &[Transaction]) -> String {
@@ -67,11 +66,15 @@ impl Drawing {
         }
         let mut lane = top + height;
         for phase in &transaction.phases {
+            if let Some(to) = places.get(phase.number).filter(|_| !phase.passes_to_next()) {
+                let from = &places[phase.number - 1];
+                drawing.beside(from, to, top + HEAD / 2, "arrow order", THEN);
+            }
             for handed in &phase.hands {
                 let (from, to) = (&places[phase.number - 1], &places[handed.to - 1]);
                 let label = cut(&values(handed), COLUMNS);
                 if handed.to == phase.number + 1 {
-                    drawing.beside(from, to, top + HEAD / 2, &label);
+                    drawing.beside(from, to, top + HEAD / 2, "arrow", &label);
                 } else {
                     lane += 2 * LINE;
                     drawing.below(from, to, top + height, lane, &label);
@@ -96,7 +99,7 @@ impl Drawing {
 
     fn phase(&mut self, phase: &Phase, place: &Place, top: usize, height: usize) {
         let Place { left, width } = *place;
-        let colour = colour(phase.built_in);
+        let colour = phase.colour();
         let _ = writeln!(
             self.body,
             "<rect class=\"box\" x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n\
@@ -122,11 +125,11 @@ impl Drawing {
     }
 
     /// Draws an arrow to the next phase.
-    fn beside(&mut self, from: &Place, to: &Place, y: usize, label: &str) {
+    fn beside(&mut self, from: &Place, to: &Place, y: usize, class: &str, label: &str) {
         let start = from.left + from.width;
         let _ = writeln!(
             self.body,
-            "<path class=\"arrow\" d=\"M{start} {y} H{}\" marker-end=\"url(#tip)\"/>",
+            "<path class=\"{class}\" d=\"M{start} {y} H{}\" marker-end=\"url(#tip)\"/>",
             to.left
         );
         self.text(start + 10, y - 6, "small", label);
@@ -164,20 +167,10 @@ fn places(transaction: &Transaction) -> Vec<Place> {
         let width = longest * LETTER + 24;
         places.push(Place { left, width });
         let next = phase.hands.iter().find(|handed| handed.to == phase.number + 1);
-        let gap = next.map_or(0, |handed| cut(&values(handed), COLUMNS).chars().count() * LETTER);
-        left += width + gap.max(24) + 30;
+        let label = next.map_or(THEN.to_owned(), |handed| cut(&values(handed), COLUMNS));
+        left += width + (label.chars().count() * LETTER).max(24) + 30;
     }
     places
-}
-
-/// Returns the note in the head of a phase.
-fn note(phase: &Phase) -> &'static str {
-    match (phase.endorsing, phase.witnesses, phase.writes) {
-        (true, ..) => "reads what is endorsed",
-        (_, true, _) => "writes, marked by witnesses",
-        (_, _, true) => "writes",
-        _ => "reads only",
-    }
 }
 
 /// Breaks the summary into lines about as long as the code.
@@ -201,19 +194,6 @@ fn cut(text: &str, columns: usize) -> String {
     match text.char_indices().nth(columns) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
-    }
-}
-
-/// Returns the colour of a level: the stronger, the warmer. A level that a program adds has the
-/// colour of the built-in level above it.
-fn colour(level: Option<Level>) -> &'static str {
-    match level {
-        Some(Level::Linearizable) => "#f6c9b8",
-        Some(Level::Por | Level::PcPsi) => "#f8dfae",
-        Some(Level::Causal) => "#c4d9f7",
-        Some(Level::Speculative) => "#dccff5",
-        Some(Level::Eventual) => "#cdebd3",
-        None => "#e4e7ec",
     }
 }
 

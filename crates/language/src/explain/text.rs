@@ -9,6 +9,9 @@ const LEGEND: &str = "
 advance(x): takes the next value of x that an earlier phase handed on; peek(x): the one taken last
 ";
 
+/// Label of an arrow between phases that follow each other and pass no values.
+pub(super) const THEN: &str = "then";
+
 /// Formats explanations as text, with an empty line between them.
 pub fn text(transactions: &[Transaction]) -> String {
     let mut out = String::new();
@@ -88,5 +91,15 @@ pub(super) fn values(handed: &Handed) -> String {
         (once, turns) if turns.is_empty() => once,
         (once, turns) if once.is_empty() => format!("{turns} of each turn"),
         (once, turns) => format!("{once}; {turns} of each turn"),
+    }
+}
+
+/// Returns the note in the head of a phase.
+pub(super) fn note(phase: &Phase) -> &'static str {
+    match (phase.endorsing, phase.witnesses, phase.writes) {
+        (true, ..) => "reads what is endorsed",
+        (_, true, _) => "writes, marked by witnesses",
+        (_, _, true) => "writes",
+        _ => "reads only",
     }
 }

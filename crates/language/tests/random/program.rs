@@ -3,25 +3,7 @@
 
 use std::fmt::Write;
 
-/// Generator of numbers that depend only on a seed.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
+pub(crate) use solera_random::Random;
 
 /// The stores, strongest first.
 pub(crate) const STORES: [&str; 3] = ["strong", "middle", "weak"];
@@ -75,6 +57,10 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
+    fn pick<'n>(&mut self, from: &[&'n str]) -> &'n str {
+        from[self.random.index(from.len())]
+    }
+
     /// Returns a store that may be used where a store weaker than `at_most` is not allowed.
     fn store(&mut self, at_most: usize) -> usize {
         let any = self.random.below(3) as usize;
@@ -102,7 +88,7 @@ impl Program<'_> {
     /// `level` influences it.
     fn int(&mut self, depth: u32, level: usize) -> String {
         match self.random.below(if depth == 0 { 4 } else { 10 }) {
-            0 => self.random.pick(&["p", "q"]).to_owned(),
+            0 => self.pick(&["p", "q"]).to_owned(),
             1 => self.random.below(10).to_string(),
             2 | 3 => self.var(level).unwrap_or_else(|| "7".to_owned()),
             4 if self.pc <= level => {
@@ -123,7 +109,7 @@ impl Program<'_> {
                 format!("min({a}, {b})")
             }
             _ => {
-                let op = self.random.pick(&["+", "-", "+", "%"]);
+                let op = self.pick(&["+", "-", "+", "%"]);
                 let (a, b) = (self.int(depth.max(1) - 1, level), self.int(depth.max(1) - 1, level));
                 format!("({a} {op} {b})")
             }
@@ -139,11 +125,11 @@ impl Program<'_> {
             }
             1 => {
                 let (a, b) = (self.int(1, level), self.int(1, level));
-                let op = self.random.pick(&["&&", "||"]);
+                let op = self.pick(&["&&", "||"]);
                 format!("({a} > 2 {op} {b} < 5)")
             }
             _ => {
-                let op = self.random.pick(&["<", ">", "==", "!=", "<="]);
+                let op = self.pick(&["<", ">", "==", "!=", "<="]);
                 let (a, b) = (self.int(1, level), self.int(1, level));
                 format!("{a} {op} {b}")
             }
@@ -185,7 +171,7 @@ impl Program<'_> {
             }
             3 => {
                 let store = self.store(2);
-                let op = self.random.pick(&["add", "add", "remove"]);
+                let op = self.pick(&["add", "add", "remove"]);
                 let value = self.int(1, store);
                 let _ = writeln!(self.out, "s{store}.{op}({value});");
             }

@@ -45,17 +45,9 @@ impl Coordinator {
         let doubled = limits.backoff_first_ms << tried.saturating_sub(1).min(20);
         let most = doubled.min(limits.backoff_last_ms).max(1);
         // Transactions that conflicted must not conflict again.
-        let ms = 1 + self.draw() % most;
+        let ms = 1 + self.random.draw() % most;
         self.stage = Stage::Start;
         Some(Ask::Wait { ms })
-    }
-
-    /// Returns a number that other transactions do not draw (SplitMix64).
-    pub(super) fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
     }
 
     pub(super) fn blocked(&mut self, missing: Vec<(Location, TransactionId)>) -> Option<Ask> {

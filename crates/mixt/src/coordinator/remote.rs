@@ -52,7 +52,7 @@ impl Coordinator {
             State { tapes: self.job.taken(groups, &self.state.tapes), ..self.state.clone() };
         let remote_group = RemoteGroup {
             // Two coordinators of one transaction draw the same numbers.
-            number: self.draw() ^ self.now_ms.rotate_left(32),
+            number: self.random.draw() ^ self.now_ms.rotate_left(32),
             until_ms,
             database: Arc::clone(&database),
             visibility: self.visibility.clone(),

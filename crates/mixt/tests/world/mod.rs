@@ -23,6 +23,7 @@ use solera_mixt::store::{
 };
 use solera_program::operation::ObjectOp;
 use solera_program::value::Value;
+use solera_random::Random;
 
 pub(crate) use remote::Remote;
 use users::{Lax, Users};
@@ -42,7 +43,7 @@ pub(crate) struct Faults {
 /// State that all parts of a world share.
 pub(crate) struct World {
     pub(crate) now: AtomicU64,
-    random: AtomicU64,
+    random: Mutex<Random>,
     pub(crate) faults: Mutex<Faults>,
     /// Maximum number of names in one commit so far.
     pub(crate) most_written: AtomicUsize,
@@ -62,7 +63,8 @@ struct Late {
 
 impl World {
     pub(crate) fn new(seed: u64, faults: Faults) -> Arc<World> {
-        let random = AtomicU64::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x1234_5678);
+        let seed = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x1234_5678;
+        let random = Mutex::new(Random::new(seed));
         let (now, faults, late) = (AtomicU64::new(1_000), Mutex::new(faults), Mutex::default());
         let (most_written, came_late) = (AtomicUsize::new(0), AtomicU64::new(0));
         let users = Users::default();
@@ -84,11 +86,7 @@ impl World {
     }
 
     pub(crate) fn draw(&self) -> u64 {
-        let z = self.random.load(Ordering::Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.random.store(z, Ordering::Relaxed);
-        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.random.lock().unwrap().draw()
     }
 
     pub(crate) fn below(&self, limit: u64) -> u64 {

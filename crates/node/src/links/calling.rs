@@ -1,6 +1,5 @@
 //! Calling other nodes, and sending messages to them.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use super::{
 };
 use crate::handshake::clock_us;
 use crate::link::Link;
+use crate::random::random;
 
 /// First pause between calls. Pauses grow up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -183,8 +183,7 @@ async fn connect(host: impl ToSocketAddrs) -> Result<TcpStream, Failure> {
 
 /// Returns a random time between half of a pause and all of it, so that nodes do not call in step.
 fn jittered(pause: Duration) -> Duration {
-    let random = RandomState::new().hash_one(0u8) >> 32;
-    pause / 2 + (pause / 2).mul_f64(random as f64 / f64::from(u32::MAX))
+    pause / 2 + (pause / 2).mul_f64((random() >> 32) as f64 / f64::from(u32::MAX))
 }
 
 async fn send_frames(

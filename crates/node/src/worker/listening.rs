@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
@@ -13,7 +14,6 @@ use tokio_rustls::TlsAcceptor;
 use super::Worker;
 use super::connection::{serve, serve_tls};
 use crate::clients::ends_of;
-use crate::current::Current;
 
 /// Connections that the kernel queues before they are accepted.
 const BACKLOG: i32 = 1024;
@@ -36,7 +36,7 @@ pub(super) fn listen(worker: &Rc<Worker>) -> std::io::Result<()> {
 fn listen_on(
     worker: &Rc<Worker>,
     address: SocketAddr,
-    tls: Option<Arc<Current<TlsAcceptor>>>,
+    tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
 ) -> std::io::Result<()> {
     let listener = TcpListener::from_std(bind(address)?)?;
     let worker = worker.clone();
@@ -75,13 +75,13 @@ fn take_client(
     worker: &Rc<Worker>,
     stream: TcpStream,
     from: SocketAddr,
-    tls: Option<&Current<TlsAcceptor>>,
+    tls: Option<&ArcSwap<TlsAcceptor>>,
 ) {
     prepare(&stream);
     let (worker, ends) = (worker.clone(), ends_of(&stream));
     match tls {
         None => spawn_local(serve(stream, worker, ends, Some(from))),
-        Some(tls) => spawn_local(serve_tls(stream, (*tls.get()).clone(), worker, ends, from)),
+        Some(tls) => spawn_local(serve_tls(stream, (**tls.load()).clone(), worker, ends, from)),
     };
 }
 

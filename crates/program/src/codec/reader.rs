@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER_PERMISSIVE;
+
 use super::{Codec, CodecError, Handles, excerpt};
 use crate::nesting::MAX_NESTING;
 use crate::run::arithmetic::float;
@@ -205,16 +207,9 @@ impl<'a> Reader<'a> {
     fn bytes(&mut self, ty: &Type) -> Result<Value, CodecError> {
         let at = self.at;
         let text = self.string(ty)?;
-        let digits: Option<Vec<u8>> = text
-            .chars()
-            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-            .collect();
-        match digits {
-            Some(digits) if digits.len() % 2 == 0 => {
-                let bytes: Vec<u8> = digits.chunks(2).map(|two| two[0] << 4 | two[1]).collect();
-                Ok(Value::Bytes(bytes.into()))
-            }
-            _ => Err(self.instead_of("bytes as pairs of hexadecimal digits", at)),
+        match HEXLOWER_PERMISSIVE.decode(text.as_bytes()) {
+            Ok(bytes) => Ok(Value::Bytes(bytes.into())),
+            Err(_) => Err(self.instead_of("bytes as pairs of hexadecimal digits", at)),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use data_encoding::HEXLOWER;
+
 use super::Handles;
 use crate::ir::Program;
 use crate::types::Type;
@@ -113,12 +115,8 @@ impl Writer<'_> {
     }
 
     fn hex(&mut self, bytes: &[u8]) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.raw("\"");
-        for byte in bytes {
-            self.out.push(DIGITS[usize::from(byte >> 4)]);
-            self.out.push(DIGITS[usize::from(byte & 15)]);
-        }
+        self.raw(&HEXLOWER.encode(bytes));
         self.raw("\"");
     }
 }

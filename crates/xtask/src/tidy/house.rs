@@ -44,6 +44,7 @@ impl Room {
 pub(crate) const HOUSE: &[Room] = &[
     room("solera-time", "time", Floor::Vocabulary, &[], &[]),
     room("solera-levels", "levels", Floor::Vocabulary, &[], &[]),
+    room("solera-random", "random", Floor::Vocabulary, &[], &[]),
     room("solera-machine", "machine", Floor::Vocabulary, &["solera-time"], &[]),
     room(
         "solera-membership",
@@ -66,14 +67,14 @@ pub(crate) const HOUSE: &[Room] = &[
         "language",
         Floor::Protocols,
         &["solera-levels", "solera-program"],
-        &[],
+        &["solera-random"],
     ),
     room(
         "solera-certification",
         "certification",
         Floor::Protocols,
         &["solera-data", "solera-machine", "solera-time"],
-        &[],
+        &["solera-random"],
     ),
     room(
         "solera-unistore",
@@ -87,7 +88,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-membership",
             "solera-time",
         ],
-        &[],
+        &["solera-random"],
     ),
     // The worked example of "Add a protocol" in CONTRIBUTING.md.
     room(
@@ -95,7 +96,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "primary",
         Floor::Protocols,
         &["solera-data", "solera-machine", "solera-membership", "solera-time"],
-        &[],
+        &["solera-random"],
     ),
     // Exercises what of the protocol interface no other protocol uses yet.
     room(
@@ -127,7 +128,7 @@ pub(crate) const HOUSE: &[Room] = &[
     // The command table: configurations name commands, sessions run them.
     room("solera-commands", "commands", Floor::Hosting, &[], &[]),
     // Stores opaque records on a disk.
-    room("solera-journal", "journal", Floor::Hosting, &[], &[]),
+    room("solera-journal", "journal", Floor::Hosting, &["solera-random"], &[]),
     room(
         "solera-host",
         "host",
@@ -141,7 +142,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "links",
         Floor::Hosting,
         &["solera-machine", "solera-membership", "solera-time"],
-        &["solera-data", "solera-unistore"],
+        &["solera-data", "solera-random", "solera-unistore"],
     ),
     // Forwards bytes between any client and any server.
     room("solera-wan", "wan", Floor::Hosting, &[], &[]),
@@ -153,7 +154,7 @@ pub(crate) const HOUSE: &[Room] = &[
         "solera-mixt",
         "mixt",
         Floor::Hosting,
-        &["solera-language", "solera-levels", "solera-macros", "solera-program"],
+        &["solera-language", "solera-levels", "solera-macros", "solera-program", "solera-random"],
         &[],
     ),
     room(
@@ -171,6 +172,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-machine",
             "solera-membership",
             "solera-primary",
+            "solera-random",
             "solera-site",
             "solera-time",
             "solera-trial",
@@ -320,6 +322,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-postgres",
             "solera-primary",
             "solera-program",
+            "solera-random",
             "solera-resp",
             "solera-site",
             "solera-time",
@@ -347,6 +350,7 @@ pub(crate) const HOUSE: &[Room] = &[
             "solera-postgres",
             "solera-primary",
             "solera-program",
+            "solera-random",
             "solera-redis",
             "solera-sim",
             "solera-tls",
@@ -380,6 +384,7 @@ const CLIENT_MAY_REACH: &[&str] = &[
     "solera-macros",
     "solera-mixt",
     "solera-program",
+    "solera-random",
     "solera-resp",
     "solera-spaces",
     "solera-time",

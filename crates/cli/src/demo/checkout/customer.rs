@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use solera::{Client, Error};
+use solera_random::Random;
 
-use super::super::{CheckFailed, Random};
+use super::super::CheckFailed;
 
 /// An order, with the count of each product.
 #[derive(Debug)]
