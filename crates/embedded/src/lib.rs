@@ -16,6 +16,9 @@
 //! # })
 //! # }
 //! ```
+//!
+//! The cluster logs with `tracing`. Install a subscriber to see its events, whose targets are the
+//! [areas of the log](solera_config::areas).
 
 use std::fmt;
 use std::io::ErrorKind::ConnectionRefused;
