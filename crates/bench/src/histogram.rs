@@ -9,7 +9,8 @@ const DIGITS: u8 = 2;
 /// Longer durations count as this one, about 19 hours, in microseconds.
 const LONGEST: u64 = 1 << 36;
 
-/// Histogram of durations. Its quantiles are at most 1/128 too large; its mean and maximum are exact.
+/// Histogram of durations. Its quantiles are at most 1/128 too large; its mean and maximum are
+/// exact.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     /// Counts of microseconds.

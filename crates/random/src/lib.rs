@@ -5,8 +5,8 @@
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// A generator of random numbers: SplitMix64. A seed gives the same numbers on every platform and in
-/// every version, because the seeds that tests and simulations keep stand for these numbers.
+/// A generator of random numbers: SplitMix64. A seed gives the same numbers on every platform and
+/// in every version, because the seeds that tests and simulations keep stand for these numbers.
 #[derive(Clone, Debug)]
 pub struct Random(SplitMix64);
 

@@ -1,6 +1,6 @@
 //! Draws an explanation as a Mermaid flowchart, which Markdown viewers render: one box for each
-//! phase in the colour of its level, arrows for passed values, and dashed arrows between phases that
-//! follow each other and pass no values.
+//! phase in the colour of its level, arrows for passed values, and dashed arrows between phases
+//! that follow each other and pass no values.
 
 use std::fmt::Write;
 
