@@ -244,12 +244,12 @@ async fn data_of_another_cluster_or_in_use_is_rejected() {
         (&["--sites", "2", "--partitions", "8"], "written with partitions = 16, and"),
         (&["--sites", "2", "--workers", "2"], "written with workers per site [1, 1], and"),
     ] {
-        let refused = command(&dir, 1999, arguments).output().unwrap();
+        let refused = command(&dir, up.port, arguments).output().unwrap();
         assert!(!refused.status.success());
         assert!(text(&refused.stderr).contains(reason), "{}", text(&refused.stderr));
     }
     let other = Folder::new();
     other.file("letters.txt", "dear");
-    let refused = command(&other, 1999, &[]).output().unwrap();
+    let refused = command(&other, up.port, &[]).output().unwrap();
     assert!(text(&refused.stderr).contains("it holds other files"), "{}", text(&refused.stderr));
 }
