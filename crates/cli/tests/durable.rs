@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Folder, SOLERA, Up, eventually, text};
+use common::{Folder, SOLERA, Up, eventually, free_ports, text};
 use solera::Value;
 use solera_journal::{Identity, Journal, Options, RealDisk};
 
@@ -130,7 +130,7 @@ async fn damage_is_reported_and_repaired_only_on_request() {
     bytes[at] ^= 1;
     fs::write(&segment, bytes).unwrap();
 
-    let refused = command(&dir, 1999, &["--sites", "1"]).output().unwrap();
+    let refused = command(&dir, free_ports(&["127.0.0.1"]), &["--sites", "1"]).output().unwrap();
     assert!(!refused.status.success());
     let error = text(&refused.stderr);
     assert!(error.contains("0000000001.segment") && error.contains("worker-0"), "{error}");
@@ -168,7 +168,7 @@ async fn missing_parts_of_a_data_directory_are_reported_as_damage() {
     sound(0);
 
     let refused = |told: &str| {
-        let started = command(&dir, 1999, &arguments).output().unwrap();
+        let started = command(&dir, free_ports(&["127.0.0.1"]), &arguments).output().unwrap();
         assert!(!started.status.success(), "{told}: it starts");
         let checked = sound(1);
         assert!(checked.contains(told) && checked.contains("solera site remove"), "{checked}");
