@@ -102,3 +102,24 @@ fn parts_of_different_elements_do_not_meet() {
     assert!(meet(&Op::SetAdd(vec![a.clone(), b.clone()]), &Op::SetContains(b)));
     assert!(meet(&Op::SetAdd(vec![a]), &Op::SetLen));
 }
+
+/// A string that a set hides is not part of what clients see, and must not stand for a member.
+#[test]
+fn a_hidden_value_is_not_taken_for_a_visible_one() {
+    /// Returns the digest after operations that did not see one another.
+    fn digest(ops: &[Op]) -> Outcome {
+        let mut state = State::new();
+        for (i, op) in ops.iter().enumerate() {
+            let (_, effect) = execute(op, &View::new(&State::new())).unwrap();
+            let (effect, dot) = (effect.unwrap(), Dot::of(SiteId(i as u8), Timestamp(1)));
+            state.apply(&effect, Context { dot, observed: &Vector::zero(2) });
+            state.settle(&effect, dot);
+        }
+        execute(&Op::Digest, &View::new(&state)).unwrap().0
+    }
+    let add = |members: &[&str]| Op::SetAdd(members.iter().map(|it| Value::from(*it)).collect());
+    let visible = digest(&[add(&["a", "b"])]);
+    let hidden = digest(&[Op::Set(Value::from("a")), add(&["b"])]);
+    assert_ne!(visible, hidden);
+    assert_eq!(hidden, digest(&[add(&["b"])]));
+}
