@@ -1,6 +1,7 @@
 //! Client of a running cluster's HTTP interface.
 
 use std::error::Error as _;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use solera_tls::Tls;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-/// Timeout of the connection.
+/// Timeout of a connection to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of a response.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -87,9 +88,7 @@ impl AdminArgs {
 
     /// Connects, sends the request, and returns the body of the response.
     async fn exchange(&self, request: Request<String>) -> Result<Bytes, String> {
-        let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect((&*self.host, self.port)));
-        let connected = connected.await.unwrap_or_else(|late| Err(late.into()));
-        let stream = connected.map_err(|error| self.failed(&error))?;
+        let stream = self.connect().await.map_err(|error| self.failed(&error))?;
         let answered = async {
             let Some(ca) = &self.ca else { return self.send(stream, request).await };
             let tls = Tls::new(ca, None).map_err(|error| format!("--ca: {error}"))?;
@@ -104,6 +103,19 @@ impl AdminArgs {
                 ANSWER_TIMEOUT.as_secs()
             ))
         })
+    }
+
+    /// Connects to the first address of the host that accepts within the timeout.
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let mut last = ErrorKind::NotFound.into();
+        for address in lookup_host((&*self.host, self.port)).await? {
+            let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
+            match connected.unwrap_or_else(|late| Err(late.into())) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
     }
 
     async fn send(

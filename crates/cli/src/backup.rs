@@ -243,7 +243,8 @@ impl Drop for Partial {
     }
 }
 
-fn now_ms() -> u64 {
+/// Returns the time of the system's clock, in milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since_epoch.as_millis() as u64
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use solera_config::areas::SERVER;
 use solera_config::{LogFormat, LogLevel, LogSpec};
@@ -21,6 +21,8 @@ use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Registry, fmt as lines, reload};
+
+use crate::backup::now_ms;
 
 /// Number of lines that are buffered for a slow reader.
 const LINES: usize = 1024;
@@ -63,7 +65,7 @@ impl Log {
     /// before it ends.
     pub(crate) fn flush(&self) {
         if let Some(writer) = self.writer.get() {
-            writer.note_lost_lines(self.json.load(Ordering::Relaxed));
+            writer.note_lost_lines();
             writer.flush(PATIENCE);
         }
     }
@@ -86,8 +88,7 @@ struct Utc;
 
 impl FormatTime for Utc {
     fn format_time(&self, line: &mut format::Writer<'_>) -> fmt::Result {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        line.write_str(&utc(since_epoch.as_millis() as u64))
+        line.write_str(&utc(now_ms()))
     }
 }
 
@@ -138,20 +139,16 @@ impl<'a> MakeWriter<'a> for Out {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
-        let writer = self.writer.get_or_init(|| Writer::start(io::stderr()));
-        Line { writer, json: self.json.load(Ordering::Relaxed) }
+        Line(self.writer.get_or_init(|| Writer::start(io::stderr(), self.json.clone())))
     }
 }
 
 /// Takes one line, which is written at once.
-struct Line<'a> {
-    writer: &'a Writer,
-    json: bool,
-}
+struct Line<'a>(&'a Writer);
 
 impl Write for Line<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.writer.write(line.to_vec(), self.json);
+        self.0.write(line.to_vec());
         Ok(line.len())
     }
 
@@ -164,6 +161,8 @@ impl Write for Line<'_> {
 struct Writer {
     entries: SyncSender<Entry>,
     lost: AtomicU64,
+    /// Whether lines are JSON.
+    json: Arc<AtomicBool>,
 }
 
 enum Entry {
@@ -173,33 +172,31 @@ enum Entry {
 }
 
 impl Writer {
-    fn start(out: impl Write + Send + 'static) -> Writer {
+    fn start(out: impl Write + Send + 'static, json: Arc<AtomicBool>) -> Writer {
         let (entries, inbox) = sync_channel(LINES);
         // If the thread cannot be created, nothing is logged, and everything else works.
         let _ = std::thread::Builder::new().name("log".to_owned()).spawn(|| drain(inbox, out));
-        Writer { entries, lost: AtomicU64::new(0) }
+        Writer { entries, lost: AtomicU64::new(0), json }
     }
 
     /// Queues a line. Never blocks.
-    fn write(&self, line: Vec<u8>, json: bool) {
-        self.note_lost_lines(json);
+    fn write(&self, line: Vec<u8>) {
+        self.note_lost_lines();
         if let Err(TrySendError::Full(_)) = self.entries.try_send(Entry::Line(line)) {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Queues a line with the number of lines that were dropped, if any.
-    fn note_lost_lines(&self, json: bool) {
+    fn note_lost_lines(&self) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost == 0 {
             return;
         }
         let mut note = format!("({lost} lines of the log were dropped here)");
-        if json {
-            let mut now = String::new();
-            let _ = Utc.format_time(&mut format::Writer::new(&mut now));
+        if self.json.load(Ordering::Relaxed) {
             let line = serde_json::json!({
-                "timestamp": now, "level": "WARN", "message": note, "target": SERVER,
+                "timestamp": utc(now_ms()), "level": "WARN", "message": note, "target": SERVER,
             });
             note = line.to_string();
         }
@@ -263,8 +260,8 @@ mod tests {
     fn logged(levels: &str, json: bool, events: impl FnOnce()) -> Vec<String> {
         let (sender, read) = channel();
         let writer = Arc::new(OnceLock::new());
-        let _ = writer.set(Writer::start(Stuck(channel().1, sender)));
         let json = Arc::new(AtomicBool::new(json));
+        let _ = writer.set(Writer::start(Stuck(channel().1, sender), json.clone()));
         let format = LineFormat::new(json.clone());
         let lines = lines::layer().event_format(format).with_writer(Out { writer, json });
         let filter = targets(&levels.parse().unwrap());
@@ -277,13 +274,13 @@ mod tests {
     fn a_slow_reader_of_the_log_blocks_nobody() {
         let (let_go, stuck) = channel();
         let (sender, read) = channel();
-        let writer = Writer::start(Stuck(stuck, sender));
+        let writer = Writer::start(Stuck(stuck, sender), Arc::default());
         let lines = 2 * LINES;
-        (0..lines).for_each(|i| writer.write(format!("{i}\n").into(), false));
+        (0..lines).for_each(|i| writer.write(format!("{i}\n").into()));
         writer.flush(Duration::ZERO);
         drop(let_go);
         writer.flush(Duration::from_secs(20));
-        writer.write("last\n".into(), false);
+        writer.write("last\n".into());
         drop(writer);
         let written: Vec<String> = read.iter().collect();
         assert_eq!(written[0], "0\n");
@@ -297,9 +294,10 @@ mod tests {
     #[test]
     fn lost_lines_are_noted_in_the_format_of_the_log() {
         let (sender, read) = channel();
-        let writer = Writer::start(Stuck(channel().1, sender));
+        let json = Arc::new(AtomicBool::new(true));
+        let writer = Writer::start(Stuck(channel().1, sender), json);
         writer.lost.store(3, Ordering::Relaxed);
-        writer.note_lost_lines(true);
+        writer.note_lost_lines();
         drop(writer);
         let note: serde_json::Value = serde_json::from_str(&read.recv().unwrap()).unwrap();
         assert_eq!(note["message"], "(3 lines of the log were dropped here)");

@@ -30,7 +30,9 @@ impl Progress {
         let start = Instant::now();
         Progress::each([PAUSES[0], REDRAW], move |news| match news {
             true => {
-                bar.set_draw_target(ProgressDrawTarget::stderr());
+                if bar.is_hidden() {
+                    bar.set_draw_target(ProgressDrawTarget::stderr());
+                }
                 bar.set_message(with_time(&text(), start));
                 bar.tick();
             }
