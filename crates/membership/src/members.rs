@@ -28,7 +28,21 @@ struct Slot {
 
 /// A replica's view of the sites' statuses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<Slot>")]
 pub struct Members(Vec<Slot>);
+
+/// Checks a decoded list.
+impl TryFrom<Vec<Slot>> for Members {
+    type Error = &'static str;
+
+    fn try_from(slots: Vec<Slot>) -> Result<Self, Self::Error> {
+        let members = Members(slots);
+        match members.is_well_formed() {
+            true => Ok(members),
+            false => Err("a list of sites that no site writes"),
+        }
+    }
+}
 
 impl Slot {
     /// Returns the slot of a removed site whose lives before `life` are unknown.
@@ -139,8 +153,8 @@ impl Members {
         self.0[site.index()] == Slot::before(1)
     }
 
-    /// Returns whether a decoded list is valid.
-    pub fn is_well_formed(&self) -> bool {
+    /// Returns whether a list is valid.
+    fn is_well_formed(&self) -> bool {
         self.sites() <= MAX_SITES
             && self.0.iter().all(|slot| slot.gaps.len() == (slot.stage as usize + 2) / 4)
     }

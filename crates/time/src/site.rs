@@ -25,15 +25,12 @@ impl SiteId {
 /// Rejects numbers that no site has, so that what is decoded can be used as an index.
 impl<'de> Deserialize<'de> for SiteId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A newtype, as the derived `Serialize` writes it.
-        #[derive(Deserialize)]
-        struct SiteId(u8);
-        let SiteId(number) = SiteId::deserialize(deserializer)?;
+        let number = u8::deserialize(deserializer)?;
         if usize::from(number) >= MAX_SITES {
             let number = Unexpected::Unsigned(number.into());
             return Err(D::Error::invalid_value(number, &"a site's number"));
         }
-        Ok(self::SiteId(number))
+        Ok(SiteId(number))
     }
 }
 

@@ -70,7 +70,7 @@ pub use pasts::Pasts;
 pub use protocol::PROTOCOL;
 pub use rare::ALL as RARE_PATHS;
 pub use record::{Decision, Part, Prepared, Promise, Record, SavedKey};
-pub use recovery::{Recovery, RecoveryError};
+pub use recovery::{ForeignPartition, Recovery};
 pub use replica::Replica;
 pub use replica::checkpoint::Checkpoint;
 pub use replica::joining::Progress;

@@ -38,20 +38,14 @@ pub struct Recovery {
     promise: Promise,
 }
 
-/// Why a replica cannot be rebuilt from a checkpoint part or a record.
+/// Error: a checkpoint part or record belongs to another worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecoveryError {
-    /// It belongs to another worker.
-    #[error(
-        "it holds partition {}, which belongs to another worker now: the numbers of partitions, \
-         nodes and workers must stay as they were when the data was written",
-        .0.0
-    )]
-    ForeignPartition(PartitionId),
-    /// Its list of sites is not one that a worker writes.
-    #[error("its list of sites is invalid")]
-    InvalidMembers,
-}
+#[error(
+    "it holds partition {}, which belongs to another worker now: the numbers of partitions, \
+     nodes and workers must stay as they were when the data was written",
+    .0.0
+)]
+pub struct ForeignPartition(pub PartitionId);
 
 impl solera_machine::Recovery for Recovery {
     type Machine = Replica;
@@ -86,8 +80,8 @@ impl Recovery {
     /// Takes a part of a checkpoint, which contains the effects of all records up to `lsn`.
     ///
     /// # Errors
-    /// The data belongs to a worker with other partitions, or is invalid.
-    pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), RecoveryError> {
+    /// The data belongs to a worker with other partitions.
+    pub fn load(&mut self, lsn: u64, part: Part) -> Result<(), ForeignPartition> {
         self.last = self.last.max(lsn);
         match part {
             Part::Worker { promise, prepared, decided, members } => {
@@ -95,7 +89,7 @@ impl Recovery {
                 for partition in &mut self.replica.worker.partitions {
                     partition.filled = true;
                 }
-                self.members(lsn, &members)?;
+                self.members(lsn, &members);
                 self.promised(&promise);
                 for (tx, prepared) in prepared {
                     self.prepared(tx, prepared);
@@ -156,8 +150,8 @@ impl Recovery {
     /// Takes the record with this number.
     ///
     /// # Errors
-    /// The data belongs to a worker with other partitions, or is invalid.
-    pub fn replay(&mut self, lsn: u64, record: Record) -> Result<(), RecoveryError> {
+    /// The data belongs to a worker with other partitions.
+    pub fn replay(&mut self, lsn: u64, record: Record) -> Result<(), ForeignPartition> {
         match record {
             Record::Stored(updates) => {
                 for (partition, update) in updates {
@@ -189,7 +183,7 @@ impl Recovery {
             Record::Decided(tx, decision) => self.decided(tx, decision),
             Record::Forgotten(tx) => self.replica.coordinator.forget(tx),
             Record::Promised(promise) => self.promised(&promise),
-            Record::Members(members) => self.members(lsn, &members)?,
+            Record::Members(members) => self.members(lsn, &members),
             Record::Known(partition, site, known) => {
                 let index = self.index_of(partition)?;
                 self.replica.worker.partitions[index].known_vec.raise(site, known);
@@ -254,7 +248,7 @@ impl Recovery {
         lsn: u64,
         partition: PartitionId,
         update: Arc<Update>,
-    ) -> Result<(), RecoveryError> {
+    ) -> Result<(), ForeignPartition> {
         let replica = &mut self.replica;
         let mut restoring = Restoring::Pending;
         if update.dot.origin == Origin::Site(replica.worker.me) {
@@ -278,7 +272,7 @@ impl Recovery {
         partition: PartitionId,
         update: Arc<Update>,
         restoring: Restoring,
-    ) -> Result<(), RecoveryError> {
+    ) -> Result<(), ForeignPartition> {
         let index = self.index_of(partition)?;
         self.replica.worker.clock.observe(update.dot.ts);
         let (listed, dot) = (self.listed[index], update.dot);
@@ -315,10 +309,7 @@ impl Recovery {
         self.replica.coordinator.restore(tx, decision);
     }
 
-    fn members(&mut self, lsn: u64, theirs: &Members) -> Result<(), RecoveryError> {
-        if !theirs.is_well_formed() {
-            return Err(RecoveryError::InvalidMembers);
-        }
+    fn members(&mut self, lsn: u64, theirs: &Members) {
         let mut members = self.replica.worker.dissemination.members.clone();
         if members.merge(theirs) {
             let replica = &mut self.replica;
@@ -329,7 +320,6 @@ impl Recovery {
             let listed = &self.listed;
             replica.set_members(members, |index| lsn <= listed[index]);
         }
-        Ok(())
     }
 
     fn promised(&mut self, promise: &Promise) {
@@ -349,7 +339,7 @@ impl Recovery {
         }
     }
 
-    fn index_of(&self, partition: PartitionId) -> Result<usize, RecoveryError> {
-        self.replica.worker.index_of(partition).ok_or(RecoveryError::ForeignPartition(partition))
+    fn index_of(&self, partition: PartitionId) -> Result<usize, ForeignPartition> {
+        self.replica.worker.index_of(partition).ok_or(ForeignPartition(partition))
     }
 }

@@ -58,7 +58,7 @@ impl Message {
                         .filter_map(|it| it.ceiling)
                         .all(|vec| validator.vector(&vec))
             }
-            Message::Down(view, members) => {
+            Message::Down(view, _) => {
                 let vectors = [
                     &view.stable_vec,
                     &view.uniform_vec,
@@ -66,7 +66,7 @@ impl Message {
                     &view.floor,
                     &view.settled_vec,
                 ];
-                within_site && validator.vectors(&vectors) && members.is_well_formed()
+                within_site && validator.vectors(&vectors)
             }
             Message::Replicate(ranges) => {
                 !within_site && ranges.iter().all(|range| validator.range(range))
@@ -76,16 +76,13 @@ impl Message {
                 // Within a site, for a range that a central certifier has sent.
                 Origin::Strong => true,
             },
-            Message::KnownVecGlobal { known_vecs, members, .. } => {
-                !within_site
-                    && known_vecs.iter().all(|(_, known_vec)| validator.vector(known_vec))
-                    && members.is_well_formed()
+            Message::KnownVecGlobal { known_vecs, .. } => {
+                !within_site && known_vecs.iter().all(|(_, known_vec)| validator.vector(known_vec))
             }
-            Message::StableVec { stable_vec, floor, ceiling, members, settled } => {
+            Message::StableVec { stable_vec, floor, ceiling, settled, .. } => {
                 !within_site
                     && validator.settled(settled.as_deref())
                     && validator.vectors(&[stable_vec, floor, ceiling])
-                    && members.is_well_formed()
             }
             Message::Spread(ranges) => {
                 within_site && ranges.iter().all(|range| validator.range(range))

@@ -663,5 +663,6 @@ fn invalid_records_are_rejected_with_a_reason() {
     let stage = members.len() - 2;
     assert_eq!(members[stage], 0);
     members[stage] = 2;
-    assert_eq!(replay(&members), Err("its list of sites is invalid".to_owned()));
+    let reason = replay(&members).expect_err("a list that no worker writes");
+    assert!(reason.starts_with("no record"), "{reason}");
 }
