@@ -102,7 +102,11 @@ pub static METRICS: [Metric; 48] = [
     gauge("solera_prepared_transactions", &[], "Transactions between prepare and commit."),
     gauge("solera_unsettled_updates", &[], "Updates that some site may still need."),
     gauge("solera_primary_keys", &[], "Keys of spaces that primary runs."),
-    gauge("solera_primary_pending_updates", &[], "Updates of clients that wait for their home."),
+    gauge(
+        "solera_primary_pending_updates",
+        &[],
+        "Updates of clients that the site has not applied yet.",
+    ),
     gauge(
         "solera_primary_unsettled_updates",
         &[],

@@ -11,26 +11,17 @@ use tokio::sync::oneshot;
 use super::{State, Worker};
 use crate::status::PrimaryStatus;
 
-/// Which replies the caller of a request still wants.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wants {
-    /// All up to the last. If the caller is dropped, the request is cancelled.
-    All,
-    /// No more, as it has the one it waited for.
-    NoMore,
-}
-
 /// A request that is cancelled when dropped before its caller has the reply that it wants.
 struct Open<'a> {
     worker: &'a Worker,
     request: RequestId,
-    wants: Wants,
+    answered: bool,
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        let mut state = self.worker.state.borrow_mut();
-        if self.wants == Wants::All {
+        if !self.answered {
+            let mut state = self.worker.state.borrow_mut();
             state.waiting.forget(self.request);
             let now = self.worker.now();
             state.engine.cancel(now, self.request);
@@ -74,20 +65,13 @@ impl Worker {
             }
             (request, replies)
         };
-        let mut open = Open { worker: self, request, wants: Wants::All };
+        let mut open = Open { worker: self, request, answered: false };
         self.flush();
         loop {
             let (response, last) = replies.recv().await?;
-            if last {
-                open.wants = Wants::NoMore;
-            }
             let solera_site::Response::Primary(response) = response else { return None };
-            if !last && takes_accepted && matches!(response, Response::Accepted(_)) {
-                open.wants = Wants::NoMore;
-                self.state.borrow_mut().waiting.discard_rest(request);
-                return Some(response);
-            }
-            if last {
+            if last || (takes_accepted && matches!(response, Response::Accepted(_))) {
+                open.answered = true;
                 return Some(response);
             }
         }

@@ -15,10 +15,8 @@ pub(super) type Reply = (Response, bool);
 enum Waiter {
     /// Receives the first reply, which must be the protocol's last one.
     Once(oneshot::Sender<Response>),
-    /// Receives all replies up to the last.
+    /// Receives all replies up to the last, or drops the receiver when it has the one it wants.
     Each(UnboundedSender<Reply>),
-    /// Has the reply that it waited for, and wants no other.
-    Nobody,
 }
 
 /// Requests that wait for replies.
@@ -50,15 +48,11 @@ impl Replies {
         let is_taken = match self.waiting.remove(&request) {
             Some(Waiter::Once(waiter)) => waiter.send(response).is_ok(),
             Some(Waiter::Each(waiter)) => {
-                let is_taken = waiter.send((response, last)).is_ok();
+                // A waiter that gave up was forgotten. One without a receiver has its reply, and
+                // the others are expected.
+                let _ = waiter.send((response, last));
                 if !last {
                     self.waiting.insert(request, Waiter::Each(waiter));
-                }
-                is_taken
-            }
-            Some(Waiter::Nobody) => {
-                if !last {
-                    self.waiting.insert(request, Waiter::Nobody);
                 }
                 true
             }
@@ -66,13 +60,6 @@ impl Replies {
             None => !matches!(response, Response::Primary(_)),
         };
         self.dropped += u64::from(!is_taken);
-    }
-
-    /// Discards the replies of a request that are still to come, as expected ones.
-    pub(super) fn discard_rest(&mut self, request: RequestId) {
-        if let Some(waiter) = self.waiting.get_mut(&request) {
-            *waiter = Waiter::Nobody;
-        }
     }
 
     /// Removes the waiter of a request.
@@ -128,7 +115,6 @@ mod tests {
         let mut receiver = replies.each(request);
         replies.give(request, accepted(), false);
         assert_eq!(receiver.try_recv(), Ok((accepted(), false)));
-        replies.discard_rest(request);
         drop(receiver);
         replies.give(request, accepted(), false);
         replies.give(request, failed(), true);
