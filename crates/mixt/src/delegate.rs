@@ -10,88 +10,50 @@ macro_rules! connection_methods {
     ($body:ident: $($method:ident)*) => {
         $($crate::connection_methods!(@$method $body);)*
     };
-    (@begin $body:ident) => {
-        fn begin<'a>(
+    (@method $body:ident $name:ident($argument:ident: $of:ty) -> $answer:ty) => {
+        fn $name<'a>(
             &'a mut self,
-            begin: &'a $crate::store::Begin,
-        ) -> $crate::store::BoxFuture<'a, Result<Vec<$crate::store::Fields>, $crate::store::StoreError>> {
-            $body!(self, begin, begin)
+            $argument: &'a $of,
+        ) -> $crate::store::BoxFuture<'a, Result<$answer, $crate::store::StoreError>> {
+            $body!(self, $name, $argument)
         }
+    };
+    (@method $body:ident $name:ident() -> $answer:ty) => {
+        fn $name(
+            &mut self,
+        ) -> $crate::store::BoxFuture<'_, Result<$answer, $crate::store::StoreError>> {
+            $body!(self, $name)
+        }
+    };
+    (@begin $body:ident) => {
+        $crate::connection_methods!(@method $body begin(begin: $crate::store::Begin) -> Vec<$crate::store::Fields>);
     };
     (@perform $body:ident) => {
-        fn perform<'a>(
-            &'a mut self,
-            call: &'a $crate::store::ObjectCall,
-        ) -> $crate::store::BoxFuture<'a, Result<$crate::store::Answer, $crate::store::StoreError>> {
-            $body!(self, perform, call)
-        }
+        $crate::connection_methods!(@method $body perform(call: $crate::store::ObjectCall) -> $crate::store::Answer);
     };
     (@custom $body:ident) => {
-        fn custom<'a>(
-            &'a mut self,
-            call: &'a $crate::store::CustomCall,
-        ) -> $crate::store::BoxFuture<'a, Result<$crate::store::Answer, $crate::store::StoreError>> {
-            $body!(self, custom, call)
-        }
+        $crate::connection_methods!(@method $body custom(call: $crate::store::CustomCall) -> $crate::store::Answer);
     };
     (@commit $body:ident) => {
-        fn commit<'a>(
-            &'a mut self,
-            writes: &'a [$crate::store::NameWrite],
-        ) -> $crate::store::BoxFuture<'a, Result<(), $crate::store::StoreError>> {
-            $body!(self, commit, writes)
-        }
+        $crate::connection_methods!(@method $body commit(writes: [$crate::store::NameWrite]) -> ());
     };
     (@execute $body:ident) => {
-        fn execute<'a>(
-            &'a mut self,
-            group: &'a $crate::remote_group::RemoteGroup,
-        ) -> $crate::store::BoxFuture<
-            'a,
-            Result<$crate::remote_group::RemoteReplies, $crate::store::StoreError>,
-        > {
-            $body!(self, execute, group)
-        }
+        $crate::connection_methods!(@method $body execute(group: $crate::remote_group::RemoteGroup) -> $crate::remote_group::RemoteReplies);
     };
     (@certify $body:ident) => {
-        fn certify(
-            &mut self,
-        ) -> $crate::store::BoxFuture<'_, Result<(), $crate::store::StoreError>> {
-            $body!(self, certify)
-        }
+        $crate::connection_methods!(@method $body certify() -> ());
     };
     (@abort $body:ident) => {
-        fn abort(
-            &mut self,
-        ) -> $crate::store::BoxFuture<'_, Result<(), $crate::store::StoreError>> {
-            $body!(self, abort)
-        }
+        $crate::connection_methods!(@method $body abort() -> ());
     };
     (@list $body:ident) => {
-        fn list<'a>(
-            &'a mut self,
-            list: &'a $crate::store::List,
-        ) -> $crate::store::BoxFuture<'a, Result<Vec<std::sync::Arc<str>>, $crate::store::StoreError>> {
-            $body!(self, list, list)
-        }
+        $crate::connection_methods!(@method $body list(list: $crate::store::List) -> Vec<std::sync::Arc<str>>);
     };
     (@sees $body:ident) => {
-        fn sees<'a>(
-            &'a mut self,
-            commits: &'a $crate::store::Commits,
-        ) -> $crate::store::BoxFuture<'a, Result<bool, $crate::store::StoreError>> {
-            $body!(self, sees, commits)
-        }
+        $crate::connection_methods!(@method $body sees(commits: $crate::store::Commits) -> bool);
     };
     (@horizon $body:ident) => {
-        fn horizon(
-            &mut self,
-        ) -> $crate::store::BoxFuture<
-            '_,
-            Result<Option<$crate::store::Horizon>, $crate::store::StoreError>,
-        > {
-            $body!(self, horizon)
-        }
+        $crate::connection_methods!(@method $body horizon() -> Option<$crate::store::Horizon>);
     };
 }
 

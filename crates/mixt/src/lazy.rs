@@ -27,8 +27,8 @@ impl<D, O> State<D, O> {
         }
     }
 
-    /// Ends the transaction after an error. If the error is permanent, later operations of the
-    /// transaction fail with the same one.
+    /// Ends the transaction after an error. The caller has ended it at the database. If the error
+    /// is permanent, later operations of the transaction fail with the same one.
     pub fn fail(&mut self, error: &StoreError) {
         *self = match error {
             StoreError::Denied(_) | StoreError::Refused(_) | StoreError::WrongData { .. } => {
@@ -38,11 +38,14 @@ impl<D, O> State<D, O> {
         };
     }
 
-    /// Ends a spoiled transaction, whose reads cannot be certified.
+    /// Checks that the reads of the transaction can be certified, and ends a spoiled one.
     ///
     /// # Errors
-    /// The transaction is spoiled.
+    /// The transaction is spoiled, or there is none.
     pub fn check_certifiable(&mut self) -> Result<(), StoreError> {
+        if let State::Closed = self {
+            return Err(self.not_open());
+        }
         if let State::Spoiled(_) = self {
             *self = State::Closed;
             let text = "the transaction has ended with the operation that was refused";

@@ -100,31 +100,17 @@ fn no_operation(name: &str) -> StoreError {
     StoreError::Refused(format!("it has no operation `{name}`"))
 }
 
+/// Body of a method that calls the same method of the database within.
+macro_rules! inner {
+    ($self:ident, $method:ident $(, $argument:ident)*) => {
+        D::$method($self $(, $argument)*)
+    };
+}
+
 impl<D: Database + ?Sized> Database for Arc<D> {
-    fn describe(&self) -> Description {
-        D::describe(self)
-    }
-
-    fn level(&self, space: &str) -> Option<Level> {
-        D::level(self, space)
-    }
-
-    fn executes(&self) -> bool {
-        D::executes(self)
-    }
-
-    fn check_operations<'a>(
-        &'a self,
-        program: &'a Program,
-        store: StoreId,
-        space: &'a str,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        D::check_operations(self, program, store, space)
-    }
-
-    fn user(&self) -> Option<Arc<str>> {
-        D::user(self)
-    }
+    crate::database_methods!(
+        inner: describe level executes check_operations user whence learn connect
+    );
 
     fn tells_users_apart(&self) -> bool {
         D::tells_users_apart(self)
@@ -132,18 +118,6 @@ impl<D: Database + ?Sized> Database for Arc<D> {
 
     fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
         D::permits(self, user, accesses)
-    }
-
-    fn whence(&self) -> Option<Arc<str>> {
-        D::whence(self)
-    }
-
-    fn learn(&self, module: &str, source: &str) {
-        D::learn(self, module, source);
-    }
-
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
-        D::connect(self)
     }
 
     fn connect_as<'a>(

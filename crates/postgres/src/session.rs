@@ -368,7 +368,7 @@ impl Session {
                 return Ok(());
             }
             State::Open(Open { number: Some(_) }) => Some((UNDO, vec![])),
-            State::Closed | State::Spoiled(_) | State::Open(Open { number: None }) => None,
+            _ => None,
         };
         let link = self.open_link()?;
         let statements = undo.into_iter().chain([(COMMIT, vec![])]).collect();

@@ -81,13 +81,14 @@ pub struct Codec<'a> {
     program: &'a Program,
 }
 
-/// Encoding of handles.
+/// Use of an encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Handles {
-    /// As keys.
-    Keys,
-    /// With their store, which is optional on decoding.
-    WithStores,
+enum Form {
+    /// In stores, which keep one form of each value: handles are keys.
+    Stored,
+    /// In arguments and results of calls: handles have their store, which is optional on decoding,
+    /// and an argument may be an object where a map has strings as keys.
+    Call,
 }
 
 impl<'a> Codec<'a> {
@@ -101,7 +102,7 @@ impl<'a> Codec<'a> {
     /// # Errors
     /// Fails if the value does not have the type.
     pub fn encode(&self, value: &Value, ty: &Type) -> Result<Vec<u8>, CodecError> {
-        self.write(value, ty, Handles::Keys)
+        self.write(value, ty, Form::Stored)
     }
 
     /// Decodes a value from a store.
@@ -109,7 +110,7 @@ impl<'a> Codec<'a> {
     /// # Errors
     /// Fails if the bytes are not a value of the type.
     pub fn decode(&self, bytes: &[u8], ty: &Type) -> Result<Value, CodecError> {
-        self.read(bytes, ty, Handles::Keys)
+        self.read(bytes, ty, Form::Stored)
     }
 
     /// Decodes an argument of a call. The encoding is that of [`encode`](Self::encode), but a
@@ -120,7 +121,7 @@ impl<'a> Codec<'a> {
     /// Fails if the bytes are not a value of the type, or if a handle names another store of the
     /// program.
     pub fn argument(&self, bytes: &[u8], ty: &Type) -> Result<Value, CodecError> {
-        self.read(bytes, ty, Handles::WithStores)
+        self.read(bytes, ty, Form::Call)
     }
 
     /// Encodes a result of a call: handles have their store before their key, so that a later call
@@ -129,12 +130,12 @@ impl<'a> Codec<'a> {
     /// # Errors
     /// Fails if the value does not have the type.
     pub fn result(&self, value: &Value, ty: &Type) -> Result<Vec<u8>, CodecError> {
-        self.write(value, ty, Handles::WithStores)
+        self.write(value, ty, Form::Call)
     }
 
-    fn write(&self, value: &Value, ty: &Type, handles: Handles) -> Result<Vec<u8>, CodecError> {
+    fn write(&self, value: &Value, ty: &Type, form: Form) -> Result<Vec<u8>, CodecError> {
         check_type(self.program, value, ty).map_err(mismatch)?;
-        let mut writer = Writer { program: self.program, handles, out: Vec::new() };
+        let mut writer = Writer { program: self.program, form, out: Vec::new() };
         match value {
             Value::Unit => {}
             Value::String(text) => writer.out.extend_from_slice(text.as_bytes()),
@@ -149,7 +150,7 @@ impl<'a> Codec<'a> {
         Ok(writer.out)
     }
 
-    fn read(&self, bytes: &[u8], ty: &Type, handles: Handles) -> Result<Value, CodecError> {
+    fn read(&self, bytes: &[u8], ty: &Type, form: Form) -> Result<Value, CodecError> {
         let unexpected = || CodecError::Unexpected {
             expected: spell(self.program, ty),
             found: excerpt(bytes),
@@ -170,17 +171,17 @@ impl<'a> Codec<'a> {
             Type::Int => text.parse().map(Value::Int).map_err(|_| unexpected()),
             Type::Float => text.parse().map(float).map_err(|_| unexpected()),
             Type::String => Ok(Value::string(text)),
-            Type::Handle(_, store) => self.handle(text, *store, handles),
-            _ => Reader::new(self, text, handles).whole(ty),
+            Type::Handle(_, store) => self.handle(text, *store, form),
+            _ => Reader::new(self, text, form).whole(ty),
         }
     }
 
     /// Decodes a handle of a store.
-    fn handle(&self, text: &str, store: StoreId, handles: Handles) -> Result<Value, CodecError> {
+    fn handle(&self, text: &str, store: StoreId, form: Form) -> Result<Value, CodecError> {
         let expected = &self.program.stores[usize::from(store.0)].name;
-        let key = match (handles, text.split_once(':')) {
-            (Handles::WithStores, Some((prefix, key))) if *prefix == **expected => key,
-            (Handles::WithStores, Some((prefix, _))) if self.is_store(prefix) => {
+        let key = match (form, text.split_once(':')) {
+            (Form::Call, Some((prefix, key))) if *prefix == **expected => key,
+            (Form::Call, Some((prefix, _))) if self.is_store(prefix) => {
                 let (found, expected) = (excerpt(text.as_bytes()), expected.to_string());
                 return Err(CodecError::OtherStore { found, expected });
             }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use solera_random::Random;
+
 /// Longest delay; more is a mistake.
 const MOST: Duration = Duration::from_secs(60);
 
@@ -40,21 +42,17 @@ pub struct DelaysError;
 #[derive(Debug)]
 pub(crate) struct OneWay {
     delays: Delays,
-    random: u64,
+    random: Random,
 }
 
 impl OneWay {
     pub(crate) fn new(delays: Delays, seed: u64) -> OneWay {
-        OneWay { delays, random: seed }
+        OneWay { delays, random: Random::new(seed) }
     }
 
     /// Returns the delay of the next bytes.
     pub(crate) fn draw(&mut self) -> Duration {
-        // SplitMix64.
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let share = (mixed ^ mixed >> 31) as f64 / u64::MAX as f64;
+        let share = self.random.draw() as f64 / u64::MAX as f64;
         (self.delays.rtt + self.delays.jitter.mul_f64(share)) / 2
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 
-use super::{Codec, CodecError, Handles, excerpt};
+use super::{Codec, CodecError, Form, excerpt};
 use crate::nesting::MAX_NESTING;
 use crate::run::arithmetic::float;
 use crate::run::spell;
@@ -15,13 +15,13 @@ use crate::value::Value;
 pub(super) struct Reader<'a> {
     codec: &'a Codec<'a>,
     text: &'a str,
-    handles: Handles,
+    form: Form,
     at: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(codec: &'a Codec<'a>, text: &'a str, handles: Handles) -> Reader<'a> {
-        Reader { codec, text, handles, at: 0 }
+    pub(super) fn new(codec: &'a Codec<'a>, text: &'a str, form: Form) -> Reader<'a> {
+        Reader { codec, text, form, at: 0 }
     }
 
     /// Decodes a value; fails if anything follows it.
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
             Type::Bytes => self.bytes(ty),
             Type::Handle(_, store) => {
                 let text = self.string(ty)?;
-                self.codec.handle(&text, *store, self.handles)
+                self.codec.handle(&text, *store, self.form)
             }
             Type::Option(_) if self.peek() == Some(b'n') => {
                 self.word("null", ty).map(|()| Value::NONE)
@@ -97,9 +97,8 @@ impl<'a> Reader<'a> {
     ) -> Result<Value, CodecError> {
         let mut entries = BTreeMap::new();
         // An object is natural for people. Stores keep one form only, the array of pairs.
-        let is_object = *key == Type::String
-            && self.handles == Handles::WithStores
-            && self.peek() == Some(b'{');
+        let is_object =
+            *key == Type::String && self.form == Form::Call && self.peek() == Some(b'{');
         let brackets = if is_object { (b'{', b'}') } else { (b'[', b']') };
         self.items(brackets, ty, |reader| {
             reader.space();

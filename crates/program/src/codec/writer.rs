@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use data_encoding::HEXLOWER;
 
-use super::Handles;
+use super::Form;
 use crate::ir::Program;
 use crate::types::Type;
 use crate::value::{Handle, Value};
 
 pub(super) struct Writer<'a> {
     pub(super) program: &'a Program,
-    pub(super) handles: Handles,
+    pub(super) form: Form,
     pub(super) out: Vec<u8>,
 }
 
@@ -64,9 +64,9 @@ impl Writer<'_> {
     }
 
     pub(super) fn handle<'h>(&self, handle: &'h Handle) -> Cow<'h, str> {
-        match self.handles {
-            Handles::Keys => Cow::Borrowed(&handle.key),
-            Handles::WithStores => Cow::Owned(handle.to_string()),
+        match self.form {
+            Form::Stored => Cow::Borrowed(&handle.key),
+            Form::Call => Cow::Owned(handle.to_string()),
         }
     }
 

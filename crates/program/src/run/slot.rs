@@ -89,12 +89,24 @@ impl Slot {
             Value::List(values) => values,
             other => return Err(malformed("a method of lists", other)),
         };
-        if !self.owned {
-            meter.elements(values.len())?;
-            self.owned = true;
-        }
-        Ok(Arc::make_mut(values))
+        let elements = values.len();
+        own(values, &mut self.owned, elements, meter)
     }
+}
+
+/// Returns the elements of a collection to change. Copying them costs `elements` if the collection
+/// is not owned yet.
+pub(super) fn own<'a, T: Clone>(
+    values: &'a mut Arc<T>,
+    owned: &mut bool,
+    elements: usize,
+    meter: &mut Meter,
+) -> Result<&'a mut T, FailureKind> {
+    if !*owned {
+        meter.elements(elements)?;
+        *owned = true;
+    }
+    Ok(Arc::make_mut(values))
 }
 
 fn leaf(bytes: usize) -> u32 {

@@ -18,10 +18,9 @@ impl<P: Port> Session<P> {
         self.state.check_certifiable()?;
         match &self.state {
             State::Open(open) if open.strong => {}
-            State::Closed | State::Spoiled(_) => return Err(self.state.not_open()),
             // A causal transaction has no order to certify, a due one has read nothing, and one
             // that is over has committed.
-            State::Open(_) | State::Due(_) | State::Over => {
+            _ => {
                 self.close().await;
                 return Ok(());
             }

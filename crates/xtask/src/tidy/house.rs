@@ -145,7 +145,7 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-data", "solera-random", "solera-unistore"],
     ),
     // Forwards bytes between any client and any server.
-    room("solera-wan", "wan", Floor::Hosting, &[], &[]),
+    room("solera-wan", "wan", Floor::Hosting, &["solera-random"], &[]),
     // Wraps one byte stream in another.
     room("solera-tls", "tls", Floor::Hosting, &[], &[]),
     // It reads files.

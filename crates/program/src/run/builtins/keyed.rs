@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::builtin::Builtin;
 use crate::run::args::Args;
 use crate::run::failure::{FailureKind, brief, malformed};
-use crate::run::slot::{Meter, Slot, Weight};
+use crate::run::slot::{Meter, Slot, Weight, own};
 use crate::value::Value;
 
 pub(super) fn sets(
@@ -39,21 +39,6 @@ fn change_set(
     meter.search(values.len(), by)?;
     let changed = change(values, value);
     Ok((set, by, changed))
-}
-
-/// Returns the elements of a collection to change. Copying them costs `elements` if the collection
-/// is not owned yet.
-fn own<'a, T: Clone>(
-    values: &'a mut Arc<T>,
-    owned: &mut bool,
-    elements: usize,
-    meter: &mut Meter,
-) -> Result<&'a mut T, FailureKind> {
-    if !*owned {
-        meter.elements(elements)?;
-        *owned = true;
-    }
-    Ok(Arc::make_mut(values))
 }
 
 fn insert(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
