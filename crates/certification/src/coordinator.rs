@@ -374,7 +374,8 @@ impl<W: Clone> Coordinator<W> {
             // A transaction that was given up is not retried.
             let about = || footprint(pending.payloads.values());
             let first = || Claim::new(pending.submitted_at, tid, about());
-            let claim = pending.claim.unwrap_or_else(first);
+            let is_aborted = matches!(outcome, Outcome::Aborted(_));
+            let claim = is_aborted.then(|| pending.claim.unwrap_or_else(first));
             step.outputs.push_back(Output::Decided { tid, outcome: outcome.clone(), claim });
         }
         let oldest = self.oldest_for(tid).or(oldest);

@@ -200,7 +200,7 @@ pub enum Output<W> {
         /// The outcome.
         outcome: Outcome,
         /// Claim to submit with the next attempt, if the transaction aborted and is retried.
-        claim: Claim,
+        claim: Option<Claim>,
     },
     /// DELIVER_UPDATES (UniStore Alg. 3 l. 4), at the leader: the transaction of the group with the
     /// next strong timestamp. The host stores it and sends it to the other members in this order.

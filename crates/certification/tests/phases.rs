@@ -139,7 +139,7 @@ impl Sites {
                         .insert((self.now + delay, self.sequence), (at(site), to, *message));
                 }
                 Output::Decided { tid, outcome, claim } => {
-                    self.claims.insert(tid, claim);
+                    self.claims.extend(claim.map(|claim| (tid, claim)));
                     self.decided.push((self.now / MILLI, SiteId(site), tid, outcome));
                 }
                 Output::Deliver { group, tid, ts, .. } => {

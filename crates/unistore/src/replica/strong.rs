@@ -493,7 +493,7 @@ impl Replica {
     }
 
     /// Handles the outcome of a strong transaction of this worker.
-    fn on_decided(&mut self, now: Now, tid: TransactionId, outcome: Outcome, claim: Claim) {
+    fn on_decided(&mut self, now: Now, tid: TransactionId, outcome: Outcome, claim: Option<Claim>) {
         let Some(submitted) = self.strong.submitted.remove(&tid) else { return };
         self.worker.note_activity(now);
         let Submitted { request, snap_vec, single, .. } = submitted;
@@ -518,6 +518,7 @@ impl Replica {
             Outcome::Aborted(cause) => {
                 self.strong.counts.aborted += 1;
                 self.worker.trace(|| Event::Certified { tid, ts: None });
+                let claim = claim.expect("an aborted transaction has a claim");
                 self.on_aborted(now, cause, claim, single, request);
             }
         }
