@@ -77,7 +77,7 @@ impl<W: Context> Session<W> {
             return Next::Stay;
         };
         self.worker.count_command(command.id);
-        self.begin_command(command.name);
+        self.last_command = command.name;
         if let Err(error) = self.check(command, arguments) {
             self.refuse(command.id, &error);
             return Next::Stay;
@@ -92,6 +92,7 @@ impl<W: Context> Session<W> {
             return Next::Stay;
         }
         self.note_writes(command);
+        self.publish_command();
         self.dispatch(command, arguments).await
     }
 

@@ -149,11 +149,10 @@ impl<W: Context> Session<W> {
         });
     }
 
-    /// Records and publishes the command that runs now, because it may have to wait. Commands that
-    /// run at once are published with their batch.
-    pub(crate) fn begin_command(&mut self, name: &'static str) {
-        self.last_command = name;
-        self.client.update_info(|info| info.command = name);
+    /// Publishes the command that runs now, because it may have to wait. Commands that run at once
+    /// are published with their batch.
+    pub(crate) fn publish_command(&self) {
+        self.client.update_info(|info| info.command = self.last_command);
     }
 
     /// Discards the reply of the last command, which begins at `start`, when CLIENT REPLY is OFF or

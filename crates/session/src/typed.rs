@@ -49,7 +49,8 @@ impl<W: Context> Session<W> {
 
     async fn execute_if_permitted<C: Typed>(&mut self, command: &C) -> Result<C::Answer, String> {
         let described = &COMMANDS[command.command() as usize];
-        self.begin_command(described.name);
+        self.last_command = described.name;
+        self.publish_command();
         self.may_use(Unit::of(described, None), command.keys())
             .map_err(|refused| refused.to_string())?;
         self.admits(described)?;

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::Reader;
 use crate::error::ConfigError;
-use crate::log::{LogLevel, LogSpec, area};
+use crate::log::{LogSpec, area};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,18 +31,15 @@ impl Reader<'_> {
             return self.invalid(Some(twice.span().start), reason);
         }
         let format = table.format.map(|format| self.named_one("format", &format)).transpose()?;
-        let level = table.level.or(log_level).map(|level| self.log_level(&level)).transpose()?;
+        let level =
+            table.level.or(log_level).map(|level| self.named_one("level", &level)).transpose()?;
         let mut areas = BTreeMap::new();
         for (name, level) in table.areas {
             let found = area(name.get_ref());
             let found = found.or_else(|reason| self.invalid(Some(name.span().start), reason))?;
-            areas.insert(found, self.log_level(&level)?);
+            areas.insert(found, self.named_one("level", &level)?);
         }
         Ok(LogSpec { format, level, areas })
-    }
-
-    fn log_level(&self, level: &Spanned<String>) -> Result<LogLevel, ConfigError> {
-        self.named_one("level", level)
     }
 
     fn named_one<T>(&self, what: &str, text: &Spanned<String>) -> Result<T, ConfigError>
@@ -59,7 +56,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{LogFormat, areas};
+    use crate::log::{LogFormat, LogLevel, areas};
     use crate::spec::{ClusterSpec, Overrides};
 
     fn read(text: &str, option: &str) -> Result<LogSpec, String> {
