@@ -15,9 +15,9 @@ use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::error::BenchError;
-use crate::place::Place;
+use crate::place::TargetCluster;
 use crate::random::Random;
-use crate::session::{Session, Strong};
+use crate::session::{BenchSession, Strong};
 use crate::tally::{Done, Kind, Tally};
 
 /// Duration and intensity of a run.
@@ -56,7 +56,7 @@ pub(crate) trait Workload: Send + Sync + 'static {
         &self,
         kind: usize,
         visitor: &mut Self::Visitor,
-        session: &mut Session,
+        session: &mut BenchSession,
     ) -> Result<Done, Error>;
 }
 
@@ -79,7 +79,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Fails if clients cannot connect, or if threads cannot be started.
 pub(crate) fn drive<W: Workload>(
     workload: &Arc<W>,
-    place: &Place,
+    place: &TargetCluster,
     strong: Strong,
     pace: &Pace,
 ) -> Result<Ran<W::Visitor>, BenchError> {
@@ -110,7 +110,7 @@ pub(crate) fn drive<W: Workload>(
 fn run_thread<W: Workload>(
     thread: usize,
     workload: &Arc<W>,
-    place: &Place,
+    place: &TargetCluster,
     strong: Strong,
     pace: &Pace,
     begin: Instant,
@@ -150,7 +150,7 @@ struct Loop<W> {
     number: usize,
     begin: Instant,
     workload: Arc<W>,
-    place: Place,
+    place: TargetCluster,
     strong: Strong,
     pace: Pace,
     tally: Rc<RefCell<Tally>>,
@@ -168,7 +168,7 @@ impl<W: Workload> Loop<W> {
         let mut random = Random::new(self.number as u64);
         let mut visitor = self.workload.visitor(self.number);
         let client = self.place.connect(self.number).await.map_err(BenchError::Connect)?;
-        let mut session = Session::new(client, self.strong);
+        let mut session = BenchSession::new(client, self.strong);
         let mut patience = PATIENCE;
         while Instant::now() < end {
             let kind = self.workload.next(&mut visitor);

@@ -45,7 +45,7 @@ pub use driver::Pace;
 pub use error::BenchError;
 pub use histogram::Histogram;
 pub use micro::Micro;
-pub use place::Place;
+pub use place::TargetCluster;
 pub use report::Report;
 pub use rubis::Scale;
 pub use rubis::invariants::Invariant;
@@ -111,7 +111,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, BenchError> {
 /// See [`BenchError`]. Transactions that fail are counted and are no error.
 pub fn run(
     work: &Work,
-    place: &Place,
+    place: &TargetCluster,
     strong: Strong,
     pace: &Pace,
     report: &dyn Fn(&str),
@@ -176,7 +176,7 @@ fn check_micro(micro: &Micro) -> Result<(), BenchError> {
 }
 
 /// Returns a client whose site has the writes of all other clients.
-async fn settled(place: &Place, tokens: &[Token]) -> Result<Client, Error> {
+async fn settled(place: &TargetCluster, tokens: &[Token]) -> Result<Client, Error> {
     let mut client = place.connect(0).await?;
     load::attach(&mut client, tokens).await?;
     Ok(client)

@@ -7,8 +7,8 @@ use solera::{Client, Error, Token};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::batch::Batch;
-use crate::place::Place;
-use crate::session::{Session, Strong};
+use crate::place::TargetCluster;
+use crate::session::{BenchSession, Strong};
 
 /// How the data is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,11 @@ const BATCH: u64 = 250;
 const WAITS: u32 = 30;
 
 /// Writes the parts, one after another, and returns when every site has all of them.
-pub(crate) async fn fill(place: &Place, strong: Strong, parts: Vec<Part>) -> Result<(), Error> {
+pub(crate) async fn fill(
+    place: &TargetCluster,
+    strong: Strong,
+    parts: Vec<Part>,
+) -> Result<(), Error> {
     let lanes = LANES * place.sites().len();
     for part in parts {
         let part = Rc::new(part);
@@ -49,7 +53,7 @@ pub(crate) async fn fill(place: &Place, strong: Strong, parts: Vec<Part>) -> Res
                 let (part, next) = (part.clone(), next.clone());
                 let place = place.clone();
                 writers.spawn_local(async move {
-                    let mut session = Session::new(place.connect(lane).await?, strong);
+                    let mut session = BenchSession::new(place.connect(lane).await?, strong);
                     while next.get() < part.count {
                         let from = next.replace(next.get() + BATCH);
                         let stretch = from..part.count.min(from + BATCH);

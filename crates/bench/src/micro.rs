@@ -22,7 +22,7 @@ use crate::batch::Batch;
 use crate::driver::Workload;
 use crate::load::{Part, Writing};
 use crate::random::Random;
-use crate::session::Session;
+use crate::session::BenchSession;
 use crate::tally::{Class, Done, Kind};
 
 /// Spaces of a cluster on which the transactions are strong, in the format of `solera.toml`.
@@ -122,7 +122,7 @@ impl Workload for Micro {
         &self,
         kind: usize,
         visitor: &mut Visitor,
-        session: &mut Session,
+        session: &mut BenchSession,
     ) -> Result<Done, Error> {
         let class = KINDS[kind].class;
         let updates = kind % 2 == 1;

@@ -20,15 +20,15 @@ enum Reach {
 
 /// The cluster whose sites the clients are spread over.
 #[derive(Clone)]
-pub struct Place(Reach);
+pub struct TargetCluster(Reach);
 
-impl Place {
+impl TargetCluster {
     /// Uses a running cluster, by addresses of its sites. The clients of a site are spread over its
     /// addresses.
     ///
     /// # Errors
     /// Fails if an address does not answer as a site.
-    pub async fn at(endpoints: Vec<Endpoint>) -> Result<Place, BenchError> {
+    pub async fn at(endpoints: Vec<Endpoint>) -> Result<TargetCluster, BenchError> {
         if endpoints.is_empty() {
             return Err(BenchError::Settings("no site is named".to_owned()));
         }
@@ -42,19 +42,19 @@ impl Place {
                 None => sites.push(Site { name, endpoints: vec![endpoint] }),
             }
         }
-        Ok(Place(Reach::Remote(sites)))
+        Ok(TargetCluster(Reach::Remote(sites)))
     }
 
     /// Starts a cluster in this process, in memory, with `spaces` in the format of `solera.toml`.
     ///
     /// # Errors
     /// Fails if the settings are invalid, or if threads cannot be started.
-    pub fn up(over: Overrides, spaces: &str) -> Result<Place, BenchError> {
+    pub fn up(over: Overrides, spaces: &str) -> Result<TargetCluster, BenchError> {
         let spec = ClusterSpec::parse("the benchmark's spaces", spaces, over);
         let spec = spec.map_err(|error| BenchError::Settings(error.to_string()))?;
         let names = spec.sites.iter().map(|site| site.name.clone()).collect();
         let cluster = Embedded::with(spec).map_err(|error| BenchError::Start(error.to_string()))?;
-        Ok(Place(Reach::Embedded(cluster, names)))
+        Ok(TargetCluster(Reach::Embedded(cluster, names)))
     }
 
     /// Returns the names of the sites.

@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU64;
 use solera::Error;
 
 use crate::driver::Workload;
-use crate::session::Session;
+use crate::session::BenchSession;
 use crate::tally::{Done, Kind};
 use catalogue::Catalogue;
 pub use catalogue::Scale;
@@ -73,7 +73,7 @@ impl Workload for Rubis {
         &self,
         kind: usize,
         visitor: &mut Visitor,
-        session: &mut Session,
+        session: &mut BenchSession,
     ) -> Result<Done, Error> {
         use Transaction as T;
         let here = visitor.choose(self, mix::class_of(kind));

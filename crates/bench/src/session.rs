@@ -35,17 +35,17 @@ impl Strong {
     }
 }
 
-/// Session of one client.
-pub(crate) struct Session {
+/// BenchSession of one client.
+pub(crate) struct BenchSession {
     pub(crate) client: Client,
     strong: Strong,
     /// Number of attempts of strong transactions that aborted.
     pub(crate) aborts: u64,
 }
 
-impl Session {
-    pub(crate) fn new(client: Client, strong: Strong) -> Session {
-        Session { client, strong, aborts: 0 }
+impl BenchSession {
+    pub(crate) fn new(client: Client, strong: Strong) -> BenchSession {
+        BenchSession { client, strong, aborts: 0 }
     }
 
     /// Runs a causal transaction.

@@ -4,7 +4,7 @@ use solera::{Error, Value};
 use solera_config::{ClusterSpec, Overrides};
 
 use crate::error::BenchError;
-use crate::place::Place;
+use crate::place::TargetCluster;
 use crate::session::Strong;
 
 /// A space of a cluster, as SOLERA.SPACES reports it.
@@ -23,7 +23,11 @@ struct Found {
 ///
 /// # Errors
 /// Fails with the differences and the missing lines.
-pub(crate) async fn check(place: &Place, strong: Strong, needed: &str) -> Result<(), BenchError> {
+pub(crate) async fn check(
+    place: &TargetCluster,
+    strong: Strong,
+    needed: &str,
+) -> Result<(), BenchError> {
     if !place.is_remote() {
         return Ok(());
     }

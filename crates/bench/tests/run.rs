@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use solera_bench::{BenchError, Class, Micro, Pace, Place, Report, Strong, Work, run};
+use solera_bench::{BenchError, Class, Micro, Pace, Report, Strong, TargetCluster, Work, run};
 use solera_config::Overrides;
 
-fn place(sites: usize, wan: &str) -> Place {
+fn place(sites: usize, wan: &str) -> TargetCluster {
     place_with(sites, wan, "")
 }
 
-fn place_with(sites: usize, wan: &str, spaces: &str) -> Place {
+fn place_with(sites: usize, wan: &str, spaces: &str) -> TargetCluster {
     let (sites, wan) = (Some(sites), Some(wan.to_owned()));
-    Place::up(Overrides { sites, wan, ..Overrides::default() }, spaces).unwrap()
+    TargetCluster::up(Overrides { sites, wan, ..Overrides::default() }, spaces).unwrap()
 }
 
 fn pace(clients: usize, seconds: u64) -> Pace {
@@ -30,7 +30,7 @@ fn rubis(scale: &str) -> Work {
     Work::Rubis { scale: scale.parse().unwrap(), contended: None, seed: 1 }
 }
 
-fn causally(work: &Work, place: &Place, pace: &Pace) -> Report {
+fn causally(work: &Work, place: &TargetCluster, pace: &Pace) -> Report {
     run(work, place, Strong::Causal, pace, &|_| ()).unwrap()
 }
 

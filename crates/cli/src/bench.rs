@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use solera::Endpoint;
-use solera_bench::{BenchError, Micro, Pace, Place, Report, Scale, Strong, Work, run};
+use solera_bench::{BenchError, Micro, Pace, Report, Scale, Strong, TargetCluster, Work, run};
 use solera_config::{LogSpec, Overrides};
 use solera_node::raise_descriptor_limit;
 
@@ -238,7 +238,7 @@ impl BenchArgs {
         }
     }
 
-    fn place(&self, work: &Work) -> Result<Place, BenchError> {
+    fn place(&self, work: &Work) -> Result<TargetCluster, BenchError> {
         let PlaceArgs { at, login, up, wan, partitions, workers } = &self.place;
         if up.is_none() && at.is_empty() {
             let missing = "choose a cluster: --at HOST:PORT,… or --up SITES";
@@ -259,12 +259,12 @@ impl BenchArgs {
                 data: None,
                 log: LogSpec::default(),
             };
-            Place::up(over, spaces)
+            TargetCluster::up(over, spaces)
         } else {
             let endpoints: Result<_, _> = at.iter().map(|at| login.apply(at)).collect();
             let endpoints = endpoints.map_err(BenchError::Settings)?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(BenchError::Threads)?.block_on(Place::at(endpoints))
+            runtime.map_err(BenchError::Threads)?.block_on(TargetCluster::at(endpoints))
         }
     }
 }

@@ -47,19 +47,19 @@ fn sites_continue_and_catch_up_when_links_are_cut() {
 }
 
 /// Network namespace of a site. It exists as long as the process that was started in it.
-struct Place {
+struct SiteNamespace {
     number: usize,
     holder: Child,
 }
 
-impl Place {
+impl SiteNamespace {
     /// Creates a namespace. `peer` connects it to the bridge, and `client`, which is never cut, to
     /// the test.
-    fn new(number: usize) -> Place {
+    fn new(number: usize) -> SiteNamespace {
         // The process ends with its input, and so at the latest with this process.
         let mut holder = Command::new("unshare");
         let holder = holder.args(["--net", "cat"]).stdin(Stdio::piped()).spawn().unwrap();
-        let place = Place { number, holder };
+        let place = SiteNamespace { number, holder };
         let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
         let pid = place.holder.id().to_string();
         wait_until("a namespace", || namespace(&pid) != namespace("self"));
@@ -99,7 +99,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SiteNamespace {
     fn drop(&mut self) {
         let _ = self.holder.kill();
         let _ = self.holder.wait();
@@ -176,7 +176,7 @@ async fn cut_links() {
     let folder = Folder::new();
     ip(&["link", "add", "bridge", "type", "bridge"]);
     ip(&["link", "set", "bridge", "up"]);
-    let places: Vec<Place> = (1..=SITES.len()).map(Place::new).collect();
+    let places: Vec<SiteNamespace> = (1..=SITES.len()).map(SiteNamespace::new).collect();
     let mut config = "f = 1\n".to_owned();
     for (name, place) in SITES.iter().zip(&places) {
         let (resp, peer, admin) = (place.client(), place.peer(), place.admin());
@@ -184,7 +184,7 @@ async fn cut_links() {
         config += &format!("resp = '{resp}'\npeer = '{peer}'\nadmin = '{admin}'\nworkers = 2\n");
     }
     let config = folder.file("solera.toml", &config);
-    let start = |(name, place): (&&str, &Place)| {
+    let start = |(name, place): (&&str, &SiteNamespace)| {
         let mut command = place.command(SOLERA);
         command.args(["serve", "--site", name, "--config"]).arg(&config);
         Node::start(&mut command, place.client(), place.admin())

@@ -34,7 +34,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 use solera_resp::Value;
-use solera_spaces::{Layout, Session};
+use solera_spaces::{Layout, SpacesSession};
 pub use solera_spaces::{RESERVED, Space, System, UNKNOWN_MODULE, digest};
 
 pub use self::cluster::Cluster;
@@ -106,8 +106,8 @@ impl Spaces {
         Link::new(self.connect.clone(), self.sources.clone())
     }
 
-    fn session_over(&self, link: Link) -> Session<Link> {
-        Session::new(link, Some(self.user.clone()), self.layout.clone())
+    fn session_over(&self, link: Link) -> SpacesSession<Link> {
+        SpacesSession::new(link, Some(self.user.clone()), self.layout.clone())
     }
 
     /// Returns the names of the spaces.

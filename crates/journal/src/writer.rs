@@ -34,7 +34,7 @@ pub(crate) struct Writer<D: Disk> {
     spare: Option<Spare<D::File>>,
     /// Bytes written since the spare segment last grew.
     unprepared: u64,
-    room: Room,
+    free_space: FreeSpace,
     failure: Option<Error>,
     /// Lock of the journal, held until it is dropped.
     _lock: D::Lock,
@@ -42,7 +42,7 @@ pub(crate) struct Writer<D: Disk> {
 
 /// State of the disk's space for a spare segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
+enum FreeSpace {
     /// There is space, as far as is known.
     Enough,
     /// The disk is full, and this was reported.
@@ -91,7 +91,7 @@ impl<D: Disk> Writer<D> {
             attempts: 0,
             spare: None,
             unprepared: 0,
-            room: Room::Enough,
+            free_space: FreeSpace::Enough,
             failure: None,
             _lock: start.lock,
         }
@@ -144,15 +144,16 @@ impl<D: Disk> Writer<D> {
 
     fn prepare_by(&mut self, bytes: u64) -> Result<bool, Error> {
         self.usable()?;
-        if self.room == Room::None || self.spare.as_ref().is_some_and(Spare::ready) {
+        if self.free_space == FreeSpace::None || self.spare.as_ref().is_some_and(Spare::ready) {
             return Ok(false);
         }
         self.unprepared = 0;
         // Space is reported only when the whole segment is prepared.
-        let bytes = if self.room == Room::Perhaps { u64::MAX } else { bytes };
+        let bytes = if self.free_space == FreeSpace::Perhaps { u64::MAX } else { bytes };
         match self.fill_spare(bytes) {
             Err(full) if full.is_disk_full() => {
-                let was_reported = std::mem::replace(&mut self.room, Room::None) == Room::Perhaps;
+                let was_reported =
+                    std::mem::replace(&mut self.free_space, FreeSpace::None) == FreeSpace::Perhaps;
                 // A snapshot, which frees space, needs this space more.
                 self.spare = None;
                 let removed = self.remove(SPARE);
@@ -161,15 +162,15 @@ impl<D: Disk> Writer<D> {
             }
             filled => {
                 self.or_fail(filled)?;
-                Ok(std::mem::replace(&mut self.room, Room::Enough) == Room::Perhaps)
+                Ok(std::mem::replace(&mut self.free_space, FreeSpace::Enough) == FreeSpace::Perhaps)
             }
         }
     }
 
     /// Makes [`Self::prepare`] retry once if the disk was full.
     pub(crate) fn look_for_room(&mut self) {
-        if self.room == Room::None {
-            self.room = Room::Perhaps;
+        if self.free_space == FreeSpace::None {
+            self.free_space = FreeSpace::Perhaps;
         }
     }
 
@@ -249,8 +250,8 @@ impl<D: Disk> Writer<D> {
     fn write_frames(&mut self, mut frames: &[u8]) -> Result<(), Error> {
         while !frames.is_empty() {
             // The segment must always have space for a mark.
-            let room = self.current.room().saturating_sub(MARK_BYTES as u64);
-            let (bytes, count) = fitting(frames, room);
+            let free_space = self.current.room().saturating_sub(MARK_BYTES as u64);
+            let (bytes, count) = fitting(frames, free_space);
             if count == 0 {
                 self.turn_over(first_frame(frames) as u64)?;
                 continue;

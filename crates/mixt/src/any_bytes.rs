@@ -10,7 +10,6 @@ use solera_program::value::Value;
 
 use crate::binding::Modules;
 use crate::coordinator::{Ask, Coordinator, Next};
-use crate::form::{decode, encode};
 use crate::group::{GroupRun, GroupStep};
 use crate::job::Job;
 use crate::location::Fields;
@@ -19,6 +18,7 @@ use crate::record::{Record, RecoveryLease, State};
 use crate::request::calls::{Answer, StoreError};
 use crate::request::remote_group::{RemoteGroup, RemoteReplies};
 use crate::request::{Reply, Request};
+use crate::versioned::{decode, encode};
 use crate::witness::WriteWitness;
 
 /// Maximum number of answers to a transaction.

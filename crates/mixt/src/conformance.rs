@@ -64,7 +64,7 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
     // First all steps run in one transaction, which reads its own writes. Then each step runs in
     // one of its own, declared as read-only if it is.
     for apart in [false, true] {
-        let mut session = Session::new(database, space).await;
+        let mut session = ConformanceSession::new(database, space).await;
         let key = |name: &str| format!("objects-{name}-{apart}");
         if !apart {
             session.begin().await;
@@ -88,7 +88,7 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
             session.commit(&[]).await.expect("nobody else is there");
         }
         // Other sessions see all that was written, of every kind.
-        let mut other = Session::new(database, space).await;
+        let mut other = ConformanceSession::new(database, space).await;
         let mut wrong = None;
         // The reads may be old; then the commit fails.
         loop {
@@ -114,7 +114,7 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
 /// # Panics
 /// If the check fails.
 pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str) {
-    let mut session = Session::new(database, space).await;
+    let mut session = ConformanceSession::new(database, space).await;
     session.begin().await;
     session.done("kind", REGISTER, ObjectOp::Put, &[Value::Int(7)]).await;
     session.commit(&[]).await.expect("nobody else is there");
@@ -160,8 +160,8 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
 /// # Panics
 /// If the check fails.
 pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
-    let mut one = Session::new(database, space).await;
-    let mut other = Session::new(database, space).await;
+    let mut one = ConformanceSession::new(database, space).await;
+    let mut other = ConformanceSession::new(database, space).await;
     let one_put = Value::Int(1);
     one.begin().await;
     one.done("atomic-a", REGISTER, ObjectOp::Put, std::slice::from_ref(&one_put)).await;
@@ -200,8 +200,8 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     reason = "a story in which each step goes on where the one before ended"
 )]
 pub async fn names_are_kept(database: &dyn Database, space: &str) {
-    let mut one = Session::new(database, space).await;
-    let mut other = Session::new(database, space).await;
+    let mut one = ConformanceSession::new(database, space).await;
+    let mut other = ConformanceSession::new(database, space).await;
     let fields = |pairs: &[(u64, &[u8])]| -> Fields {
         pairs.iter().map(|(field, value)| (*field, Arc::from(*value))).collect()
     };
@@ -298,7 +298,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
 /// # Panics
 /// If the check fails.
 pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &str) {
-    let mut session = Session::new(database, space).await;
+    let mut session = ConformanceSession::new(database, space).await;
     let is_atomic = database.level(space).is_some_and(|level| level.at_least(Level::Causal));
     for (op, args) in [(ObjectOp::Get, vec![]), (ObjectOp::Put, vec![Value::Int(1)])] {
         session.begin().await;
@@ -326,8 +326,8 @@ pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &st
 /// # Panics
 /// If both succeed.
 pub async fn transactions_are_serializable(database: &dyn Database, space: &str) {
-    let mut one = Session::new(database, space).await;
-    let mut other = Session::new(database, space).await;
+    let mut one = ConformanceSession::new(database, space).await;
+    let mut other = ConformanceSession::new(database, space).await;
     one.begin().await;
     other.begin().await;
     assert_eq!(one.get("skew-a").await, Value::NONE);
@@ -546,19 +546,19 @@ fn story() -> Vec<(&'static str, u32, Vec<Step>)> {
 }
 
 /// A session that uses objects of [`program`].
-struct Session {
+struct ConformanceSession {
     connection: Box<dyn Connection>,
     program: Arc<Program>,
     space: Arc<str>,
     strong: bool,
 }
 
-impl Session {
-    async fn new(database: &dyn Database, space: &str) -> Session {
+impl ConformanceSession {
+    async fn new(database: &dyn Database, space: &str) -> ConformanceSession {
         let connection = database.connect().await.expect("the database can be reached");
         let level = database.level(space);
         let strong = matches!(level, Some(Level::Linearizable | Level::Por));
-        Session { connection, program: Arc::new(program()), space: space.into(), strong }
+        ConformanceSession { connection, program: Arc::new(program()), space: space.into(), strong }
     }
 
     async fn begin(&mut self) {

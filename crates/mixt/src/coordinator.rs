@@ -82,7 +82,7 @@ pub use crate::job::CannotResume;
 use crate::job::{Job, check_args};
 use crate::outcome::{Limits, Outcome, Why};
 use crate::plan::Plan;
-use crate::record::{Record, RecoveryLease, State, Whence};
+use crate::record::{CommitReplicas, Record, RecoveryLease, State};
 use crate::request::calls::StoreError;
 pub use crate::request::{Reply, Request};
 use crate::visibility::Visibility;
@@ -130,7 +130,7 @@ pub struct Coordinator {
     /// Writes of other transactions that it has seen.
     visibility: Visibility,
     /// Replicas at which its requests commit.
-    whence: Whence,
+    commit_replicas: CommitReplicas,
     /// Databases that check the rights of each user.
     guarded: BTreeSet<Arc<str>>,
     /// Whether it has checked the rights of its users for the accesses that are known beforehand.
@@ -309,9 +309,9 @@ impl Coordinator {
     }
 
     /// Sets the replicas of these databases at which all requests commit
-    /// ([`whence`](crate::store::Database::whence)).
-    pub fn commit_at(&mut self, whence: BTreeMap<Arc<str>, Arc<str>>) {
-        self.whence = whence;
+    /// ([`commit_replica`](crate::store::Database::commit_replica)).
+    pub fn commit_at(&mut self, commit_replicas: BTreeMap<Arc<str>, Arc<str>>) {
+        self.commit_replicas = commit_replicas;
     }
 
     /// Sets the users in whose names it asks databases. A resumed transaction keeps the users with
@@ -357,7 +357,7 @@ impl Coordinator {
             trouble: None,
             restarts: 0,
             visibility: Visibility::default(),
-            whence: Whence::new(),
+            commit_replicas: CommitReplicas::new(),
             guarded: BTreeSet::new(),
             permitted: false,
             giving_up: None,
@@ -475,7 +475,7 @@ impl Coordinator {
         RecoveryLease {
             number: self.lease_number,
             since_ms: self.now_ms,
-            whence: self.whence.clone(),
+            commit_replicas: self.commit_replicas.clone(),
         }
     }
 

@@ -102,9 +102,9 @@ macro_rules! database_methods {
             $body!(self, user)
         }
     };
-    (@whence $body:ident) => {
-        fn whence(&self) -> Option<std::sync::Arc<str>> {
-            $body!(self, whence)
+    (@commit_replica $body:ident) => {
+        fn commit_replica(&self) -> Option<std::sync::Arc<str>> {
+            $body!(self, commit_replica)
         }
     };
     (@learn $body:ident) => {

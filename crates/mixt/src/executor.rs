@@ -81,10 +81,10 @@ impl Connections {
     }
 
     /// Returns the replicas of databases at which requests commit.
-    fn whence(&self) -> BTreeMap<Arc<str>, Arc<str>> {
+    fn commit_replicas(&self) -> BTreeMap<Arc<str>, Arc<str>> {
         let known = self.known.iter();
         known
-            .filter_map(|(name, known)| Some((Arc::clone(name), known.database.whence()?)))
+            .filter_map(|(name, known)| Some((Arc::clone(name), known.database.commit_replica()?)))
             .collect()
     }
 
@@ -211,7 +211,7 @@ pub async fn run(
     clock: &dyn Clock,
 ) -> Outcome {
     coordinator.use_workers_of(connections.executing());
-    coordinator.commit_at(connections.whence());
+    coordinator.commit_at(connections.commit_replicas());
     coordinator.act_as(connections.users(), connections.guarded());
     let mut answer = None;
     loop {

@@ -11,13 +11,13 @@ use solera_program::run::{Failure, FailureKind, Names, Refusal, Run, Step};
 use solera_program::types::StoreId;
 use solera_program::value::Value;
 
-use crate::form::{Unreadable, decode, encode};
 use crate::job::Job;
 use crate::location::{Fields, Location, Name};
 use crate::plan::Group;
 use crate::record::{Record, RecoveryLease, State, Worklist};
 use crate::request::calls::{Answer, Begin, NameWrite, StoreError};
 use crate::request::{Reply, Request};
+use crate::versioned::{Unreadable, decode, encode};
 use crate::witness::{self, TransactionId, WriteWitness};
 
 /// Operation that a phase has executed, kept to repeat it.

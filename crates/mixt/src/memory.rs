@@ -167,7 +167,7 @@ impl Database for Memory {
         self.shared.spaces.get(space).copied()
     }
 
-    fn whence(&self) -> Option<Arc<str>> {
+    fn commit_replica(&self) -> Option<Arc<str>> {
         (!self.shared.history().sites.is_empty()).then(|| self.site.to_string().into())
     }
 
@@ -183,12 +183,12 @@ impl Database for Memory {
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         let shared = Arc::clone(&self.shared);
-        let session = Session { shared, site: self.site, seen: 0, until: None, open: None };
+        let session = MemorySession { shared, site: self.site, seen: 0, until: None, open: None };
         Box::pin(std::future::ready(Ok(Box::new(session) as Box<dyn Connection>)))
     }
 }
 
-struct Session {
+struct MemorySession {
     shared: Arc<Shared>,
     site: usize,
     /// The newest version that it has seen.
@@ -207,7 +207,7 @@ struct Open {
     writes: Vec<ObjectCall>,
 }
 
-impl Session {
+impl MemorySession {
     fn begin(&mut self, begin: &Begin) -> Vec<Fields> {
         self.close();
         let mut history = self.shared.history();
@@ -368,7 +368,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for MemorySession {
     fn drop(&mut self) {
         self.close();
     }
@@ -486,23 +486,23 @@ impl History {
     }
 }
 
-impl Connection for Session {
+impl Connection for MemorySession {
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(std::future::ready(Ok(Session::begin(self, begin))))
+        Box::pin(std::future::ready(Ok(MemorySession::begin(self, begin))))
     }
 
     fn perform<'a>(
         &'a mut self,
         call: &'a ObjectCall,
     ) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        Box::pin(std::future::ready(Session::perform(self, call, false)))
+        Box::pin(std::future::ready(MemorySession::perform(self, call, false)))
     }
 
     fn custom<'a>(&'a mut self, call: &'a CustomCall) -> BoxFuture<'a, Result<Answer, StoreError>> {
         let answered = strong_size::calls(call).and_then(|(size, looks)| {
-            let mut answer = Session::perform(self, &size, true)?;
+            let mut answer = MemorySession::perform(self, &size, true)?;
             for look in looks {
-                answer.seen.extend(Session::perform(self, &look, true)?.seen);
+                answer.seen.extend(MemorySession::perform(self, &look, true)?.seen);
             }
             Ok(answer)
         });
@@ -510,11 +510,11 @@ impl Connection for Session {
     }
 
     fn commit<'a>(&'a mut self, writes: &'a [NameWrite]) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(std::future::ready(Session::commit(self, writes)))
+        Box::pin(std::future::ready(MemorySession::commit(self, writes)))
     }
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(std::future::ready(Session::certify(self)))
+        Box::pin(std::future::ready(MemorySession::certify(self)))
     }
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -523,12 +523,12 @@ impl Connection for Session {
     }
 
     fn sees<'a>(&'a mut self, commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
-        let seen = Session::sees(self, commits.until_ms);
+        let seen = MemorySession::sees(self, commits.until_ms);
         Box::pin(std::future::ready(Ok(seen)))
     }
 
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>> {
-        Box::pin(std::future::ready(Ok(Session::list(self, list))))
+        Box::pin(std::future::ready(Ok(MemorySession::list(self, list))))
     }
 
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {

@@ -12,9 +12,9 @@ use solera_program::value::Value;
 
 use crate::access::Users;
 use crate::bound::Bindings;
-pub use crate::form::Unreadable;
-use crate::form::{decode, encode};
 use crate::location::{Fields, Location, Name};
+pub use crate::versioned::Unreadable;
+use crate::versioned::{decode, encode};
 use crate::witness::TransactionId;
 
 /// Progress of a transaction.
@@ -71,11 +71,11 @@ pub(crate) struct RecoveryLease {
     /// first commit request.
     pub(crate) since_ms: u64,
     /// Replicas of databases at which its holder commits, as far as databases distinguish them.
-    pub(crate) whence: Whence,
+    pub(crate) commit_replicas: CommitReplicas,
 }
 
 /// Replicas, by their databases.
-pub(crate) type Whence = BTreeMap<Arc<str>, Arc<str>>;
+pub(crate) type CommitReplicas = BTreeMap<Arc<str>, Arc<str>>;
 
 impl RecoveryLease {
     /// Encodes the lease as it is stored next to the record.

@@ -1,10 +1,10 @@
 //! Results of recovery.
 
-use crate::form::Unreadable;
 use crate::job::CannotResume;
 use crate::outcome::Outcome;
 use crate::record::Record;
 use crate::request::calls::StoreError;
+use crate::versioned::Unreadable;
 use crate::witness::TransactionId;
 
 /// What one run of recovery has found and done.

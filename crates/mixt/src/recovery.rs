@@ -12,13 +12,13 @@ use crate::binding::Modules;
 use crate::collect::Collector;
 use crate::coordinator::{Ask, CannotResume, Coordinator, Next, Request, TransactionId};
 use crate::executor::{BATCH, Clock, Connections, run};
-use crate::form::Unreadable;
 use crate::job::Job;
 use crate::location::{Location, Name};
 use crate::outcome::{Limits, Outcome, Why};
 use crate::record::Record;
 pub use crate::recovered::Recovered;
 use crate::request::calls::{List, StoreError};
+use crate::versioned::Unreadable;
 use crate::witness;
 
 /// Content of a record's name.

@@ -71,7 +71,7 @@ pub trait Database: Send + Sync {
     }
 
     /// Returns the replica at which all its sessions commit, if it distinguishes replicas.
-    fn whence(&self) -> Option<Arc<str>> {
+    fn commit_replica(&self) -> Option<Arc<str>> {
         None
     }
 
@@ -109,7 +109,7 @@ macro_rules! inner {
 
 impl<D: Database + ?Sized> Database for Arc<D> {
     crate::database_methods!(
-        inner: describe level executes check_operations user whence learn connect
+        inner: describe level executes check_operations user commit_replica learn connect
     );
 
     fn tells_users_apart(&self) -> bool {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::form::{Unreadable, decode, encode};
 use crate::location::{Location, Name};
+use crate::versioned::{Unreadable, decode, encode};
 
 /// Identifier of a transaction: a random number of 63 bits (MixT §5.4), so that no two transactions
 /// have the same.

@@ -22,7 +22,7 @@ use solera_program::value::{Handle, Value};
 use world::bench::{Bench, handle, is_commit};
 
 /// Version of the encoding of records, and their parts, as docs/formats/mixt.md lists them.
-const FORM: u8 = 5;
+const ENCODING_VERSION: u8 = 5;
 type Location = (String, String);
 type Name = (String, String);
 type Lease = (u32, u64, BTreeMap<String, String>);
@@ -88,7 +88,7 @@ fn ended() -> impl Strategy<Value = Ended> {
 
 /// Returns a record's bytes. Its parts follow one another without a length.
 fn written(parts: &(Begun, State, Ended)) -> Vec<u8> {
-    postcard::to_extend(parts, vec![FORM]).unwrap()
+    postcard::to_extend(parts, vec![ENCODING_VERSION]).unwrap()
 }
 
 /// Returns real bytes: two tickets, and a remote group.
@@ -135,7 +135,7 @@ fn real_bytes_are_read_and_processed() {
     assert!(real[..2].iter().all(|bytes| Record::decode(bytes).is_ok()));
     assert!(RemoteGroup::decode(&real[2]).is_ok());
     for bytes in &real {
-        assert_eq!(bytes[0], FORM);
+        assert_eq!(bytes[0], ENCODING_VERSION);
         read_any(bytes, &bench.modules);
         // Every bit flipped, and every truncation.
         for place in 0..bytes.len() * 8 {
@@ -156,7 +156,7 @@ fn lengths_beyond_the_input_are_rejected() {
     let long = [0xff, 0xff, 0xff, 0xff, 0x0f];
     for before in 0..40 {
         for byte in [0, 1, 7, 0x7f] {
-            let bytes = [&[FORM], &vec![byte; before][..], &long.repeat(20)].concat();
+            let bytes = [&[ENCODING_VERSION], &vec![byte; before][..], &long.repeat(20)].concat();
             read_any(&bytes, &Arc::new(Modules::new()));
         }
     }
@@ -209,7 +209,7 @@ proptest! {
     #[test]
     fn bytes_are_rejected_or_read(mut bytes in vec(any::<u8>(), 0..200), form in any::<bool>()) {
         if form {
-            bytes.insert(0, FORM);
+            bytes.insert(0, ENCODING_VERSION);
         }
         read_any(&bytes, &Bench::apart().modules);
     }

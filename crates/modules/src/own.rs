@@ -6,7 +6,7 @@ use solera_levels::Level;
 use solera_mixt::rights::{Access, Denial, StoreOperation};
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 use solera_node::{Caller, Local, Wanted};
-use solera_spaces::{Layout, Session, Space, commands};
+use solera_spaces::{Layout, Space, SpacesSession, commands};
 
 use crate::port::{Principal, Sessions};
 
@@ -55,10 +55,10 @@ impl Own {
         self.local.is_of_another_protocol(name)
     }
 
-    fn session(&self) -> Session<Sessions> {
+    fn session(&self) -> SpacesSession<Sessions> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let port = Sessions::new(&self.local, self.principal.clone(), first);
-        Session::new(port, self.user(), self.layout.clone())
+        SpacesSession::new(port, self.user(), self.layout.clone())
     }
 
     /// Checks that a user may run a command on a key, or on some key of a space if the key is not
@@ -123,7 +123,7 @@ impl Database for Own {
         accesses.iter().find_map(|access| self.denial(user, access))
     }
 
-    fn whence(&self) -> Option<Arc<str>> {
+    fn commit_replica(&self) -> Option<Arc<str>> {
         Some(self.local.site().into())
     }
 

@@ -15,7 +15,7 @@ use tokio_postgres::Client;
 use crate::custom::{self, CheckError};
 use crate::link::{self, Link};
 use crate::schema::Sql;
-use crate::session::Session;
+use crate::session::PostgresSession;
 use crate::shared::{Server, Shared};
 
 /// A database of a PostgreSQL server. Clones are the same database.
@@ -111,7 +111,7 @@ impl Database for Postgres {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
             let link = Link::open(&self.shared).await?;
-            let session = Session::new(Arc::clone(&self.shared), link);
+            let session = PostgresSession::new(Arc::clone(&self.shared), link);
             Ok(Box::new(session) as Box<dyn Connection>)
         })
     }

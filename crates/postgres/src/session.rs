@@ -35,7 +35,7 @@ const NUMBER: &str = "SELECT pg_current_xact_id()::text";
 const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
 /// Ends the session that still runs a transaction, and waits for that for up to a second.
 const END_RUNNING: &str = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE backend_xid = $1::text::xid8::xid";
-pub(crate) struct Session {
+pub(crate) struct PostgresSession {
     shared: Arc<Shared>,
     /// `None` if the connection broke.
     link: Option<Link>,
@@ -59,9 +59,9 @@ struct Open {
     number: Option<String>,
 }
 
-impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, link: Link) -> Session {
-        Session { shared, link: Some(link), state: State::Closed, doubt: None }
+impl PostgresSession {
+    pub(crate) fn new(shared: Arc<Shared>, link: Link) -> PostgresSession {
+        PostgresSession { shared, link: Some(link), state: State::Closed, doubt: None }
     }
 
     /// Returns the connection, and whether it is new. Opens one if the last one is gone.
@@ -413,7 +413,7 @@ fn first<'r, T: FromSql<'r>>(answer: &'r Rows) -> Result<T, StoreError> {
     get(answer.rows.first().ok_or_else(none)?, 0)
 }
 
-impl Connection for Session {
+impl Connection for PostgresSession {
     connection_methods!(boxed: begin perform custom commit certify list);
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -25,7 +25,7 @@ use solera_levels::Level;
 use solera_mixt::store::{BoxFuture, Connection, Database, Description, StoreError};
 
 use crate::server::Server;
-use crate::session::Session;
+use crate::session::RedisSession;
 pub use crate::target::{Target, TargetError};
 pub use solera_tls::Files as TlsFiles;
 
@@ -75,7 +75,7 @@ impl Database for Redis {
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
-        let session = Session::new(Arc::clone(&self.server), Arc::clone(&self.spaces));
+        let session = RedisSession::new(Arc::clone(&self.server), Arc::clone(&self.spaces));
         // The first request connects to the server.
         Box::pin(std::future::ready(Ok(Box::new(session) as Box<dyn Connection>)))
     }

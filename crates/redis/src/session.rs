@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::server::Server;
 use crate::{Spaces, names, objects};
 
-pub(crate) struct Session {
+pub(crate) struct RedisSession {
     server: Arc<Server>,
     spaces: Arc<Spaces>,
     open: bool,
@@ -23,9 +23,9 @@ pub(crate) struct Session {
     doubtful: Vec<NameWrite>,
 }
 
-impl Session {
-    pub(crate) fn new(server: Arc<Server>, spaces: Arc<Spaces>) -> Session {
-        Session { server, spaces, open: false, doubtful: Vec::new() }
+impl RedisSession {
+    pub(crate) fn new(server: Arc<Server>, spaces: Arc<Spaces>) -> RedisSession {
+        RedisSession { server, spaces, open: false, doubtful: Vec::new() }
     }
 
     /// Returns the prefix of the keys of a space.
@@ -151,7 +151,7 @@ fn parsed<T: FromRedisValue>(reply: Reply) -> Result<T, StoreError> {
         .map_err(|error| StoreError::Refused(format!("its reply is unexpected: {error}")))
 }
 
-impl Connection for Session {
+impl Connection for RedisSession {
     connection_methods!(boxed: begin perform commit list);
 
     fn certify(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

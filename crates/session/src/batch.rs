@@ -6,7 +6,7 @@ use crate::commands::{
     Abort, AttachHorizon, AttachUntil, Begin, Commit, OnKey, Outcome, Txid, Watch,
 };
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::typed::Typed;
 
 /// Commands that a session runs one after another. An error does not stop the ones that follow.
@@ -59,7 +59,7 @@ macro_rules! commands {
             }
         })*
 
-        impl<W: Context> Session<W> {
+        impl<W: Context> ClientSession<W> {
             /// Runs commands one after another.
             ///
             /// The answers may depend on writes that are not durable yet. The caller must wait for

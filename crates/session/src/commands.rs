@@ -85,11 +85,11 @@ use self::unwatch::Unwatch;
 use self::wait::Wait;
 pub use self::watch::Watch;
 use crate::context::Context;
-use crate::session::{Later, Next, Session};
+use crate::session::{ClientSession, Later, Next};
 
 /// Runs a command that does not read or change keys, and appends its reply.
 pub(crate) async fn run_other<W: Context>(
-    session: &mut Session<W>,
+    session: &mut ClientSession<W>,
     command: CommandId,
     arguments: &Arguments<'_>,
 ) -> Next {

@@ -9,9 +9,9 @@ use solera_resp::Arguments;
 use crate::commands;
 use crate::context::{Context, Single};
 use crate::plan;
-use crate::session::{Mode, Next, Session, Work};
+use crate::session::{ClientSession, Mode, Next, Work};
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Runs a command on one key of this worker and appends its reply. This is the hot path and
     /// never waits. Returns whether the command could be run; otherwise nothing has happened.
     pub fn run_at_once(&mut self, arguments: &Arguments<'_>) -> bool {

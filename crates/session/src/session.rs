@@ -55,7 +55,7 @@ pub(crate) enum Replies {
 }
 
 /// State of one connection. Its operations see one another, and everything that it has seen before.
-pub struct Session<W> {
+pub struct ClientSession<W> {
     /// The worker at which the session is open.
     pub worker: Rc<W>,
     /// Replies that are not written yet.
@@ -88,10 +88,10 @@ pub struct Session<W> {
     conflict: Option<Conflict>,
 }
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Creates a session of a client at a worker.
     pub fn new(worker: Rc<W>, client: Arc<Client>, from: Option<SocketAddr>) -> Self {
-        Session {
+        ClientSession {
             out: Writer::default(),
             now: worker.now(),
             pasts: Pasts::none(worker.spec().sites.len()),

@@ -4,7 +4,7 @@
 use solera_commands::{COMMANDS, CommandId, Unit};
 
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// A command with its arguments.
 pub trait Typed {
@@ -25,11 +25,11 @@ pub trait Typed {
     /// The error reply.
     fn run<W: Context>(
         &self,
-        session: &mut Session<W>,
+        session: &mut ClientSession<W>,
     ) -> impl Future<Output = Result<Self::Answer, String>>;
 }
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Runs a command. If it fails, an open transaction has no effect, as after a client's command.
     /// Neither the command nor its error is counted, because the counters cover clients only.
     ///

@@ -69,7 +69,7 @@ enum Doing {
 }
 
 #[derive(Debug)]
-struct Session {
+struct GuardedSession {
     doing: Doing,
     worker: Address,
     request: RequestId,
@@ -85,7 +85,7 @@ struct Session {
 #[derive(Debug)]
 pub(crate) struct GuardedSessions {
     workers: Vec<Address>,
-    sessions: Vec<Session>,
+    sessions: Vec<GuardedSession>,
     random: Random,
     requests: u64,
     attempts: Vec<Attempt>,
@@ -102,7 +102,7 @@ impl GuardedSessions {
         let count = if scenario.trial { SESSIONS } else { 0 };
         let sessions = (0..count).map(|index| {
             world.wake(WAKES + index, random.within(0, 200 * MS));
-            Session {
+            GuardedSession {
                 doing: Doing::Nothing,
                 worker: workers[0],
                 request: RequestId(0),
@@ -261,7 +261,7 @@ impl GuardedSessions {
 
     /// Executes a command of one operation, on one of the sets.
     fn single(&mut self, world: &mut World, index: usize) {
-        let Session { attempt, .. } = self.sessions[index];
+        let GuardedSession { attempt, .. } = self.sessions[index];
         let place = self.random.below(2);
         self.attempts[attempt].sets.swap_remove(place);
         let (key, level) = self.attempts[attempt].sets[0].clone();
@@ -280,7 +280,7 @@ impl GuardedSessions {
 
     /// Executes a command with a guard that no worker has.
     fn wrong_guard(&mut self, world: &mut World, index: usize) {
-        let Session { attempt, .. } = self.sessions[index];
+        let GuardedSession { attempt, .. } = self.sessions[index];
         let (key, level) = self.attempts[attempt].sets[0].clone();
         let mut guards: Guarded = self.sessions[index].guards.drain(..).collect();
         let unknown = Guard { key: key.as_bytes().to_vec(), protocol: 77, claim: Vec::new() };

@@ -4,20 +4,20 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `desk` | requests of futures to replicas, and their answers |
+//! | `exchange` | requests of futures to replicas, and their answers |
 //! | `store` | replicas as stores, as `solera::mixed` implements them |
 //! | `objects` | objects of programs as keys |
 //! | `users` | users' rights, and a check that they are observed |
 //! | `cluster` | the world and its hosts, faults |
-//! | `life` | clients and cleaners |
+//! | `tasks` | clients and cleaners |
 //! | `probe` | transactions that fail, and a check of what they report |
 
 mod cluster;
-mod desk;
-mod life;
+mod exchange;
 mod objects;
 mod probe;
 mod store;
+mod tasks;
 mod users;
 
 use std::cell::RefCell;
@@ -28,9 +28,9 @@ use solera_mixt::outcome::Outcome;
 use solera_program::value::Value;
 
 use self::cluster::{Cluster, Task};
-use self::desk::Desk;
-use self::life::{Host, OBJECTS, Shared, numbers};
+use self::exchange::Exchange;
 use self::store::{Rule, SITES};
+use self::tasks::{Host, OBJECTS, Shared, numbers};
 use crate::queue::MS;
 
 /// When all faults end, in milliseconds.
@@ -83,9 +83,9 @@ fn live_probing(seed: u64, without: Option<Rule>) -> Report {
 }
 
 fn live_with(seed: u64, without: Option<Rule>, probing: bool) -> Report {
-    let desk = Desk::new(seed);
-    let mut cluster = Cluster::new(seed, desk.clone(), FAULTS_END_MS * MS);
-    let shared = Rc::new(Shared::new(desk, without, probing));
+    let exchange = Exchange::new(seed);
+    let mut cluster = Cluster::new(seed, exchange.clone(), FAULTS_END_MS * MS);
+    let shared = Rc::new(Shared::new(exchange, without, probing));
     let epochs: Vec<_> = (0..SITES).map(|host| cluster.epoch_ms(host)).collect();
     let host = {
         let shared = Rc::clone(&shared);

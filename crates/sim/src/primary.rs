@@ -40,7 +40,7 @@ enum Doing {
 }
 
 #[derive(Debug)]
-struct Session {
+struct PrimarySession {
     /// Changes when the session begins anew.
     number: usize,
     site: usize,
@@ -61,7 +61,7 @@ struct Session {
 #[derive(Debug)]
 pub(crate) struct PrimarySessions {
     topology: Arc<Topology>,
-    sessions: Vec<Session>,
+    sessions: Vec<PrimarySession>,
     random: Random,
     requests: u64,
     numbers: usize,
@@ -82,7 +82,7 @@ impl PrimarySessions {
         let sessions = (0..count)
             .map(|index| {
                 world.wake(WAKES + index, random.within(0, 200 * MS));
-                Session {
+                PrimarySession {
                     number: index,
                     site: random.below(sites),
                     life: 0,
@@ -149,7 +149,7 @@ impl PrimarySessions {
             self.sessions[index].doing = Doing::Done;
             return;
         }
-        let Session { site, life, .. } = self.sessions[index];
+        let PrimarySession { site, life, .. } = self.sessions[index];
         if world.state(site) != SiteState::Up {
             return self.begin_anew(world, index);
         }
@@ -214,7 +214,7 @@ impl PrimarySessions {
         index: usize,
         command: impl Fn(Past) -> Command,
     ) -> Vec<(Address, Command)> {
-        let Session { site, past, .. } = &self.sessions[index];
+        let PrimarySession { site, past, .. } = &self.sessions[index];
         let workers = (0..self.topology.workers[*site])
             .map(|worker| Address { site: SiteId(*site as u8), worker });
         let pasts = workers.map(|worker| (worker, past.of_worker(&self.topology, worker)));
@@ -308,7 +308,7 @@ impl PrimarySessions {
             world.tally.count("primary: replies to cancelled requests");
             return;
         }
-        let waits = |session: &Session| session.waiting_for.contains(&(from, request));
+        let waits = |session: &PrimarySession| session.waiting_for.contains(&(from, request));
         let Some(index) = self.sessions.iter().position(waits) else { return };
         let now = self.tick();
         if last == matches!(response, Response::Accepted(_)) {
@@ -353,7 +353,7 @@ impl PrimarySessions {
             }
             (Doing::Attach(invoked, _), Response::Attached) => {
                 world.tally.count("primary: sessions attached");
-                let Session { number: session, site, .. } = self.sessions[index];
+                let PrimarySession { number: session, site, .. } = self.sessions[index];
                 self.history.attached.push(Attached { session, site, invoked, at: now });
             }
             (Doing::Attach(..), _) => self.forget(world, index),
@@ -374,7 +374,7 @@ impl PrimarySessions {
 
     fn record_read(&mut self, index: usize, key: String, ended: u64, value: Option<&Value>) {
         let list = self.list(value);
-        let Session { number: session, site, life, invoked, .. } = self.sessions[index];
+        let PrimarySession { number: session, site, life, invoked, .. } = self.sessions[index];
         self.history.reads.push(Read { session, site, life, key, invoked, ended, list });
     }
 
@@ -396,7 +396,8 @@ impl PrimarySessions {
     /// Cuts off the sessions of a worker that answers no more: the results of their requests are
     /// unknown.
     pub(crate) fn worker_down(&mut self, world: &mut World, worker: Address) {
-        let waits = |session: &Session| session.waiting_for.iter().any(|(it, _)| *it == worker);
+        let waits =
+            |session: &PrimarySession| session.waiting_for.iter().any(|(it, _)| *it == worker);
         self.give_up(world, waits);
     }
 
@@ -405,13 +406,13 @@ impl PrimarySessions {
             let at = self.tick();
             self.history.losses.push(Loss { site, life: world.life(site), at });
         }
-        let waits = |session: &Session| {
+        let waits = |session: &PrimarySession| {
             session.waiting_for.iter().any(|(worker, _)| worker.site.index() == site)
         };
         self.give_up(world, waits);
     }
 
-    fn give_up(&mut self, world: &mut World, waits: impl Fn(&Session) -> bool) {
+    fn give_up(&mut self, world: &mut World, waits: impl Fn(&PrimarySession) -> bool) {
         for index in 0..self.sessions.len() {
             if waits(&self.sessions[index]) {
                 if matches!(self.sessions[index].doing, Doing::Attach(..)) {

@@ -60,7 +60,7 @@ enum Doing {
 }
 
 #[derive(Debug)]
-struct Session {
+struct PromiseSession {
     /// Changes when the session begins anew.
     number: usize,
     site: usize,
@@ -75,7 +75,7 @@ struct Session {
 /// The sessions, and the promises that they received.
 #[derive(Debug)]
 pub(crate) struct Promises {
-    sessions: Vec<Session>,
+    sessions: Vec<PromiseSession>,
     random: Random,
     requests: u64,
     numbers: usize,
@@ -99,7 +99,7 @@ impl Promises {
         let sessions = (0..count)
             .map(|index| {
                 world.wake(WAKES + index, random.within(0, 200 * MS));
-                Session {
+                PromiseSession {
                     number: index,
                     site: random.below(sites),
                     pasts: Pasts::none(sites),
@@ -169,7 +169,7 @@ impl Promises {
     }
 
     fn new_write(&mut self, index: usize, level: Level) -> usize {
-        let Session { number, site, .. } = self.sessions[index];
+        let PromiseSession { number, site, .. } = self.sessions[index];
         // The first letter is that of a space of this level.
         let letter = match level {
             Level::Eventual => 'e',
@@ -235,7 +235,7 @@ impl Promises {
     /// Evaluates SOLERA.AT-RISK on all workers of the site at once. It promises own writes to keys
     /// that it does not name, and all writes at sites that it does not name for the session.
     fn ask_at_risk(&mut self, world: &mut World, index: usize) {
-        let Session { number, site, pasts, .. } = self.sessions[index];
+        let PromiseSession { number, site, pasts, .. } = self.sessions[index];
         let here = |address: &Address| address.site.index() == site && world.answers(*address);
         let replicas = world.replicas().filter(|(address, _)| here(address));
         let statuses: Vec<_> = replicas.map(|(_, replica)| replica.status()).collect();
@@ -255,7 +255,7 @@ impl Promises {
     }
 
     fn take_token(&mut self, world: &mut World, index: usize) {
-        let Session { pasts, covered, .. } = &self.sessions[index];
+        let PromiseSession { pasts, covered, .. } = &self.sessions[index];
         let pasts = match self.weakness {
             Some(Weakness::TokensOfCausalPasts) => Pasts::causal(pasts.causal),
             _ => *pasts,
@@ -361,7 +361,7 @@ impl Promises {
         name: &'static str,
         which: impl Fn(&Write) -> bool,
     ) {
-        let Session { number, site, covered, .. } = &self.sessions[index];
+        let PromiseSession { number, site, covered, .. } = &self.sessions[index];
         world.tally.count(match name {
             "BARRIER" => "promises of barriers",
             "WAIT" => "promises of WAIT",

@@ -44,7 +44,7 @@ enum Doing {
 }
 
 #[derive(Debug)]
-struct Session {
+struct TrialSession {
     doing: Doing,
     worker: Address,
     request: RequestId,
@@ -65,7 +65,7 @@ struct Counter {
 #[derive(Debug)]
 pub(crate) struct TrialSessions {
     workers: Vec<Address>,
-    sessions: Vec<Session>,
+    sessions: Vec<TrialSession>,
     random: Random,
     requests: u64,
     counters: BTreeMap<u64, Counter>,
@@ -83,7 +83,13 @@ impl TrialSessions {
             .map(|index| {
                 world.wake(WAKES + index, random.within(0, 200 * MS));
                 let (worker, request) = (workers[0], RequestId(0));
-                Session { doing: Doing::Nothing, worker, request, left: STEPS, impatient_at: None }
+                TrialSession {
+                    doing: Doing::Nothing,
+                    worker,
+                    request,
+                    left: STEPS,
+                    impatient_at: None,
+                }
             })
             .collect();
         TrialSessions {
@@ -192,7 +198,7 @@ impl TrialSessions {
         response: &Response,
         last: bool,
     ) {
-        let waits = |session: &Session| {
+        let waits = |session: &TrialSession| {
             session.request == request
                 && session.worker == from
                 && !matches!(session.doing, Doing::Nothing | Doing::Done)

@@ -1,6 +1,6 @@
 //! Solera's spaces as a database of mixed transactions, independent of the transport.
 //!
-//! A [`Session`] is a connection of `solera-mixt`. It sends [`Command`]s and receives [`Reply`]s
+//! A [`SpacesSession`] is a connection of `solera-mixt`. It sends [`Command`]s and receives [`Reply`]s
 //! through a [`Port`]. Crate `solera` implements a port over RESP, for clients, and crate
 //! `solera-modules` one for the sessions of its own process. One transaction may use several
 //! spaces, so that strong and causal writes take effect together. Objects are stored as Redis types
@@ -31,7 +31,7 @@ pub use self::digest::digest;
 pub use self::layout::{Layout, Space, Unfit};
 pub use self::objects::commands;
 pub use self::port::{Answer, Broken, Command, Port, Reply};
-pub use self::session::Session;
+pub use self::session::SpacesSession;
 pub use self::system::System;
 
 /// Error code of a site that does not know the module of a remote_group. SOLERA.PHASE LEARN sends

@@ -29,7 +29,7 @@ const SEES_TIMEOUT_MS: u64 = 1_000;
 
 /// A connection of mixed transactions with the spaces of a cluster.
 #[derive(Debug)]
-pub struct Session<P> {
+pub struct SpacesSession<P> {
     port: P,
     /// User that the session acts as; `None` for the server.
     user: Option<Arc<str>>,
@@ -56,10 +56,10 @@ struct Open {
     object: Option<Object>,
 }
 
-impl<P: Port> Session<P> {
+impl<P: Port> SpacesSession<P> {
     /// Creates a session that acts as a user, or as the server.
-    pub fn new(port: P, user: Option<Arc<str>>, layout: Layout) -> Session<P> {
-        Session { port, user, layout, state: State::Closed, doubt: None }
+    pub fn new(port: P, user: Option<Arc<str>>, layout: Layout) -> SpacesSession<P> {
+        SpacesSession { port, user, layout, state: State::Closed, doubt: None }
     }
 
     /// Opens the port if it is closed. Without this call, the first transaction opens it.
@@ -411,7 +411,7 @@ impl<P: Port> Session<P> {
         commits: &Commits,
         timeout_ms: u64,
     ) -> Result<Option<String>, StoreError> {
-        let sites = commits.whence.iter().flatten().cloned().collect();
+        let sites = commits.replicas.iter().flatten().cloned().collect();
         self.open().await?;
         let attach = Command::AttachUntil { until_ms: commits.until_ms, timeout_ms, sites };
         Ok(self.ask(attach).await.map_err(failure::of_break)?.err())
@@ -488,7 +488,7 @@ fn fields(reply: Reply) -> Result<Fields, StoreError> {
     pairs.into_iter().map(one).collect()
 }
 
-impl<P: Port> Connection for Session<P> {
+impl<P: Port> Connection for SpacesSession<P> {
     connection_methods!(boxed: begin perform commit execute certify list horizon);
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {

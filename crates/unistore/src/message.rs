@@ -244,7 +244,7 @@ pub enum Message {
     Certification(Box<solera_certification::Message<Write>>),
 
     /// Strong transactions from REDBLUE's central certifier for the other partitions of its site.
-    Spread(Vec<LogRange>),
+    ForwardRanges(Vec<LogRange>),
     /// Asks for the outcome of a strong transaction; also within a site.
     AskOutcome {
         /// Request of the sender.
@@ -334,7 +334,7 @@ impl Message {
             Message::KnownVecGlobal { .. } => "KnownVecGlobal",
             Message::StableVec { .. } => "StableVec",
             Message::Certification(message) => message.body.name(),
-            Message::Spread(..) => "Spread",
+            Message::ForwardRanges(..) => "ForwardRanges",
             Message::AskOutcome { .. } => "AskOutcome",
             Message::OutcomeIs { .. } => "OutcomeIs",
             Message::Fetch(..) => "Fetch",

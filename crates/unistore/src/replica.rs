@@ -317,7 +317,7 @@ impl Replica {
                 );
                 self.demand.note_progress(&before, &self.worker.dissemination.view.uniform_vec);
             }
-            Message::Spread(ranges) => self.on_spread(now, from, ranges),
+            Message::ForwardRanges(ranges) => self.on_forward_ranges(now, from, ranges),
             Message::AskOutcome { request, tid } => {
                 let committed = self.outcome(tid);
                 self.worker.send(from, Message::OutcomeIs { request, committed });

@@ -84,7 +84,7 @@ impl Message {
                     && validator.settled(settled.as_deref())
                     && validator.vectors(&[stable_vec, floor, ceiling])
             }
-            Message::Spread(ranges) => {
+            Message::ForwardRanges(ranges) => {
                 within_site && ranges.iter().all(|range| validator.range(range))
             }
             Message::AskOutcome { tid, .. } => validator.exists(tid.coordinator),

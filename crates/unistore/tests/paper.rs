@@ -840,7 +840,7 @@ fn lost_messages_of_a_central_certifier_are_sent_again() {
         stage.pass(10, |from, to| (from, to) != broken);
         let link = stage.links.entry(broken).or_default();
         let spreads = |message: &Message| match message {
-            Message::Spread(ranges) => ranges.iter().any(|it| !it.updates.is_empty()),
+            Message::ForwardRanges(ranges) => ranges.iter().any(|it| !it.updates.is_empty()),
             _ => false,
         };
         lost += link.iter().filter(|message| spreads(message)).count();

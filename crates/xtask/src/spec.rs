@@ -13,7 +13,7 @@ use std::path::Path;
 
 use crate::finding::Finding;
 use crate::tree::{self, Text};
-use citation::{Citation, Place};
+use citation::{Citation, CitedPart};
 use page::{Due, Page};
 
 /// Checks that cited lines exist, and reports lines without citations or tests.
@@ -68,16 +68,16 @@ fn judge<'a>(pages: &'a [Page], citations: &[Citation]) -> Judged<'a> {
                 let paper = citation.paper.as_deref().unwrap_or("no paper");
                 // A cited section gives the source of an idea; only lines are checked against a
                 // page.
-                if matches!(place_in_paper, Place::Lines { .. }) {
+                if matches!(place_in_paper, CitedPart::Lines { .. }) {
                     judged.notes.push(format!("{place}: cites {paper}, which has no page"));
                 }
             }
-            (Some(page), Place::Section(section)) => {
+            (Some(page), CitedPart::Section(section)) => {
                 if !page.sections.is_empty() && !page.sections.contains(section) {
                     judged.notes.push(format!("{place}: {} has no §{section}", page.paper));
                 }
             }
-            (Some(page), Place::Lines { algorithm, lines }) => {
+            (Some(page), CitedPart::Lines { algorithm, lines }) => {
                 let cited = judged.cited.entry(&page.paper).or_default();
                 for line in lines.clone() {
                     if !page.lines.contains_key(&(*algorithm, line)) {

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: checks the rules of the code base, which ARCHITECTURE.md describes.
 
 mod cycles;
-mod house;
+mod layers;
 mod links;
 mod purity;
 mod texts;
@@ -13,15 +13,15 @@ use crate::tree;
 
 /// Checks everything below `root`.
 pub(crate) fn check(root: &Path) -> Vec<Finding> {
-    let mut findings = house::check(root);
-    for room in house::HOUSE.iter().filter(|room| room.pure()) {
-        for file in tree::texts(root, &format!("crates/{}/src", room.folder)) {
+    let mut findings = layers::check(root);
+    for rule in layers::CRATES.iter().filter(|rule| rule.pure()) {
+        for file in tree::texts(root, &format!("crates/{}/src", rule.folder)) {
             findings.extend(purity::check(&file));
         }
     }
-    for room in house::HOUSE {
-        let sources = tree::texts(root, &format!("crates/{}/src", room.folder));
-        findings.extend(cycles::check(room.folder, &sources));
+    for rule in layers::CRATES {
+        let sources = tree::texts(root, &format!("crates/{}/src", rule.folder));
+        findings.extend(cycles::check(rule.folder, &sources));
     }
     let all = tree::texts(root, "");
     for file in &all {

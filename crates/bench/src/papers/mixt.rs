@@ -23,7 +23,7 @@ mod speedup;
 use std::time::Duration;
 
 use self::load::Pace;
-use self::place::Place;
+use self::place::Deployment;
 use super::plot::Plot;
 use super::{Effort, Page, Results, Row};
 use crate::error::BenchError;
@@ -47,7 +47,7 @@ impl Laboratory<'_> {
 
     /// Returns the pace of a measurement with as many clients as the place supports, without
     /// pauses.
-    fn pace(&self, place: &Place) -> Pace {
+    fn pace(&self, place: &Deployment) -> Pace {
         Pace {
             clients: self.pick(96, 256).min(place.most_clients),
             // The removal of witnesses is part of their cost.
@@ -92,9 +92,9 @@ pub fn run(
     let laboratory = Laboratory { effort, report };
     let wanted = |number: u8| figure.is_none_or(|figure| figure == number);
     let mut found = Findings::default();
-    let mut places = vec![Place::spaces()?];
+    let mut places = vec![Deployment::spaces()?];
     if let Some(url) = postgres {
-        places.push(Place::postgres(url)?);
+        places.push(Deployment::postgres(url)?);
     }
     for place in &places {
         if wanted(15) {
@@ -105,7 +105,7 @@ pub fn run(
         found.take(latencies::run(&laboratory, &places[0])?);
     }
     if wanted(17) {
-        places.insert(1, Place::one_cluster()?);
+        places.insert(1, Deployment::one_cluster()?);
         for place in &places {
             found.take(messages::run(&laboratory, place)?);
         }

@@ -15,7 +15,7 @@ use crate::driver::{Pace, Workload as _, drive};
 use crate::error::BenchError;
 use crate::load;
 use crate::micro::{self, Micro};
-use crate::place::Place;
+use crate::place::TargetCluster;
 use crate::requests::processor_time;
 use crate::session::Strong;
 use crate::virtual_cluster::cluster::VirtualCluster;
@@ -113,7 +113,7 @@ struct Real {
     workers: u8,
     micro: Arc<Micro>,
     process: Process,
-    place: Place,
+    place: TargetCluster,
 }
 
 impl Real {

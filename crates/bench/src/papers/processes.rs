@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::BenchError;
-use crate::place::Place;
+use crate::place::TargetCluster;
 use crate::ports::free_ports;
 
 /// A running `solera up`. Dropping it stops it.
@@ -82,7 +82,10 @@ impl Process {
     ///
     /// # Errors
     /// Fails if it does not answer.
-    pub(crate) fn place(&mut self, runtime: &tokio::runtime::Runtime) -> Result<Place, BenchError> {
+    pub(crate) fn place(
+        &mut self,
+        runtime: &tokio::runtime::Runtime,
+    ) -> Result<TargetCluster, BenchError> {
         let endpoint = |port: &u16| {
             let address = format!("127.0.0.1:{port}");
             address
@@ -92,7 +95,7 @@ impl Process {
         let endpoints: Vec<_> = self.ports.iter().map(endpoint).collect::<Result<_, _>>()?;
         let begin = Instant::now();
         loop {
-            match runtime.block_on(Place::at(endpoints.clone())) {
+            match runtime.block_on(TargetCluster::at(endpoints.clone())) {
                 Ok(place) => return Ok(place),
                 Err(error) if begin.elapsed() >= PATIENCE => return Err(error),
                 Err(_) => {}

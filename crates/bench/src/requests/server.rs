@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
 use super::kind::{Kind, Load};
-use super::session::Session;
+use super::session::RequestSession;
 use super::tool::{CountError, collected, successful, this_program, what_one_adds};
 use crate::ports::free_ports;
 
@@ -138,13 +138,13 @@ impl Server {
     }
 
     /// Connects to the server, as soon as it listens.
-    pub(super) async fn connect(&mut self) -> Result<Session<TcpStream>, String> {
+    pub(super) async fn connect(&mut self) -> Result<RequestSession<TcpStream>, String> {
         let (address, begin) = (SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)), Instant::now());
         loop {
             match TcpStream::connect(address).await {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(|error| error.to_string())?;
-                    return Ok(Session::new(stream, None));
+                    return Ok(RequestSession::new(stream, None));
                 }
                 Err(error) if begin.elapsed() >= PATIENCE => return Err(error.to_string()),
                 Err(_) if self.has_ended() => return Err("the server has ended".to_owned()),

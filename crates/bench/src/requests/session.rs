@@ -38,7 +38,7 @@ pub fn in_memory(kind: Kind, times: u64) -> Result<(), BenchError> {
             drop(spawn_local(echo(server)));
             stream = client;
         }
-        let mut session = Session::new(stream, Some(clock));
+        let mut session = RequestSession::new(stream, Some(clock));
         let _ = done.send(session.run(kind, times).await);
     });
     let ran = ended.blocking_recv();
@@ -70,7 +70,7 @@ fn start(clock: &Clock, workers: u8, port: Option<u16>) -> Result<Cluster, Bench
 }
 
 /// A session that sends one request after another.
-pub(super) struct Session<S> {
+pub(super) struct RequestSession<S> {
     stream: S,
     /// Clock of the workers, if the session must advance it.
     clock: Option<Clock>,
@@ -78,10 +78,10 @@ pub(super) struct Session<S> {
     input: Vec<u8>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
-    pub(super) fn new(stream: S, clock: Option<Clock>) -> Session<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> RequestSession<S> {
+    pub(super) fn new(stream: S, clock: Option<Clock>) -> RequestSession<S> {
         let input = Vec::with_capacity(64 * 1024);
-        Session { stream, clock, parser: ReplyParser::default(), input }
+        RequestSession { stream, clock, parser: ReplyParser::default(), input }
     }
 
     /// Creates the data of the requests, and sends `times` requests.
@@ -102,7 +102,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
     /// Runs a number of transactions.
     ///
     /// # Errors
-    /// The same as those of [`Session::run`].
+    /// The same as those of [`RequestSession::run`].
     pub(super) async fn run_transactions(
         &mut self,
         load: Load,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::batch::Batch;
 use crate::error::BenchError;
 use crate::load::{Part, Writing, fill};
-use crate::place::Place;
+use crate::place::TargetCluster;
 use crate::rubis::Rubis;
 use crate::rubis::catalogue::{self, CATEGORIES, Item, REGIONS, nickname, password};
 use crate::rubis::schema::{self, deed};
@@ -16,7 +16,7 @@ use crate::session::Strong;
 ///
 /// # Errors
 /// Fails if there is other data, or if it cannot be read.
-pub(crate) async fn is_needed(rubis: &Rubis, place: &Place) -> Result<bool, BenchError> {
+pub(crate) async fn is_needed(rubis: &Rubis, place: &TargetCluster) -> Result<bool, BenchError> {
     let wanted = rubis.catalogue().scale.to_string();
     let found = async { place.connect(0).await?.get(schema::DATA).await };
     match found.await.map_err(BenchError::Load)? {
@@ -29,7 +29,7 @@ pub(crate) async fn is_needed(rubis: &Rubis, place: &Place) -> Result<bool, Benc
 /// Writes the data.
 pub(crate) async fn load(
     rubis: &Arc<Rubis>,
-    place: &Place,
+    place: &TargetCluster,
     strong: Strong,
 ) -> Result<(), BenchError> {
     fill(place, strong, parts(rubis)).await.map_err(BenchError::Load)

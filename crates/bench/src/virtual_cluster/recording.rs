@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 
 use crate::driver::Workload as _;
 use crate::error::BenchError;
-use crate::place::Place;
+use crate::place::TargetCluster;
 use crate::ports::free_ports;
 use crate::rubis::{self, Rubis, Scale};
-use crate::session::{Session, Strong};
+use crate::session::{BenchSession, Strong};
 
 /// A command's words.
 pub(crate) type Words = Vec<Vec<u8>>;
@@ -71,7 +71,7 @@ pub(crate) fn record(
 
     let runtime = crate::runtime()?;
     let site = SocketAddr::from(([127, 0, 0, 1], base + 1));
-    let direct = runtime.block_on(Place::at(vec![endpoint(site)]))?;
+    let direct = runtime.block_on(TargetCluster::at(vec![endpoint(site)]))?;
     runtime.block_on(rubis::load::load(&rubis, &direct, Strong::Solera))?;
 
     let recorded = Shared::default();
@@ -92,10 +92,10 @@ pub(crate) fn record(
     let listening = listening.map_err(BenchError::Threads)?;
     let ran = crate::runtime().and_then(|runtime| {
         runtime.block_on(async {
-            let place = Place::at(vec![endpoint(proxy)]).await?;
+            let place = TargetCluster::at(vec![endpoint(proxy)]).await?;
             let client = place.connect(0).await.map_err(BenchError::Connect)?;
             let (mut session, mut visitor) =
-                (Session::new(client, Strong::Solera), rubis.visitor(0));
+                (BenchSession::new(client, Strong::Solera), rubis.visitor(0));
             for _ in 0..transactions {
                 let kind = rubis.next(&mut visitor);
                 let done = rubis.run(kind, &mut visitor, &mut session).await;

@@ -73,7 +73,7 @@ impl fmt::Debug for Pool {
 }
 
 impl Database for Pool {
-    database_methods!(database: describe level executes check_operations user whence learn);
+    database_methods!(database: describe level executes check_operations user commit_replica learn);
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async { Ok(Box::new(self.take().await?) as Box<dyn Connection>) })

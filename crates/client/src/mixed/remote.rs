@@ -5,7 +5,7 @@ use std::sync::Arc;
 use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::{Begin, BoxFuture, Connection, Database, Fields, NameWrite, StoreError};
 use solera_mixt::{connection_methods, database_methods};
-use solera_spaces::Session;
+use solera_spaces::SpacesSession;
 
 use super::Spaces;
 use super::link::Link;
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Remote {
 }
 
 impl Database for Remote {
-    database_methods!(database: describe level check_operations whence);
+    database_methods!(database: describe level check_operations commit_replica);
 
     fn executes(&self) -> bool {
         self.beside.executes()
@@ -61,7 +61,7 @@ impl Database for Remote {
 struct RemoteSession {
     database: Arc<dyn Database>,
     direct: Option<Box<dyn Connection>>,
-    session: Session<Link>,
+    session: SpacesSession<Link>,
     /// Whether the outcome of the last transaction at the database itself is unknown.
     doubt: bool,
 }
@@ -162,7 +162,7 @@ mod tests {
             Box::pin(std::future::ready(Err(StoreError::Refused(space.to_owned()))))
         }
 
-        fn whence(&self) -> Option<Arc<str>> {
+        fn commit_replica(&self) -> Option<Arc<str>> {
             Some("here".into())
         }
 
@@ -186,7 +186,10 @@ mod tests {
         let beside = Spaces::known(named, Arc::new(nowhere), layout).executing([]);
         let sources = beside.sources.clone().unwrap();
         let remote = Remote::new(odd.clone(), beside);
-        assert_eq!((remote.describe(), remote.whence()), (odd.describe(), odd.whence()));
+        assert_eq!(
+            (remote.describe(), remote.commit_replica()),
+            (odd.describe(), odd.commit_replica())
+        );
         assert_eq!(remote.level("any"), Some(Level::Causal));
         let program = solera_language::compile::compile("store s : causal;").program.unwrap();
         let checked = remote.check_operations(&program, StoreId(0), "any").await;

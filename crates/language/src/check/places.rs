@@ -11,13 +11,13 @@ use crate::flat::{Compute, StepKind, Var};
 use crate::syntax::ast::{Expr, ExprKind};
 
 /// An expression that can be assigned to.
-pub(super) enum Place {
+pub(super) enum PlaceExpr {
     /// A variable.
     Var(Var),
     /// A field of a struct in a place.
-    Field(Box<Place>, u16, Type),
+    Field(Box<PlaceExpr>, u16, Type),
     /// An element of a list or map in a place.
-    Element(Box<Place>, Var, Type),
+    Element(Box<PlaceExpr>, Var, Type),
     /// A field of the object of a handle.
     RemoteField(Var, u16, Type),
     /// The whole object of a handle.
@@ -27,7 +27,7 @@ pub(super) enum Place {
 impl Lower<'_> {
     /// Lowers an expression to a place. Reports expressions that are not places.
     #[expect(clippy::too_many_lines, reason = "one arm per kind of expression")]
-    pub(super) fn place(&mut self, expr: &Expr) -> Option<Place> {
+    pub(super) fn place(&mut self, expr: &Expr) -> Option<PlaceExpr> {
         match &expr.kind {
             ExprKind::Name(name) => {
                 let var = self.variable(name, expr.span)?;
@@ -41,7 +41,7 @@ impl Lower<'_> {
                     );
                     return None;
                 }
-                Some(Place::Var(var))
+                Some(PlaceExpr::Var(var))
             }
             ExprKind::Field(base, name) => {
                 let ty = self.place_or_value_type(base)?;
@@ -51,13 +51,13 @@ impl Lower<'_> {
                         let ty = Type::Handle(object, store);
                         let (index, field) = self.find_field(fields, &ty, name)?;
                         let handle = self.load(&handle, base.span);
-                        Some(Place::RemoteField(handle, index, field))
+                        Some(PlaceExpr::RemoteField(handle, index, field))
                     }
                     (Type::Struct(id), place) => {
                         let fields = self.known.struct_info(id).fields.clone();
                         let (index, field) =
                             self.find_field(Some(fields), &Type::Struct(id), name)?;
-                        Some(Place::Field(Box::new(place), index, field))
+                        Some(PlaceExpr::Field(Box::new(place), index, field))
                     }
                     (Type::Unknown, _) => None,
                     (other, _) => {
@@ -80,7 +80,7 @@ impl Lower<'_> {
                 };
                 let index_var = self.expression(index, Some(&key));
                 self.require_type(index_var, &key, index.span);
-                Some(Place::Element(Box::new(place), index_var, of))
+                Some(PlaceExpr::Element(Box::new(place), index_var, of))
             }
             ExprKind::Deref(handle) => {
                 let handle_var = self.expression(handle, None);
@@ -109,7 +109,7 @@ impl Lower<'_> {
                         return None;
                     }
                 };
-                Some(Place::Remote(handle_var, ty))
+                Some(PlaceExpr::Remote(handle_var, ty))
             }
             ExprKind::Error => None,
             _ => {
@@ -125,13 +125,13 @@ impl Lower<'_> {
 
     /// Lowers the expression before a dot or bracket; returns its type and place. An expression
     /// that is not a place, such as a call, is accepted only if it is a handle.
-    fn place_or_value_type(&mut self, base: &Expr) -> Option<(Type, Place)> {
+    fn place_or_value_type(&mut self, base: &Expr) -> Option<(Type, PlaceExpr)> {
         if let ExprKind::Name(name) = &base.kind
             && let Some(var) = self.lookup(name)
             && matches!(self.type_of(var), Type::Handle(..))
         {
             // This includes parameters: the object of a handle can be changed.
-            return Some((self.type_of(var), Place::Var(var)));
+            return Some((self.type_of(var), PlaceExpr::Var(var)));
         }
         match &base.kind {
             ExprKind::Name(_) | ExprKind::Field(..) | ExprKind::Index(..) | ExprKind::Deref(_) => {
@@ -145,53 +145,53 @@ impl Lower<'_> {
                     self.error("E0308", base.span, "what is assigned to this would be lost");
                     return None;
                 }
-                Some((ty, Place::Var(var)))
+                Some((ty, PlaceExpr::Var(var)))
             }
         }
     }
 
     /// Returns the type of a place.
-    pub(super) fn place_type(&self, place: &Place) -> Type {
+    pub(super) fn place_type(&self, place: &PlaceExpr) -> Type {
         match place {
-            Place::Var(var) => self.type_of(*var),
-            Place::Field(_, _, ty)
-            | Place::Element(_, _, ty)
-            | Place::RemoteField(_, _, ty)
-            | Place::Remote(_, ty) => ty.clone(),
+            PlaceExpr::Var(var) => self.type_of(*var),
+            PlaceExpr::Field(_, _, ty)
+            | PlaceExpr::Element(_, _, ty)
+            | PlaceExpr::RemoteField(_, _, ty)
+            | PlaceExpr::Remote(_, ty) => ty.clone(),
         }
     }
 
     /// Appends the read of a place.
-    pub(super) fn load(&mut self, place: &Place, span: Span) -> Var {
+    pub(super) fn load(&mut self, place: &PlaceExpr, span: Span) -> Var {
         match place {
-            Place::Var(var) => *var,
-            Place::Field(base, index, ty) => {
+            PlaceExpr::Var(var) => *var,
+            PlaceExpr::Field(base, index, ty) => {
                 let base = self.load(base, span);
                 self.compute(span, ty.clone(), Compute::Field(base, *index))
             }
-            Place::Element(base, key, ty) => {
+            PlaceExpr::Element(base, key, ty) => {
                 let base = self.load(base, span);
                 let at = Compute::Builtin(Builtin::Index, vec![base, *key]);
                 self.compute(span, ty.clone(), at)
             }
-            Place::RemoteField(handle, index, ty) => {
+            PlaceExpr::RemoteField(handle, index, ty) => {
                 self.remote(*handle, ObjectOp::Field(*index), Vec::new(), ty.clone(), span)
             }
-            Place::Remote(handle, _) => self.dereference(*handle, span),
+            PlaceExpr::Remote(handle, _) => self.dereference(*handle, span),
         }
     }
 
     /// Appends the write of a place.
-    pub(super) fn store(&mut self, place: &Place, value: Var, span: Span) {
+    pub(super) fn store(&mut self, place: &PlaceExpr, value: Var, span: Span) {
         match place {
-            Place::Var(var) => self.step(span, StepKind::Set(*var, Compute::Copy(value))),
-            Place::Field(base, index, _) => {
+            PlaceExpr::Var(var) => self.step(span, StepKind::Set(*var, Compute::Copy(value))),
+            PlaceExpr::Field(base, index, _) => {
                 let old = self.load(base, span);
                 let ty = self.type_of(old);
                 let new = self.compute(span, ty, Compute::WithField(old, *index, value));
                 self.store(base, new, span);
             }
-            Place::Element(base, key, _) => {
+            PlaceExpr::Element(base, key, _) => {
                 let old = self.load(base, span);
                 let ty = self.type_of(old);
                 let builtin =
@@ -200,10 +200,10 @@ impl Lower<'_> {
                 let new = self.compute(span, ty, new);
                 self.store(base, new, span);
             }
-            Place::RemoteField(handle, index, _) => {
+            PlaceExpr::RemoteField(handle, index, _) => {
                 self.remote(*handle, ObjectOp::PutField(*index), vec![value], Type::Unit, span);
             }
-            Place::Remote(handle, Type::Struct(id)) if self.leads_to_struct(*handle) => {
+            PlaceExpr::Remote(handle, Type::Struct(id)) if self.leads_to_struct(*handle) => {
                 let fields = self.known.struct_info(*id).fields.clone();
                 let part = |this: &mut Self, index: usize, ty: &Type| {
                     this.compute(span, ty.clone(), Compute::Field(value, index as u16))
@@ -212,7 +212,7 @@ impl Lower<'_> {
                     fields.iter().enumerate().map(|(i, (_, ty))| part(self, i, ty)).collect();
                 self.remote(*handle, ObjectOp::Create, parts, Type::Unit, span);
             }
-            Place::Remote(handle, _) => {
+            PlaceExpr::Remote(handle, _) => {
                 self.remote(*handle, ObjectOp::Put, vec![value], Type::Unit, span);
             }
         }
@@ -227,8 +227,14 @@ impl Lower<'_> {
 
     /// Changes the value in a place by a builtin that returns the changed value. If the place is a
     /// variable, the interpreter changes the value in place.
-    pub(super) fn change(&mut self, place: &Place, builtin: Builtin, args: Vec<Var>, span: Span) {
-        if let Place::Var(var) = place {
+    pub(super) fn change(
+        &mut self,
+        place: &PlaceExpr,
+        builtin: Builtin,
+        args: Vec<Var>,
+        span: Span,
+    ) {
+        if let PlaceExpr::Var(var) = place {
             let args = std::iter::once(*var).chain(args).collect();
             return self.step(span, StepKind::Set(*var, Compute::Builtin(builtin, args)));
         }

@@ -39,7 +39,7 @@ pub fn svg(transactions: &[Transaction]) -> String {
 }
 
 /// Position of a phase.
-struct Place {
+struct PhaseBox {
     left: usize,
     width: usize,
 }
@@ -97,8 +97,8 @@ impl Drawing {
         drawing
     }
 
-    fn phase(&mut self, phase: &Phase, place: &Place, top: usize, height: usize) {
-        let Place { left, width } = *place;
+    fn phase(&mut self, phase: &Phase, place: &PhaseBox, top: usize, height: usize) {
+        let PhaseBox { left, width } = *place;
         let colour = phase.colour();
         let _ = writeln!(
             self.body,
@@ -125,7 +125,7 @@ impl Drawing {
     }
 
     /// Draws an arrow to the next phase.
-    fn beside(&mut self, from: &Place, to: &Place, y: usize, class: &str, label: &str) {
+    fn beside(&mut self, from: &PhaseBox, to: &PhaseBox, y: usize, class: &str, label: &str) {
         let start = from.left + from.width;
         let _ = writeln!(
             self.body,
@@ -136,7 +136,7 @@ impl Drawing {
     }
 
     /// Draws an arrow to a later phase, below the phases in between.
-    fn below(&mut self, from: &Place, to: &Place, bottom: usize, lane: usize, label: &str) {
+    fn below(&mut self, from: &PhaseBox, to: &PhaseBox, bottom: usize, lane: usize, label: &str) {
         let (start, end) = (from.left + from.width / 2, to.left + to.width / 2);
         let _ = writeln!(
             self.body,
@@ -156,8 +156,8 @@ impl Drawing {
 
 /// Returns the positions of the phases, with enough space between them for the labels of their
 /// arrows.
-fn places(transaction: &Transaction) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
+fn places(transaction: &Transaction) -> Vec<PhaseBox> {
+    let mut places: Vec<PhaseBox> = Vec::new();
     let mut left = MARGIN;
     for phase in &transaction.phases {
         let head = title(phase).chars().count() + 4;
@@ -165,7 +165,7 @@ fn places(transaction: &Transaction) -> Vec<Place> {
         let label = summary(phase).into_iter().map(|line| line.chars().count());
         let longest = code.chain(label).chain([head, note(phase).len()]).max().unwrap_or(0);
         let width = longest * LETTER + 24;
-        places.push(Place { left, width });
+        places.push(PhaseBox { left, width });
         let next = phase.hands.iter().find(|handed| handed.to == phase.number + 1);
         let label = next.map_or(THEN.to_owned(), |handed| cut(&values(handed), COLUMNS));
         left += width + (label.chars().count() * LETTER).max(24) + 30;

@@ -77,7 +77,8 @@ impl Coordinator {
             | CommitStatus::InDoubt
             | CommitStatus::CompletedElsewhere => (before, self.asked_ms, false),
         };
-        let lease = RecoveryLease { number, since_ms, whence: self.whence.clone() };
+        let lease =
+            RecoveryLease { number, since_ms, commit_replicas: self.commit_replicas.clone() };
         Record { stopped, ..self.job.record(self.state.clone(), lease) }
     }
 

@@ -19,12 +19,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Ask, Coordinator, Stage};
-use crate::form::Unreadable;
 use crate::location::{Fields, Name};
 use crate::outcome::Why;
 use crate::record::{Record, RecoveryLease};
 use crate::request::calls::{Begin, Commits, NameWrite, StoreError};
 use crate::request::{Reply, Request};
+use crate::versioned::Unreadable;
 use crate::witness;
 
 /// Progress of the acquisition of a lease.
@@ -184,10 +184,11 @@ impl Coordinator {
         let merging = groups.iter().filter(|group| group.writes() && !group.strong);
         let databases: BTreeSet<_> = merging.filter_map(|group| group.database.as_ref()).collect();
         let commits = databases.into_iter().map(|database| {
-            let whence = leases.iter().map(|lease| lease.whence.get(database).cloned()).collect();
+            let commit_replicas =
+                leases.iter().map(|lease| lease.commit_replicas.get(database).cloned()).collect();
             // Without the record, the holders are not known.
-            let whence = if leases.is_empty() { None } else { whence };
-            (Arc::clone(database), Commits { until_ms: self.now_ms, whence })
+            let commit_replicas = if leases.is_empty() { None } else { commit_replicas };
+            (Arc::clone(database), Commits { until_ms: self.now_ms, replicas: commit_replicas })
         });
         commits.collect()
     }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Found, GroupRun};
-use crate::form::Unreadable;
 use crate::location::{Fields, Name};
 use crate::request::Request;
 use crate::request::calls::NameWrite;
+use crate::versioned::Unreadable;
 use crate::witness::{self, WriteWitness};
 
 impl GroupRun {

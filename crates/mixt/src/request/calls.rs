@@ -16,9 +16,9 @@ use crate::location::{Fields, Name};
 pub struct Commits {
     /// The time, in milliseconds since 1970.
     pub until_ms: u64,
-    /// Replicas that made the commits ([`Database::whence`](crate::store::Database::whence));
+    /// Replicas that made the commits ([`Database::commit_replica`](crate::store::Database::commit_replica));
     /// `None` for any replica.
-    pub whence: Option<BTreeSet<Arc<str>>>,
+    pub replicas: Option<BTreeSet<Arc<str>>>,
 }
 
 /// Timestamps of a database. They are comparable only with one another.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::form::{Unreadable, decode, encode};
 use crate::record::Record;
 use crate::request::calls::StoreError;
 use crate::request::{Reply, Request};
+use crate::versioned::{Unreadable, decode, encode};
 use crate::visibility::Visibility;
 use crate::witness::TransactionId;
 

@@ -179,8 +179,8 @@ impl Database for Faulty {
         self.remote.is_some()
     }
 
-    fn whence(&self) -> Option<Arc<str>> {
-        self.memory.whence()
+    fn commit_replica(&self) -> Option<Arc<str>> {
+        self.memory.commit_replica()
     }
 
     fn user(&self) -> Option<Arc<str>> {

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::rc::Rc;
 
-use solera_session::{Batch, Delegation, Ends, Session};
+use solera_session::{Batch, ClientSession, Delegation, Ends};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::Worker;
@@ -23,7 +23,7 @@ pub(super) async fn serve_caller(
         return;
     };
     worker.count(|counters| counters.connections += 1);
-    let mut session = Session::new(worker.clone(), member.client.clone(), None);
+    let mut session = ClientSession::new(worker.clone(), member.client.clone(), None);
     session.act_for(delegation);
     session.publish();
     let identity = session.identity.clone();
@@ -49,7 +49,7 @@ pub(super) async fn serve_caller(
 /// because later results may depend on lost writes.
 async fn serve_batch(
     worker: &Rc<Worker>,
-    session: &mut Session<Worker>,
+    session: &mut ClientSession<Worker>,
     Batch { commands, mut answers }: Batch,
 ) -> Option<()> {
     worker.wait_for_disk().await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use solera_resp::{Arguments, RequestParser};
-use solera_session::{Ends, Next, Session};
+use solera_session::{ClientSession, Ends, Next};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -52,7 +52,7 @@ pub(crate) async fn serve<S>(
         return;
     };
     worker.count(|counters| counters.connections += 1);
-    let mut session = Session::new(worker.clone(), member.client.clone(), from);
+    let mut session = ClientSession::new(worker.clone(), member.client.clone(), from);
     session.publish();
     let identity = session.identity.clone();
     let mut connection = Connection {
@@ -132,7 +132,7 @@ async fn end_of(stream: &mut (impl AsyncRead + Unpin), ahead: &mut Vec<u8>) {
 
 struct Connection<'a, S> {
     stream: S,
-    session: &'a mut Session<Worker>,
+    session: &'a mut ClientSession<Worker>,
     /// Bytes read while a command waited.
     ahead: Vec<u8>,
     /// Whether the worker's journal had failed before the current batch.

@@ -36,14 +36,14 @@ pub(super) enum Answer {
 /// Encoding of a value in a row.
 #[derive(Debug)]
 pub(super) enum Shape {
-    Column(Place),
+    Column(ColumnEncoding),
     /// A struct, with one column for each field.
-    Fields(Vec<Place>),
+    Fields(Vec<ColumnEncoding>),
 }
 
 /// Encoding of a value in a column.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ColumnEncoding {
     column: usize,
     carrier: Carrier,
     ty: Type,
@@ -144,13 +144,18 @@ fn shape(
     }
 }
 
-fn place(program: &Program, column: usize, ty: &Type, found: &Column) -> Result<Place, Problem> {
+fn place(
+    program: &Program,
+    column: usize,
+    ty: &Type,
+    found: &Column,
+) -> Result<ColumnEncoding, Problem> {
     let carrier = carrier(ty, found.type_()).ok_or_else(|| Problem::Column {
         name: found.name().to_owned(),
         declared: spell(program, ty),
         found: found.type_().name().to_owned(),
     })?;
-    Ok(Place { column, carrier, ty: ty.clone() })
+    Ok(ColumnEncoding { column, carrier, ty: ty.clone() })
 }
 
 fn wrong_number(program: &Program, ty: &Type, needed: usize, columns: &[Column]) -> Problem {
@@ -177,7 +182,7 @@ impl Shape {
     }
 }
 
-impl Place {
+impl ColumnEncoding {
     fn raw(&self, row: &Row) -> Result<Raw, String> {
         row.try_get(self.column).map_err(|error| cause(&error))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use solera_mixt::store::{Answer, CustomCall, StoreError};
 use solera_program::value::Value;
 
-use super::{Open, Session, State, seen};
+use super::{Open, PostgresSession, State, seen};
 use crate::custom;
 use crate::failure::RequestError;
 use crate::names::Wanted;
@@ -17,7 +17,7 @@ use crate::schema::Sql;
 const GUARD: [&str; 2] = ["SAVEPOINT solera_query", "SET LOCAL transaction_read_only = on"];
 const UNGUARD: &str = "RELEASE SAVEPOINT solera_query";
 
-impl Session {
+impl PostgresSession {
     pub(super) async fn custom(&mut self, call: &CustomCall) -> Result<Answer, StoreError> {
         self.check_open()?;
         self.check_space(&call.space)?;

@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::typed::Typed;
 
 const SYNTAX: &str = "ERR syntax error: SOLERA.ABORT or SOLERA.ABORT CERTIFY; the transaction, if one was open, \
@@ -26,7 +26,7 @@ impl Typed for Abort {
         CommandId::SoleraAbort
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
         match self.certify {
             true => session.certify_open().await,
             false => session.abort_open(),
@@ -44,7 +44,7 @@ impl Request for Abort {
         }
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let ended = self.run(session).await;
         session.answer_ok(ended);
     }

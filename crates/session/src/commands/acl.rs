@@ -9,7 +9,7 @@ use solera_resp::{Arguments, parse_integer};
 use super::help;
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 const BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the output password, a \
                     positive number up to 4096";
@@ -95,7 +95,7 @@ impl Request for Acl {
         })
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let users = session.worker.users();
         match self {
             Acl::Categories => {
@@ -135,7 +135,7 @@ fn category(name: &[u8]) -> Result<String, String> {
     }
 }
 
-fn get_user<W: Context>(session: &mut Session<W>, name: &[u8]) {
+fn get_user<W: Context>(session: &mut ClientSession<W>, name: &[u8]) {
     let users = session.worker.users();
     let found = std::str::from_utf8(name).ok().and_then(|name| users.get(name));
     let Some(user) = found else { return session.out.null() };
@@ -157,7 +157,7 @@ fn get_user<W: Context>(session: &mut Session<W>, name: &[u8]) {
     out.array(0);
 }
 
-fn generate<W: Context>(session: &mut Session<W>, bits: usize) {
+fn generate<W: Context>(session: &mut ClientSession<W>, bits: usize) {
     let mut bytes = vec![0; bits.div_ceil(8)];
     if SystemRandom::new().fill(&mut bytes).is_err() {
         return session.fail("ERR the operating system provides no random numbers");

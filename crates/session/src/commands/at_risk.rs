@@ -5,7 +5,7 @@ use solera_resp::{Arguments, parse_integer};
 
 use super::request::Request;
 use crate::context::{Context, Unreachable};
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// SOLERA.AT-RISK [COUNT n]: replies with the number of transactions of this site that the loss of
 /// sites could still undo, the keys of the latest of them, and the sites whose transactions in the
@@ -31,7 +31,7 @@ impl Request for AtRisk {
         }
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let worker = session.worker.clone();
         if let Err(too_few) = worker.with(|replica| replica.status().has_enough_sites()) {
             return session.fail_command(&too_few);

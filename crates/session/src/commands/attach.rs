@@ -12,7 +12,7 @@ use solera_unistore::{Command, Pasts, Response};
 use super::request::Request;
 use super::sites::site_named;
 use crate::context::Context;
-use crate::session::{Session, Wait};
+use crate::session::{ClientSession, Wait};
 use crate::token::Token;
 use crate::typed::Typed;
 
@@ -75,7 +75,7 @@ impl Typed for Attach {
         CommandId::SoleraAttach
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
         outside(session)?;
         let began = Instant::now();
         wait_for(session, self.token.pasts, ATTACH_TIMEOUT).await?;
@@ -93,7 +93,7 @@ impl Typed for AttachHorizon {
         CommandId::SoleraAttach
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<Horizon, String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<Horizon, String> {
         outside(session)?;
         let physical = Timestamp::from_physical(session.worker.now().physical);
         Ok(session.worker.with(|replica| {
@@ -137,7 +137,7 @@ impl Typed for AttachUntil {
         CommandId::SoleraAttach
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
         outside(session)?;
         is_near(&*session.worker, self.until)?;
         let past = session.worker.with(|replica| {
@@ -165,7 +165,7 @@ fn is_near<W: Context>(worker: &W, until: Timestamp) -> Result<(), String> {
     }
 }
 
-fn outside<W: Context>(session: &Session<W>) -> Result<(), String> {
+fn outside<W: Context>(session: &ClientSession<W>) -> Result<(), String> {
     match session.in_transaction() {
         true => Err("ERR SOLERA.ATTACH is not allowed inside a transaction".to_owned()),
         false => Ok(()),
@@ -173,7 +173,7 @@ fn outside<W: Context>(session: &Session<W>) -> Result<(), String> {
 }
 
 async fn wait_for<W: Context>(
-    session: &mut Session<W>,
+    session: &mut ClientSession<W>,
     pasts: Pasts,
     timeout: Duration,
 ) -> Result<(), String> {
@@ -204,7 +204,7 @@ pub(crate) enum AttachRequest {
 }
 
 impl Request for AttachRequest {
-    fn admit<W: Context>(session: &mut Session<W>) -> Result<(), String> {
+    fn admit<W: Context>(session: &mut ClientSession<W>) -> Result<(), String> {
         outside(session)
     }
 
@@ -225,7 +225,7 @@ impl Request for AttachRequest {
         })
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let attached = match self {
             AttachRequest::Horizon => return write_horizon(session).await,
             AttachRequest::Token(text) => match token(&*session.worker, &text) {
@@ -279,7 +279,7 @@ fn until<W: Context>(
     AttachUntil::new(worker.spec(), until_ms, timeout, sites.iter().map(Vec::as_slice))
 }
 
-async fn write_horizon<W: Context>(session: &mut Session<W>) {
+async fn write_horizon<W: Context>(session: &mut ClientSession<W>) {
     match AttachHorizon.run(session).await {
         Ok(horizon) => {
             session.out.array(2);

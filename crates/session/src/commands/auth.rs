@@ -5,7 +5,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
@@ -31,7 +31,7 @@ impl Request for Auth {
         }
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let needs_none = || {
             let users = session.worker.users();
             users.get(DEFAULT_USER).is_some_and(|user| user.nopass)
@@ -50,7 +50,7 @@ impl Request for Auth {
 /// # Errors
 /// The error reply, if the password is wrong or the user is disabled.
 pub(super) fn authenticate<W: Context>(
-    session: &mut Session<W>,
+    session: &mut ClientSession<W>,
     name: &[u8],
     password: &[u8],
 ) -> Result<(), &'static str> {

@@ -8,7 +8,7 @@ use solera_unistore::{Command, Response};
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::{Session, Wait};
+use crate::session::{ClientSession, Wait};
 
 /// SOLERA.BARRIER [timeout-ms]: waits until the session's durability past is uniform (Alg. 1 l.
 /// 49).
@@ -34,7 +34,7 @@ impl Request for Barrier {
         Ok(Barrier { timeout })
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         if session.in_transaction() {
             session.fail("ERR SOLERA.BARRIER is not allowed inside a transaction");
             return;

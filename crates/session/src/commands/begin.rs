@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::typed::Typed;
 
 /// SOLERA.BEGIN [CAUSAL | STRONG].
@@ -23,13 +23,13 @@ impl Typed for Begin {
         CommandId::SoleraBegin
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
         session.begin(self.strong).await
     }
 }
 
 impl Request for Begin {
-    fn admit<W: Context>(session: &mut Session<W>) -> Result<(), String> {
+    fn admit<W: Context>(session: &mut ClientSession<W>) -> Result<(), String> {
         session.may_begin()
     }
 
@@ -50,7 +50,7 @@ impl Request for Begin {
         }
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let begun = self.run(session).await;
         session.answer_ok(begun);
     }

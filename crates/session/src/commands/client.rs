@@ -8,7 +8,7 @@ use solera_resp::{Arguments, parse_integer};
 use super::help;
 use crate::client::Client;
 use crate::context::Context;
-use crate::session::{Next, Replies, Session};
+use crate::session::{ClientSession, Next, Replies};
 
 const HELP: [&str; 21] = [
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -106,7 +106,7 @@ enum Info {
 
 /// Parses and runs CLIENT. Unlike other commands, it records its subcommand as the client's last
 /// command even if the arguments are invalid, and it may close the connection.
-pub(crate) fn serve<W: Context>(session: &mut Session<W>, arguments: &Arguments<'_>) -> Next {
+pub(crate) fn serve<W: Context>(session: &mut ClientSession<W>, arguments: &Arguments<'_>) -> Next {
     let parsed = subcommand(arguments).and_then(|found| {
         session.last_command = found.1;
         Request::parse(found, arguments, &session.worker.users())
@@ -171,7 +171,7 @@ impl Request {
     }
 
     /// Runs the command and appends its reply.
-    fn reply<W: Context>(self, session: &mut Session<W>) -> Next {
+    fn reply<W: Context>(self, session: &mut ClientSession<W>) -> Next {
         match self {
             Request::GetName if session.name.is_empty() => session.out.null(),
             Request::GetName => session.out.bulk(session.name.as_bytes()),
@@ -282,7 +282,7 @@ fn kill(arguments: &Arguments<'_>, users: &Users) -> Result<Kill, String> {
 }
 
 impl Reply {
-    fn apply<W: Context>(self, session: &mut Session<W>) {
+    fn apply<W: Context>(self, session: &mut ClientSession<W>) {
         match self {
             Reply::On => {
                 session.replies = Replies::On;
@@ -295,7 +295,7 @@ impl Reply {
     }
 }
 
-fn list<W: Context>(session: &mut Session<W>, ids: Option<&[i64]>) {
+fn list<W: Context>(session: &mut ClientSession<W>, ids: Option<&[i64]>) {
     session.publish();
     let mut lines = String::new();
     for client in session.worker.clients() {
@@ -308,7 +308,7 @@ fn list<W: Context>(session: &mut Session<W>, ids: Option<&[i64]>) {
 }
 
 impl Kill {
-    fn reply<W: Context>(self, session: &mut Session<W>) -> Next {
+    fn reply<W: Context>(self, session: &mut ClientSession<W>) -> Next {
         let mut found = session.worker.clients();
         match self {
             Kill::Address(address) => {
@@ -345,7 +345,7 @@ impl Filter {
 }
 
 /// Ends connections. The session's own connection ends after its reply.
-fn end<W: Context>(session: &Session<W>, clients: &[Arc<Client>]) -> Next {
+fn end<W: Context>(session: &ClientSession<W>, clients: &[Arc<Client>]) -> Next {
     let (own, others): (Vec<_>, Vec<_>) =
         clients.iter().partition(|client| client.id == session.client.id);
     others.iter().for_each(|client| client.kill());

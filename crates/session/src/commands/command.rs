@@ -7,7 +7,7 @@ use solera_resp::{Arguments, Writer};
 use super::help;
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// The reply to COMMAND HELP, in Redis' words.
 const HELP: [&str; 19] = [
@@ -74,7 +74,7 @@ impl Request for Command {
         })
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         self.write(&mut session.out);
     }
 }

@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::typed::Typed;
 
 /// SOLERA.COMMIT.
@@ -20,7 +20,7 @@ impl Typed for Commit {
         CommandId::SoleraCommit
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
         session.commit_open().await
     }
 }
@@ -30,7 +30,7 @@ impl Request for Commit {
         Ok(Commit)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let ended = self.run(session).await;
         session.answer_ok(ended);
     }

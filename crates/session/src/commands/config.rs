@@ -7,7 +7,7 @@ use solera_resp::Arguments;
 use super::help;
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// Settings that clients read when they connect.
 const SETTINGS: [(&str, &str); 8] = [
@@ -66,7 +66,7 @@ impl Request for Config {
         }
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         match self {
             Config::Get(patterns) => get(session, &patterns),
             Config::Help => help::answer(session, &CONFIG_HELP),
@@ -74,7 +74,7 @@ impl Request for Config {
     }
 }
 
-fn get<W: Context>(session: &mut Session<W>, patterns: &[String]) {
+fn get<W: Context>(session: &mut ClientSession<W>, patterns: &[String]) {
     let found: Vec<_> = SETTINGS
         .iter()
         .filter(|(name, _)| patterns.iter().any(|pattern| matches(pattern, name)))

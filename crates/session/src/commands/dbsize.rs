@@ -5,7 +5,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::{Context, Unreachable};
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// DBSIZE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ impl Request for Dbsize {
         Ok(Dbsize)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         match count_keys(session).await {
             (keys, None) => session.out.integer(keys as i64),
             (_, Some(missing)) => session.fail(missing.to_string()),
@@ -26,7 +26,9 @@ impl Request for Dbsize {
 
 /// Returns the number of keys at the site's reachable workers, and a worker that is unreachable, if
 /// any.
-pub(super) async fn count_keys<W: Context>(session: &Session<W>) -> (usize, Option<Unreachable>) {
+pub(super) async fn count_keys<W: Context>(
+    session: &ClientSession<W>,
+) -> (usize, Option<Unreachable>) {
     let worker = &session.worker;
     let (mut keys, mut missing) = (0, None);
     for other in worker.workers() {

@@ -12,7 +12,7 @@ use super::dbsize::count_keys;
 use super::request::Request;
 use crate::context::{Context, Unreachable};
 use crate::scan::{Ask, Cursor, Page};
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// Maximal time to wait for a page. A worker cannot answer until the transactions that were
 /// prepared when the snapshot was taken are decided.
@@ -29,7 +29,7 @@ pub(crate) enum Export {
 }
 
 impl Request for Export {
-    fn admit<W: Context>(session: &mut Session<W>) -> Result<(), String> {
+    fn admit<W: Context>(session: &mut ClientSession<W>) -> Result<(), String> {
         if session.worker.is_guarded() && !session.identity.reads_all_keys() {
             return Err(
                 "NOPERM SOLERA.EXPORT shows every key; this user needs the keys '*' or '%R~*' for it"
@@ -59,7 +59,7 @@ impl Request for Export {
         }
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let snapshot = match session.snapshot() {
             Ok(snapshot) => snapshot,
             Err(error) => return session.fail(error),
@@ -77,7 +77,7 @@ impl Request for Export {
     }
 }
 
-async fn introduce<W: Context>(session: &mut Session<W>, snapshot: &Vector) {
+async fn introduce<W: Context>(session: &mut ClientSession<W>, snapshot: &Vector) {
     let (keys, missing) = count_keys(session).await;
     if let Some(missing) = missing {
         return session.fail(missing.to_string());
@@ -103,7 +103,7 @@ async fn introduce<W: Context>(session: &mut Session<W>, snapshot: &Vector) {
 }
 
 /// Records which processes run the site's workers. A process that restarts may forget the snapshot.
-fn remember_processes<W: Context>(session: &mut Session<W>) {
+fn remember_processes<W: Context>(session: &mut ClientSession<W>) {
     let worker = &session.worker;
     if let Some(open) = session.mode.open_mut().filter(|open| open.scanned.is_empty()) {
         open.scanned = worker.workers().map(|other| worker.process_of(other)).collect();
@@ -111,7 +111,7 @@ fn remember_processes<W: Context>(session: &mut Session<W>) {
 }
 
 /// Asks the partition's worker for a page until it answers or [`PATIENCE`] has passed.
-async fn find<W: Context>(session: &mut Session<W>, ask: Ask) -> Result<Page, String> {
+async fn find<W: Context>(session: &mut ClientSession<W>, ask: Ask) -> Result<Page, String> {
     let worker = &session.worker;
     let owner = worker.with(|replica| replica.holder_of(ask.partition));
     let started = Instant::now();

@@ -7,7 +7,7 @@ use super::auth::authenticate;
 use super::client::{BAD_NAME, word};
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// Version of Redis that HELLO and INFO report, for clients that depend on it.
 pub(crate) const VERSION: &str = "7.0.15";
@@ -57,7 +57,7 @@ impl Request for Hello {
         Ok(hello)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         for (user, password) in &self.logins {
             if let Err(error) = authenticate(session, user, password) {
                 return session.fail(error);
@@ -77,7 +77,7 @@ impl Request for Hello {
 }
 
 /// Appends the description of the server.
-fn introduce<W: Context>(session: &mut Session<W>) {
+fn introduce<W: Context>(session: &mut ClientSession<W>) {
     let protocol = session.out.protocol;
     let client = session.client.id;
     let worker = session.worker.clone();

@@ -2,7 +2,7 @@
 
 use solera_resp::{Arguments, Writer};
 
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// Whether HELP is the only argument.
 pub(super) fn is_asked(arguments: &Arguments<'_>) -> bool {
@@ -10,7 +10,7 @@ pub(super) fn is_asked(arguments: &Arguments<'_>) -> bool {
 }
 
 /// Appends the lines of a HELP reply to the session's output.
-pub(super) fn answer<W>(session: &mut Session<W>, lines: &[&str]) {
+pub(super) fn answer<W>(session: &mut ClientSession<W>, lines: &[&str]) {
     write(&mut session.out, lines);
 }
 

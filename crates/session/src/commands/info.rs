@@ -9,7 +9,7 @@ use super::dbsize::count_keys;
 use super::hello::VERSION;
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// INFO [section …].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Request for Info {
         Ok(Info { sections: sections.map(|section| section.to_lowercase()).collect() })
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let (keys, _) = count_keys(session).await;
         let spec = session.worker.spec().clone();
         let site = &spec.sites[session.worker.address().site.index()];

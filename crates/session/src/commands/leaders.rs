@@ -11,7 +11,7 @@ use super::help;
 use super::request::Request;
 use super::sites::site_named;
 use crate::context::{Context, Unreachable};
-use crate::session::Session;
+use crate::session::ClientSession;
 
 const SYNTAX: &str =
     "ERR syntax error: SOLERA.LEADERS [PARTITIONS | MOVE site [ALL | partition …]]";
@@ -59,7 +59,7 @@ impl Request for Leaders {
         }
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         match self {
             Leaders::Help => help::answer(session, HELP),
             Leaders::Counts => write_counts(session).await,
@@ -125,7 +125,7 @@ fn partitions_of(
     Ok(if partitions.is_empty() { all().collect() } else { partitions })
 }
 
-async fn write_counts<W: Context>(session: &mut Session<W>) {
+async fn write_counts<W: Context>(session: &mut ClientSession<W>) {
     let Some(leaders) = by_partition(session).await else { return };
     let worker = session.worker.clone();
     let sites = worker.spec().sites.len();
@@ -137,7 +137,7 @@ async fn write_counts<W: Context>(session: &mut Session<W>) {
     }
 }
 
-async fn write_partitions<W: Context>(session: &mut Session<W>) {
+async fn write_partitions<W: Context>(session: &mut ClientSession<W>) {
     let Some(leaders) = by_partition(session).await else { return };
     let worker = session.worker.clone();
     session.out.array(leaders.len());
@@ -151,7 +151,7 @@ async fn write_partitions<W: Context>(session: &mut Session<W>) {
 
 /// Returns the leader of each partition, according to the worker of this site that holds the
 /// partition. Appends an error and returns `None` if a worker does not answer.
-async fn by_partition<W: Context>(session: &mut Session<W>) -> Option<Vec<Option<SiteId>>> {
+async fn by_partition<W: Context>(session: &mut ClientSession<W>) -> Option<Vec<Option<SiteId>>> {
     let worker = session.worker.clone();
     let topology = worker.spec().topology();
     let mut leaders = vec![None; usize::from(topology.partitions)];

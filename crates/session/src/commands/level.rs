@@ -5,7 +5,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// SOLERA.LEVEL key: replies with the consistency level of the key's space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ impl Request for Level {
         Ok(Level { key: arguments.get(1).to_vec() })
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let level = session.worker.spec().spaces.space_of(&self.key).level_name();
         session.out.bulk(level.as_bytes());
     }

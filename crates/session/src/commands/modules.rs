@@ -8,7 +8,7 @@ use super::help;
 use super::request::Request;
 use crate::context::Context;
 use crate::delegation::Delegation;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// Subcommands of SOLERA.MODULE that users can be given access to.
 #[cfg(test)]
@@ -80,7 +80,7 @@ impl Request for Modules {
         }))
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         match self {
             Modules::Help(lines) => help::answer(session, lines),
             Modules::Other(request) => hand_over(session, request.clone()).await,
@@ -90,7 +90,7 @@ impl Request for Modules {
 
 /// Passes a command to the module runtime and waits for its answer. The session then depends on the
 /// writes of the command.
-async fn hand_over<W: Context>(session: &mut Session<W>, request: Vec<Vec<u8>>) {
+async fn hand_over<W: Context>(session: &mut ClientSession<W>, request: Vec<Vec<u8>>) {
     if session.in_transaction() {
         return session.fail("ERR modules cannot be used inside a transaction");
     }

@@ -5,7 +5,7 @@ use solera_data::{Op, Outcome};
 
 use crate::context::Context;
 use crate::plan::{self, Plan};
-use crate::session::{Session, Stopped};
+use crate::session::{ClientSession, Stopped};
 use crate::typed::Typed;
 
 /// An operation on a key, within the open transaction or as a transaction of its own.
@@ -61,7 +61,7 @@ impl Typed for OnKey {
         std::iter::once(self.key.as_slice())
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<Outcome, String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<Outcome, String> {
         let plan = Plan::single(self.command, &self.key, self.op.clone());
         let mut results = session.run_plan(&plan).await.map_err(Stopped::into_error)?;
         let result = results.pop().expect("one operation has one result");

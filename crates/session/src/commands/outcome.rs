@@ -7,7 +7,7 @@ use solera_unistore::{Command, Response, TransactionId};
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::typed::Typed;
 
 /// SOLERA.OUTCOME id.
@@ -36,7 +36,10 @@ impl Typed for Outcome {
         CommandId::SoleraOutcome
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<Option<bool>, String> {
+    async fn run<W: Context>(
+        &self,
+        session: &mut ClientSession<W>,
+    ) -> Result<Option<bool>, String> {
         let tid = self.tid;
         has_coordinator(session.worker.spec(), tid, &tid.to_string())?;
         match session.worker.call(Command::Outcome { tid }).await {
@@ -66,7 +69,7 @@ impl Request for Outcome {
         Ok(outcome)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         match self.run(session).await {
             Ok(committed) => session.out.simple(match committed {
                 Some(true) => "committed",

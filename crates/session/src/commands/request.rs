@@ -6,7 +6,7 @@ use solera_config::ClusterSpec;
 use solera_resp::Arguments;
 
 use crate::context::Context;
-use crate::session::{Later, Session};
+use crate::session::{ClientSession, Later};
 
 /// A command that does not read or change keys, with its arguments.
 ///
@@ -17,7 +17,7 @@ pub(crate) trait Request: Sized + 'static {
     ///
     /// # Errors
     /// The error reply.
-    fn admit<W: Context>(_session: &mut Session<W>) -> Result<(), String> {
+    fn admit<W: Context>(_session: &mut ClientSession<W>) -> Result<(), String> {
         Ok(())
     }
 
@@ -29,18 +29,21 @@ pub(crate) trait Request: Sized + 'static {
     fn parse(arguments: &Arguments<'_>, spec: &ClusterSpec) -> Result<Self, String>;
 
     /// Runs the command and appends its reply.
-    fn reply<W: Context>(self, session: &mut Session<W>) -> impl Future<Output = ()>;
+    fn reply<W: Context>(self, session: &mut ClientSession<W>) -> impl Future<Output = ()>;
 }
 
 impl<R: Request + Clone, W: Context> Later<W> for R {
-    fn run<'a>(&'a self, session: &'a mut Session<W>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+    fn run<'a>(
+        &'a self,
+        session: &'a mut ClientSession<W>,
+    ) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(self.clone().reply(session))
     }
 }
 
 /// Parses a command, runs it and appends its reply.
 pub(super) async fn serve<R: Request, W: Context>(
-    session: &mut Session<W>,
+    session: &mut ClientSession<W>,
     arguments: &Arguments<'_>,
 ) {
     match R::admit(session).and_then(|()| R::parse(arguments, session.worker.spec())) {

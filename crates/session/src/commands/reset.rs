@@ -5,7 +5,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// RESET.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ impl Request for Reset {
         Ok(Reset)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         session.reset();
         session.out.simple("RESET");
     }

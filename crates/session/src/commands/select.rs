@@ -5,7 +5,7 @@ use solera_resp::{Arguments, parse_integer};
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// SELECT 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Request for Select {
         }
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         session.out.simple("OK");
     }
 }

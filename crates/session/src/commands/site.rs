@@ -5,7 +5,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// SOLERA.SITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ impl Request for Site {
         Ok(Site)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let name = session.worker.site_name(session.worker.address().site).to_owned();
         session.out.bulk(name.as_bytes());
     }

@@ -8,7 +8,7 @@ use solera_time::SiteId;
 use super::help;
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD site]";
 
@@ -58,7 +58,7 @@ impl Request for Sites {
         Ok(Sites::Change(Wanted { site, change, force }))
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let change = match self {
             Sites::Help => return help::answer(session, HELP),
             Sites::Show => None,
@@ -108,7 +108,7 @@ impl Wanted {
 }
 
 /// Makes the change, if there is one, and appends the status of the sites after it.
-async fn show_after<W: Context>(session: &mut Session<W>, change: Option<(SiteId, Change)>) {
+async fn show_after<W: Context>(session: &mut ClientSession<W>, change: Option<(SiteId, Change)>) {
     let worker = session.worker.clone();
     let Some(report) = worker.sites(change).await else {
         let root = worker.workers().next().expect("a site has a worker");

@@ -6,7 +6,7 @@ use solera_resp::{Arguments, Writer};
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// SOLERA.SPACES: replies with the name, prefix and level of each space, and the protocol that runs
 /// it, by name and number. A space of level `por` also lists its strong commands and the
@@ -19,7 +19,7 @@ impl Request for Spaces {
         Ok(Spaces)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let spec = session.worker.spec().clone();
         let out = &mut session.out;
         out.array(spec.spaces.iter().len());

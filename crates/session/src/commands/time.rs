@@ -5,7 +5,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 
 /// TIME: replies with the seconds and microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ impl Request for Time {
         Ok(Time)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let micros = session.worker.now().physical.0;
         session.out.array(2);
         for part in [micros / 1_000_000, micros % 1_000_000] {

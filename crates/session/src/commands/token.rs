@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::token::Token;
 use crate::typed::Typed;
 
@@ -21,7 +21,7 @@ impl Typed for TakeToken {
         CommandId::SoleraToken
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<Token, String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<Token, String> {
         if session.in_transaction() {
             return Err(
                 "ERR take the token after the transaction, which it cannot contain yet".to_owned()
@@ -40,7 +40,7 @@ impl Request for TakeToken {
         Ok(TakeToken)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         match self.run(session).await {
             Ok(token) => match token.encode() {
                 Some(text) => session.out.bulk(text.as_bytes()),

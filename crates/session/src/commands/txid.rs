@@ -7,7 +7,7 @@ use solera_unistore::TransactionId;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::typed::Typed;
 
 /// SOLERA.TXID.
@@ -21,7 +21,10 @@ impl Typed for Txid {
         CommandId::SoleraTxid
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<TransactionId, String> {
+    async fn run<W: Context>(
+        &self,
+        session: &mut ClientSession<W>,
+    ) -> Result<TransactionId, String> {
         session.name_transaction().await
     }
 }
@@ -31,7 +34,7 @@ impl Request for Txid {
         Ok(Txid)
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         match self.run(session).await {
             Ok(tid) => session.out.bulk(tid.to_string().as_bytes()),
             Err(error) => session.fail(error),

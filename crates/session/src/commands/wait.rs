@@ -8,7 +8,7 @@ use solera_unistore::{Command, Response};
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::{self, Session};
+use crate::session::{self, ClientSession};
 
 /// WAIT sites timeout: replies with the number of other sites that certainly store what the session
 /// has seen and written, as Redis does for replicas. The number is f once that is uniform. It is 0
@@ -37,7 +37,7 @@ impl Request for Wait {
         Ok(Wait { wants_sites, timeout })
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         if session.in_transaction() {
             return session.fail("ERR WAIT is not allowed inside a transaction");
         }

@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::request::Request;
 use crate::context::Context;
-use crate::session::Session;
+use crate::session::ClientSession;
 use crate::typed::Typed;
 
 /// WATCH key ….
@@ -27,7 +27,7 @@ impl Typed for Watch {
         self.keys.iter().map(Vec::as_slice)
     }
 
-    async fn run<W: Context>(&self, session: &mut Session<W>) -> Result<(), String> {
+    async fn run<W: Context>(&self, session: &mut ClientSession<W>) -> Result<(), String> {
         session.watch(self.keys()).await
     }
 }
@@ -37,7 +37,7 @@ impl Request for Watch {
         Ok(Watch { keys: arguments.from(1).map(<[u8]>::to_vec).collect() })
     }
 
-    async fn reply<W: Context>(self, session: &mut Session<W>) {
+    async fn reply<W: Context>(self, session: &mut ClientSession<W>) {
         let watched = self.run(session).await;
         session.answer_ok(watched);
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use solera_time::Origin;
 use solera_unistore::{CommandError, StrongLimit};
 
-use super::Session;
+use super::ClientSession;
 use crate::context::Context;
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     pub(crate) fn fail_command(&mut self, error: &CommandError) {
         let text = self.error_reply(error);
         self.fail(text);

@@ -6,7 +6,7 @@ use solera_commands::{Command as Described, CommandId, Unit};
 use solera_resp::Arguments;
 use solera_unistore::CommandError;
 
-use super::Session;
+use super::ClientSession;
 use super::conflict::PATIENCE;
 use super::operations::{Dropped, Stopped};
 use super::queue::{QUEUE_BYTES, Queue, Queued, Work};
@@ -24,7 +24,7 @@ enum Executed {
     Failed(String),
 }
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Queues a command for EXEC and appends the reply. Without `work`, the command is not allowed
     /// in a queue.
     pub(crate) fn enqueue(

@@ -6,7 +6,7 @@ use solera_levels::Level;
 use solera_machine::Machine;
 use solera_unistore::{Command, CommandError, Input, Kind, Response, TxId};
 
-use super::Session;
+use super::ClientSession;
 use super::mode::Transaction;
 use crate::context::{Context, PeerTimeout, Unreachable};
 use crate::plan::{self, KeyOp, Plan};
@@ -18,7 +18,7 @@ pub(crate) type Results = SmallVec<[Result<Outcome, OpError>; 1]>;
 pub(crate) enum Failure {
     Command(CommandError),
     Unreachable(Unreachable),
-    /// The worker gave no answer; see [`Session::fail_unanswered`].
+    /// The worker gave no answer; see [`ClientSession::fail_unanswered`].
     Unanswered,
 }
 
@@ -53,7 +53,7 @@ impl From<String> for Stopped {
     }
 }
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Runs a command on keys, in the open transaction or as a transaction of its own. An open
     /// transaction is given up if the command aborts it.
     ///

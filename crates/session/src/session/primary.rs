@@ -9,7 +9,7 @@ use solera_data::{Key, Op, Outcome};
 use solera_machine::{Address, PartitionId};
 use solera_primary::{Command, Done, Failure, Past, Position, Response, Update};
 
-use super::Session;
+use super::ClientSession;
 use super::operations::Results;
 use crate::context::{Context, ToPrimary, Unreachable};
 use crate::plan::{KeyOp, Plan};
@@ -23,7 +23,7 @@ pub(crate) enum Wait {
     Stored,
 }
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Whether a command names a key of a space that `primary` runs.
     pub(crate) fn is_for_primary(&self, plan: &Plan<'_>) -> bool {
         let spaces = &self.worker.spec().spaces;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use solera_commands::Command as Described;
 use solera_resp::Arguments;
 
-use super::Session;
+use super::ClientSession;
 use crate::plan::Plan;
 
 /// Maximal size in bytes of all commands between MULTI and EXEC.
@@ -47,7 +47,10 @@ pub(crate) enum Work<W> {
 /// A parsed command that runs later. EXEC may run it several times after conflicts.
 pub(crate) trait Later<W> {
     /// Runs the command and appends its reply.
-    fn run<'a>(&'a self, session: &'a mut Session<W>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+    fn run<'a>(
+        &'a self,
+        session: &'a mut ClientSession<W>,
+    ) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 }
 
 impl<W> Queue<W> {

@@ -4,12 +4,12 @@ use solera_commands::{Command as Described, Unit};
 use solera_config::Denied;
 use solera_resp::Arguments;
 
-use super::Session;
+use super::ClientSession;
 use crate::context::Context;
 use crate::delegation::{Delegation, is_reserved};
 use crate::identity::Refused;
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Makes the session act for another one. Must be called before the first command.
     pub fn act_for(&mut self, delegation: Delegation) {
         self.pasts.join(&delegation.pasts());

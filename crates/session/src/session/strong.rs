@@ -10,7 +10,7 @@ use solera_unistore::{
     Command, CommandError, LONGEST_RETRY_WAIT, Pasts, RETRY_PAUSE, Response, TransactionId, TxId,
 };
 
-use super::Session;
+use super::ClientSession;
 use super::conflict::{Conflict, PATIENCE};
 use super::mode::Transaction;
 use super::operations::{Failure, Results};
@@ -33,7 +33,7 @@ pub(crate) enum NotBegun {
     Failed(String),
 }
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Returns how certification must treat a command's operation.
     pub(crate) fn class_of(&self, command: CommandId, op: &KeyOp<'_>) -> Class {
         let spec = self.worker.spec();

@@ -6,7 +6,7 @@ use solera_commands::CommandId;
 use solera_config::{Baseline, User};
 use solera_unistore::{Claim, Command, CommandError, Response};
 
-use super::Session;
+use super::ClientSession;
 use super::conflict::Conflict;
 use super::mode::{Ended, Open, Transaction};
 use crate::context::Context;
@@ -21,7 +21,7 @@ pub(crate) enum NotCommitted {
     Unanswered,
 }
 
-impl<W: Context> Session<W> {
+impl<W: Context> ClientSession<W> {
     /// Checks that a transaction can be begun.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use solera_membership::SiteStatus;
 use solera_mixt::store::Horizon;
 use solera_time::{SiteId, Timestamp};
 
-use super::desk::Desk;
+use super::exchange::Exchange;
 use super::store::SITES;
 use crate::faults::Fault;
 use crate::faults::disks::DiskFault;
@@ -32,7 +32,7 @@ const WITHIN: Duration = Duration::from_millis(SKEW_MS);
 
 pub(super) struct Cluster {
     pub(super) world: World,
-    desk: Desk,
+    exchange: Exchange,
     /// Tasks of each host; `None` while it does not run.
     hosts: Vec<Option<Vec<Task>>>,
     pub(super) program: Program,
@@ -44,7 +44,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn new(seed: u64, desk: Desk, faults_end: u64) -> Cluster {
+    pub(super) fn new(seed: u64, exchange: Exchange, faults_end: u64) -> Cluster {
         let mut random = Random::new(seed.wrapping_mul(32_416_190_071).wrapping_add(3));
         let mut scenario = Scenario::quiet(2, true);
         scenario.seed = seed;
@@ -63,7 +63,7 @@ impl Cluster {
         let world = World::new(&scenario, Trace::off());
         let hosts = (0..SITES).map(|_| None).collect();
         let (program, lost): (Program, _) = (Box::new(|_| Vec::new()), Vec::new());
-        Cluster { world, desk, hosts, program, skew_ms, stops: 0, lost }
+        Cluster { world, exchange, hosts, program, skew_ms, stops: 0, lost }
     }
 
     /// Returns the time of a host's clock when the world begins.
@@ -82,9 +82,9 @@ impl Cluster {
         for _ in 0..ms {
             let until = self.world.now + MS;
             while let Some(events) = self.world.step(until) {
-                self.desk.lock().now = self.world.now;
+                self.exchange.lock().now = self.world.now;
                 self.observe(events);
-                if self.desk.lock().take_news() {
+                if self.exchange.lock().take_news() {
                     self.run();
                 }
             }
@@ -98,12 +98,12 @@ impl Cluster {
     fn look_around(&mut self) {
         let answering = self.world.replicas().map(|(address, _)| *address);
         let answering = answering.filter(|worker| self.world.answers(*worker)).collect();
-        let mut desk = self.desk.lock();
-        desk.now = self.world.now;
-        desk.answering = answering;
-        desk.horizons =
+        let mut exchange = self.exchange.lock();
+        exchange.now = self.world.now;
+        exchange.answering = answering;
+        exchange.horizons =
             SiteId::all(SITES).filter_map(|site| Some((site, self.horizon(site)?))).collect();
-        drop(desk);
+        drop(exchange);
         for host in 0..SITES {
             if self.hosts[host].is_none() && self.world.state(host) == SiteState::Up {
                 self.hosts[host] = Some((self.program)(host));
@@ -137,17 +137,17 @@ impl Cluster {
                     task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
                 });
             }
-            let asked = self.desk.lock().take_asked();
+            let asked = self.exchange.lock().take_asked();
             for (worker, request, command) in asked {
                 if self.world.answers(worker) {
                     self.world.command(worker, request, command);
                     let events = self.world.take_events();
                     self.observe(events);
                 } else {
-                    self.desk.lock().break_off(request);
+                    self.exchange.lock().break_off(request);
                 }
             }
-            if !self.desk.lock().take_news() {
+            if !self.exchange.lock().take_news() {
                 return;
             }
         }
@@ -157,12 +157,12 @@ impl Cluster {
         for world_event in events {
             match world_event {
                 WorldEvent::Reply(_, request, response) => {
-                    self.desk.lock().answer(request, response);
+                    self.exchange.lock().answer(request, response);
                 }
                 WorldEvent::Refused(_, request) | WorldEvent::Unanswered(_, request) => {
-                    self.desk.lock().break_off(request);
+                    self.exchange.lock().break_off(request);
                 }
-                WorldEvent::WorkerDown(worker) => self.desk.lock().stop(worker),
+                WorldEvent::WorkerDown(worker) => self.exchange.lock().stop(worker),
                 WorldEvent::SiteDown(site) => {
                     self.hosts[site] = None;
                     self.stops += 1;

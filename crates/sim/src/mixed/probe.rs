@@ -13,7 +13,7 @@ use solera_mixt::outcome::{Outcome, Why};
 use solera_program::run::FailureKind;
 use solera_program::value::Value;
 
-use super::life::{Host, Known, OBJECTS, handle};
+use super::tasks::{Host, Known, OBJECTS, handle};
 use super::users::DATABASES;
 
 /// The transaction also changes something, which must not take effect.
@@ -46,14 +46,15 @@ impl Probes {
 impl Host {
     /// Repeatedly probes whether a number is present, most often the last one.
     pub(super) async fn prober(self) {
-        let (clock, desk) = (self.clock(), &self.shared.desk);
+        let (clock, exchange) = (self.clock(), &self.shared.exchange);
         let mut connections = self.connections(None);
         loop {
-            clock.sleep(desk.within(10, 150)).await;
-            let object = desk.below(OBJECTS);
+            clock.sleep(exchange.within(10, 150)).await;
+            let object = exchange.below(OBJECTS);
             let numbers = numbers_of(&self.shared.known.borrow(), object);
             let Some(last) = numbers.len().checked_sub(1) else { continue };
-            let number = numbers[if desk.below(3) > 0 { last } else { desk.below(last + 1) }];
+            let number =
+                numbers[if exchange.below(3) > 0 { last } else { exchange.below(last + 1) }];
             let was_there = is_there(&self.shared.known.borrow(), number);
             let of = |kind| handle(DATABASES[0], kind, object);
             let args = vec![of("set"), of("count"), Value::Int(number)];

@@ -18,7 +18,7 @@ use solera_program::value::Value;
 use solera_time::{Physical, SiteId, Timestamp, Vector};
 use solera_unistore::{Claim, Command, CommandError, Kind, Pasts, Response, TransactionId, TxId};
 
-use super::desk::Desk;
+use super::exchange::Exchange;
 use super::objects;
 use super::users::Users;
 use crate::queue::MS;
@@ -54,7 +54,7 @@ pub(super) enum Rule {
 /// The keys of one level in a cluster as a database, used at one site.
 #[derive(Clone)]
 pub(super) struct Spaces {
-    pub(super) desk: Desk,
+    pub(super) exchange: Exchange,
     pub(super) users: Users,
     pub(super) name: &'static str,
     pub(super) level: Level,
@@ -86,13 +86,13 @@ impl Database for Spaces {
         found.err().map(|error| Denial { phase: None, reason: error.to_string() })
     }
 
-    fn whence(&self) -> Option<Arc<str>> {
+    fn commit_replica(&self) -> Option<Arc<str>> {
         Some(self.site.0.to_string().into())
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
-            let mut session = Session {
+            let mut session = StoreSession {
                 of: self.clone(),
                 line: None,
                 pasts: Pasts::none(SITES),
@@ -134,7 +134,7 @@ enum Lost {
     Unseen,
 }
 
-struct Session {
+struct StoreSession {
     of: Spaces,
     /// The worker, and how often it had stopped when the connection was opened. `None` if the
     /// connection broke.
@@ -156,24 +156,24 @@ struct Tx {
     strong: bool,
 }
 
-impl Drop for Session {
+impl Drop for StoreSession {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-impl Session {
+impl StoreSession {
     /// Returns the worker. A new connection attaches the session's past.
     async fn open(&mut self) -> Result<Address, StoreError> {
-        if let Some(line) = self.line.filter(|line| self.of.desk.is_open(*line)) {
+        if let Some(line) = self.line.filter(|line| self.of.exchange.is_open(*line)) {
             return Ok(line.0);
         }
         self.line = None;
-        let found = self.of.desk.some_worker(self.of.site);
+        let found = self.of.exchange.some_worker(self.of.site);
         let line = found.ok_or_else(|| unavailable("no worker of the site answers"))?;
         if self.pasts != Pasts::none(SITES) {
             let command = Command::Attach { pasts: self.pasts, timeout: Some(PATIENCE) };
-            match self.of.desk.ask(line.0, command).await {
+            match self.of.exchange.ask(line.0, command).await {
                 Some(Response::Attached) => {}
                 other => return Err(unavailable(&format!("what was seen is not here: {other:?}"))),
             }
@@ -184,9 +184,9 @@ impl Session {
 
     /// Sends a command to the worker that the session is connected with.
     async fn ask(&mut self, command: Command) -> Result<Response, StoreError> {
-        let line = self.line.filter(|line| self.of.desk.is_open(*line));
+        let line = self.line.filter(|line| self.of.exchange.is_open(*line));
         let answer = match line {
-            Some((worker, _)) => self.of.desk.ask(worker, command).await,
+            Some((worker, _)) => self.of.exchange.ask(worker, command).await,
             None => None,
         };
         answer.ok_or_else(|| {
@@ -200,7 +200,7 @@ impl Session {
     fn close(&mut self) {
         self.written.clear();
         if let (Some(tx), Some((worker, _))) = (self.tx.take(), self.line) {
-            self.of.desk.send_only(worker, Command::Abort { tx: tx.id });
+            self.of.exchange.send_only(worker, Command::Abort { tx: tx.id });
         }
     }
 
@@ -256,7 +256,7 @@ impl Session {
         }
         let committed = match doubt {
             Lost::Unseen => true,
-            Lost::Broken(since) if self.of.desk.lock().now - since < IN_DOUBT => {
+            Lost::Broken(since) if self.of.exchange.lock().now - since < IN_DOUBT => {
                 return Err(unavailable("the last commit may be under way"));
             }
             // It may also have had no effect.
@@ -380,7 +380,7 @@ impl Session {
             _ => None,
         });
         let Ok(answer) = self.ask(Command::Commit { tx, claim }).await else {
-            let of = Lost::Broken(self.of.desk.lock().now);
+            let of = Lost::Broken(self.of.exchange.lock().now);
             self.doubt = Some(Doubt { of, created });
             return Err(StoreError::OutcomeUnknown("the connection broke".to_owned()));
         };
@@ -433,7 +433,7 @@ impl Session {
         self.open().await?;
         let until = Timestamp::from_physical(Physical(commits.until_ms * 1000));
         let wanted = |site: &SiteId| {
-            let named = commits.whence.as_ref();
+            let named = commits.replicas.as_ref();
             named.is_none_or(|named| named.contains(&*site.0.to_string()))
         };
         let sites = SiteId::all(SITES).filter(wanted);
@@ -476,7 +476,7 @@ fn failure(error: &CommandError) -> StoreError {
     }
 }
 
-impl Connection for Session {
+impl Connection for StoreSession {
     connection_methods!(boxed: begin perform commit certify list sees);
 
     fn abort(&mut self) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -485,7 +485,7 @@ impl Connection for Session {
     }
 
     fn horizon(&mut self) -> BoxFuture<'_, Result<Option<Horizon>, StoreError>> {
-        let horizon = self.of.desk.lock().horizons.get(&self.of.site).copied();
+        let horizon = self.of.exchange.lock().horizons.get(&self.of.site).copied();
         let answer = horizon.map(Some).ok_or_else(|| unavailable("no worker of the site answers"));
         Box::pin(std::future::ready(answer))
     }

@@ -4,11 +4,11 @@ use solera_mixt::store::StoreError;
 
 use solera_mixt::lazy::State;
 
-use super::Session;
+use super::SpacesSession;
 use crate::failure;
 use crate::port::{Command, Port};
 
-impl<P: Port> Session<P> {
+impl<P: Port> SpacesSession<P> {
     /// Gives the transaction up. The server certifies the reads of a strong transaction first.
     ///
     /// # Errors

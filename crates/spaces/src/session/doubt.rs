@@ -9,7 +9,7 @@ use solera_mixt::outcome::IN_DOUBT_MS;
 use solera_mixt::store::{Commits, StoreError};
 use tokio::time::Instant;
 
-use super::{Open, Session, number, read_all};
+use super::{Open, SpacesSession, number, read_all};
 use crate::failure;
 use crate::port::{Command, Port, Reply};
 use crate::system::System;
@@ -53,7 +53,7 @@ pub(super) struct Lost {
     pub(super) until_ms: u64,
 }
 
-impl<P: Port> Session<P> {
+impl<P: Port> SpacesSession<P> {
     /// Records that the outcome of `of` is unknown.
     pub(super) fn set_doubt(&mut self, of: Doubted) {
         self.doubt = Some(Doubt { of, since: Instant::now(), site: self.port.site() });
@@ -160,7 +160,7 @@ impl<P: Port> Session<P> {
     async fn see_commits_at(&mut self, site: Option<Arc<str>>) -> Result<(), StoreError> {
         let latest = self.horizon().await?.map(|horizon| horizon.latest);
         let until_ms = latest.unwrap_or_else(|| System.now_ms());
-        let commits = Commits { until_ms, whence: Some(site.into_iter().collect()) };
+        let commits = Commits { until_ms, replicas: Some(site.into_iter().collect()) };
         match self.attach_until(&commits, SEES_OVER_TIMEOUT_MS).await? {
             None => Ok(()),
             Some(text) => Err(match failure::of_command(&text) {

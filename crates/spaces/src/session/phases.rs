@@ -3,11 +3,11 @@
 use solera_mixt::remote_group::{RemoteGroup, RemoteReplies};
 use solera_mixt::store::StoreError;
 
-use super::Session;
+use super::SpacesSession;
 use super::doubt::{Doubted, Lost};
 use crate::port::Port;
 
-impl<P: Port> Session<P> {
+impl<P: Port> SpacesSession<P> {
     /// Makes the server run a group of phases.
     pub(super) async fn execute(
         &mut self,

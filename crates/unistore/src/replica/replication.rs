@@ -154,7 +154,7 @@ impl Replica {
     }
 
     /// Handles strong transactions that this site's central certifier of REDBLUE has stored.
-    pub(crate) fn on_spread(&mut self, now: Now, from: Address, ranges: Vec<LogRange>) {
+    pub(crate) fn on_forward_ranges(&mut self, now: Now, from: Address, ranges: Vec<LogRange>) {
         for range in ranges {
             if let Some(index) = self.worker.index_of(range.partition)
                 && range.origin == Origin::Strong

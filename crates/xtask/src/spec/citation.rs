@@ -9,7 +9,7 @@ use crate::tree::Text;
 
 /// Cited part of a paper.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CitedPart {
     Lines { algorithm: u32, lines: RangeInclusive<u32> },
     Section(String),
 }
@@ -21,7 +21,7 @@ pub(super) struct Citation {
     pub(super) line: usize,
     /// Paper, if the comment names it.
     pub(super) paper: Option<String>,
-    pub(super) place: Place,
+    pub(super) place: CitedPart,
     pub(super) in_test: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn citations(file: &Text) -> Vec<Citation> {
     for line in lines.iter().filter(|line| in_tests || line.in_test) {
         found.extend(in_name(&line.code).map(|place| (line.number, None, place)));
     }
-    let citation = |(line, paper, place): (usize, Option<String>, Place)| Citation {
+    let citation = |(line, paper, place): (usize, Option<String>, CitedPart)| Citation {
         file: file.path.clone(),
         line,
         paper,
@@ -80,7 +80,7 @@ impl Block {
     /// Finds the citations. `Alg. 1 l. 2–3, 19–20` cites two ranges; a later `l. 19–22` in the same
     /// paragraph refers to the same algorithm, and a named paper applies until another one is
     /// named.
-    fn citations(&self) -> Vec<(usize, Option<String>, Place)> {
+    fn citations(&self) -> Vec<(usize, Option<String>, CitedPart)> {
         let mut found = Vec::new();
         let (mut paper, mut algorithm) = (None, None);
         let mut at = 0;
@@ -92,7 +92,7 @@ impl Block {
             {
                 paper = Some(named.to_owned());
             }
-            let places: Vec<Place> = match (mark, algorithm) {
+            let places: Vec<CitedPart> = match (mark, algorithm) {
                 ("Alg. ", _) => {
                     algorithm = leading_number(rest);
                     Vec::new()
@@ -100,7 +100,7 @@ impl Block {
                 ("§", _) => section(rest).into_iter().collect(),
                 (_, Some(algorithm)) => ranges(rest)
                     .into_iter()
-                    .map(|lines| Place::Lines { algorithm, lines })
+                    .map(|lines| CitedPart::Lines { algorithm, lines })
                     .collect(),
                 (_, None) => Vec::new(),
             };
@@ -140,10 +140,10 @@ fn leading_number(text: &str) -> Option<u32> {
     text[..end].parse().ok()
 }
 
-fn section(text: &str) -> Option<Place> {
+fn section(text: &str) -> Option<CitedPart> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number = text[..end].trim_end_matches('.');
-    (!number.is_empty()).then(|| Place::Section(number.to_owned()))
+    (!number.is_empty()).then(|| CitedPart::Section(number.to_owned()))
 }
 
 /// Parses `2–3, 19–20 and 37`.
@@ -162,7 +162,7 @@ fn ranges(mut text: &str) -> Vec<RangeInclusive<u32>> {
 }
 
 /// Parses the citation in the name of a test: `alg_1_l_49_to_52_barriers_wait`.
-fn in_name(code: &str) -> Option<Place> {
+fn in_name(code: &str) -> Option<CitedPart> {
     let name = code.split("fn ").nth(1)?.split('(').next()?;
     let mut words = name[name.find("alg_")?..].split('_').skip(1);
     let algorithm = words.next()?.parse().ok()?;
@@ -170,14 +170,14 @@ fn in_name(code: &str) -> Option<Place> {
     let first = words.next()?;
     let last = words.next().filter(|word| *word == "to").and_then(|_| words.next());
     let lines = range(&format!("{first}-{}", last.unwrap_or(first)))?;
-    Some(Place::Lines { algorithm, lines })
+    Some(CitedPart::Lines { algorithm, lines })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(path: &str, content: &str) -> Vec<(usize, Option<String>, Place)> {
+    fn found(path: &str, content: &str) -> Vec<(usize, Option<String>, CitedPart)> {
         let file = Text { path: path.into(), content: content.to_owned() };
         citations(&file).into_iter().map(|c| (c.line, c.paper, c.place)).collect()
     }
@@ -186,8 +186,8 @@ mod tests {
         let places = found("crates/a/src/b.rs", content).into_iter();
         places
             .filter_map(|(_, _, place)| match place {
-                Place::Lines { algorithm, lines } => Some((algorithm, lines)),
-                Place::Section(_) => None,
+                CitedPart::Lines { algorithm, lines } => Some((algorithm, lines)),
+                CitedPart::Section(_) => None,
             })
             .collect()
     }
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn tests_cite_by_their_names() {
         let lines = |content: &str| found("crates/a/tests/b.rs", content).pop().map(|(_, _, p)| p);
-        let place = |algorithm, lines| Some(Place::Lines { algorithm, lines });
+        let place = |algorithm, lines| Some(CitedPart::Lines { algorithm, lines });
         assert_eq!(lines("fn alg_1_l_49_to_52_barriers() {\n"), place(1, 49..=52));
         assert_eq!(lines("    fn alg_2_l_3_known_vec() {\n"), place(2, 3..=3));
         assert_eq!(lines("fn algebra() {\n"), None);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::counters::{self, COUNTERS, Counting, SOURCE};
 use super::load::{Pace, Ran};
-use super::place::{MIXED, Place, Setting};
+use super::place::{Deployment, MIXED, Setting};
 use super::shaped::Tracking;
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
@@ -19,7 +19,7 @@ const FIGURE: &str = "Fig. 16";
 const KINDS: [&str; 4] =
     [counters::READ_WEAK, counters::ADD_WEAK, counters::READ_STRONG, counters::ADD_STRONG];
 
-pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings, BenchError> {
+pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Findings, BenchError> {
     (laboratory.report)(&format!("{}: latencies", place.title));
     let popular = Arc::new(Zipf::new(COUNTERS));
     let measure = |tracking, pace: Pace| {

@@ -3,7 +3,7 @@
 
 use super::groups::{CREATE, Groups, INBOX, JOIN, MIX, POST, SOURCE};
 use super::load::Pace;
-use super::place::{Binding, MIXED, Place, Setting};
+use super::place::{Binding, Deployment, MIXED, Setting};
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
 use crate::papers::Row;
@@ -15,7 +15,7 @@ const STORES: [&str; 2] = ["directory", "mail"];
 const PAPER: [(&str, f64); 4] =
     [(INBOX, 10_626.0), (JOIN, 5_430.0), (POST, 3_313.0), (CREATE, 972.0)];
 
-pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings, BenchError> {
+pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Findings, BenchError> {
     let count = laboratory.pick(960, 40_000);
     let title = place.title;
     let pace = laboratory.pace(place);

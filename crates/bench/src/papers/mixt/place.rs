@@ -24,7 +24,7 @@ const NEAR: (Duration, Duration) = (Duration::from_millis(1), Duration::ZERO);
 const SPACE: &str = "data";
 
 /// An independent pair of a linearizable and a causal database, or one database that is both.
-pub(super) struct Place {
+pub(super) struct Deployment {
     /// Description of the linearizable store.
     pub(super) title: &'static str,
     /// Databases without delays, to load data.
@@ -65,12 +65,12 @@ pub(super) enum Binding {
     AllStrong,
 }
 
-impl Place {
+impl Deployment {
     /// Starts two clusters in separate processes.
     ///
     /// # Errors
     /// Fails if they cannot be started.
-    pub(super) fn spaces() -> Result<Place, BenchError> {
+    pub(super) fn spaces() -> Result<Deployment, BenchError> {
         let network = Network::new()?;
         let mut processes = Vec::new();
         let mut cluster = |level: &str, distance| {
@@ -87,7 +87,7 @@ impl Place {
         };
         let (strong, strong_away) = cluster("linearizable", FAR)?;
         let (weak, weak_away) = cluster("causal", NEAR)?;
-        Ok(Place {
+        Ok(Deployment {
             title: "spaces of two clusters",
             beside: Databases([(Arc::new(strong), SPACE), (Arc::new(weak), SPACE)]),
             away: Databases([(Arc::new(strong_away), SPACE), (Arc::new(weak_away), SPACE)]),
@@ -101,7 +101,7 @@ impl Place {
     ///
     /// # Errors
     /// Fails if the URL has no host and port, or if one of the databases cannot be reached.
-    pub(super) fn postgres(url: &str) -> Result<Place, BenchError> {
+    pub(super) fn postgres(url: &str) -> Result<Deployment, BenchError> {
         let network = Network::new()?;
         let server = Server::of(url)?;
         let away = network.at(server.address, FAR)?;
@@ -113,7 +113,7 @@ impl Place {
         let mut process = Process::up(&space("causal"), 1, Wan::Named("none"))?;
         let address = process.wait()?[0];
         let weak_away = network.at(&address.to_string(), NEAR)?;
-        Ok(Place {
+        Ok(Deployment {
             title: "PostgreSQL",
             beside: Databases([(beside, SPACE), (Arc::new(spaces(address)?), SPACE)]),
             away: Databases([(distant, SPACE), (Arc::new(spaces(weak_away)?), SPACE)]),
@@ -127,7 +127,7 @@ impl Place {
     ///
     /// # Errors
     /// Fails if it cannot be started.
-    pub(super) fn one_cluster() -> Result<Place, BenchError> {
+    pub(super) fn one_cluster() -> Result<Deployment, BenchError> {
         let named = |level: &str| space(level).replace(SPACE, level);
         let config = named("linearizable") + &named("causal");
         let network = Network::new()?;
@@ -140,7 +140,7 @@ impl Place {
             let database: Arc<dyn Database> = Arc::new(spaces);
             Databases([(Arc::clone(&database), "linearizable"), (database, "causal")])
         };
-        Ok(Place {
+        Ok(Deployment {
             title: "spaces of one cluster",
             beside: both(beside),
             away: both(away),

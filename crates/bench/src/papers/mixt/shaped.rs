@@ -51,26 +51,26 @@ impl Database for Shaped {
         self.shipping && self.inner.executes()
     }
 
-    fn whence(&self) -> Option<Arc<str>> {
-        self.inner.whence()
+    fn commit_replica(&self) -> Option<Arc<str>> {
+        self.inner.commit_replica()
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>> {
         Box::pin(async {
             let inner = self.inner.connect().await?;
             let (tracking, looks) = (self.tracking, Arc::clone(&self.looks));
-            Ok(Box::new(Session { inner, tracking, looks }) as Box<dyn Connection>)
+            Ok(Box::new(ShapedSession { inner, tracking, looks }) as Box<dyn Connection>)
         })
     }
 }
 
-struct Session {
+struct ShapedSession {
     inner: Box<dyn Connection>,
     tracking: Tracking,
     looks: Arc<AtomicU64>,
 }
 
-impl Session {
+impl ShapedSession {
     async fn begin(&mut self, begin: &Begin) -> Result<Vec<Fields>, StoreError> {
         if begin.names.is_empty() {
             return self.inner.begin(begin).await;
@@ -96,11 +96,11 @@ macro_rules! inner {
     };
 }
 
-impl Connection for Session {
+impl Connection for ShapedSession {
     connection_methods!(inner: execute certify abort list sees horizon);
 
     fn begin<'a>(&'a mut self, begin: &'a Begin) -> BoxFuture<'a, Result<Vec<Fields>, StoreError>> {
-        Box::pin(Session::begin(self, begin))
+        Box::pin(ShapedSession::begin(self, begin))
     }
 
     fn perform<'a>(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::counters::{COUNTERS, Counting, SOURCE};
 use super::load::Ran;
-use super::place::{MIXED, Place, Setting};
+use super::place::{Deployment, MIXED, Setting};
 use super::shaped::Tracking;
 use super::{Findings, Laboratory};
 use crate::error::BenchError;
@@ -32,7 +32,7 @@ const WITH: usize = 2;
     clippy::too_many_lines,
     reason = "an experiment, in the order in which it runs and is reported"
 )]
-pub(super) fn run(laboratory: &Laboratory<'_>, place: &Place) -> Result<Findings, BenchError> {
+pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Findings, BenchError> {
     let popular = Arc::new(Zipf::new(COUNTERS));
     let shares = laboratory.pick(&[0, 90, 100][..], &[0, 20, 40, 60, 80, 90, 95, 100]);
     let rounds = laboratory.pick(1, 4);

@@ -51,7 +51,7 @@ impl Replica {
             by_worker.entry(owner).or_default().push(range);
         }
         for (worker, ranges) in by_worker {
-            self.worker.send(worker, Message::Spread(ranges));
+            self.worker.send(worker, Message::ForwardRanges(ranges));
         }
     }
 
@@ -86,7 +86,7 @@ impl Replica {
             (Origin::Strong, self.worker.config.topology.owner(self.worker.me, id));
         if let Some(upto) = upto.filter(|upto| *upto > known) {
             let range = LogRange { partition: id, origin, prev: known, known: upto, updates };
-            self.worker.send(owner, Message::Spread(vec![range]));
+            self.worker.send(owner, Message::ForwardRanges(vec![range]));
         }
     }
 

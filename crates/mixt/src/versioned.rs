@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 /// Version of the encoding. It increases with each change of the encoding and of the way in which
 /// the compiler splits programs, because records identify groups and tapes by their numbers.
-const FORM: u8 = 5;
+const ENCODING_VERSION: u8 = 5;
 
 /// Error of bytes that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub struct Unreadable {
 }
 
 pub(crate) fn encode(value: &impl Serialize) -> Arc<[u8]> {
-    let bytes = postcard::to_extend(value, vec![FORM]);
+    let bytes = postcard::to_extend(value, vec![ENCODING_VERSION]);
     bytes.expect("all parts have lengths, and memory takes what it is given").into()
 }
 
@@ -27,12 +27,12 @@ pub(crate) fn decode<T: DeserializeOwned>(
     what: &'static str,
 ) -> Result<T, Unreadable> {
     match bytes.split_first() {
-        Some((&FORM, rest)) => {
+        Some((&ENCODING_VERSION, rest)) => {
             postcard::from_bytes(rest).map_err(|error| Unreadable { what, why: error.to_string() })
         }
         Some((form, _)) => Err(Unreadable {
             what,
-            why: format!("it has version {form}, and this Solera reads version {FORM}"),
+            why: format!("it has version {form}, and this Solera reads version {ENCODING_VERSION}"),
         }),
         None => Err(Unreadable { what, why: "it is empty".to_owned() }),
     }
@@ -40,13 +40,13 @@ pub(crate) fn decode<T: DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
-    use super::FORM;
+    use super::ENCODING_VERSION;
 
     #[test]
     fn the_page_describes_this_version() {
         let page = include_str!("../../../docs/formats/mixt.md");
         assert!(
-            page.contains(&format!("\nVersion {FORM}. ")),
+            page.contains(&format!("\nVersion {ENCODING_VERSION}. ")),
             "docs/formats/mixt.md describes another version"
         );
     }

@@ -18,7 +18,7 @@ const PATIENCE: u64 = 1_500 * MS;
 
 /// State that the world and the futures of all hosts share. Copies share their contents.
 #[derive(Clone)]
-pub(super) struct Desk(Arc<Mutex<Inner>>);
+pub(super) struct Exchange(Arc<Mutex<Inner>>);
 
 pub(super) struct Inner {
     /// The world's time, in nanoseconds.
@@ -44,9 +44,9 @@ enum Slot {
     Broken,
 }
 
-impl Desk {
-    pub(super) fn new(seed: u64) -> Desk {
-        Desk(Arc::new(Mutex::new(Inner {
+impl Exchange {
+    pub(super) fn new(seed: u64) -> Exchange {
+        Exchange(Arc::new(Mutex::new(Inner {
             now: 0,
             random: Random::new(seed.wrapping_mul(7_919).wrapping_add(13)),
             requests: 0,
@@ -74,17 +74,17 @@ impl Desk {
 
     /// Returns a worker of a site that answers, and how often it has stopped before.
     pub(super) fn some_worker(&self, site: SiteId) -> Option<(Address, u64)> {
-        let mut desk = self.lock();
+        let mut exchange = self.lock();
         let of_site: Vec<_> =
-            desk.answering.iter().filter(|worker| worker.site == site).copied().collect();
-        let worker = *of_site.get(desk.random.below(of_site.len()))?;
-        Some((worker, desk.stops(worker)))
+            exchange.answering.iter().filter(|worker| worker.site == site).copied().collect();
+        let worker = *of_site.get(exchange.random.below(of_site.len()))?;
+        Some((worker, exchange.stops(worker)))
     }
 
     /// Whether a connection that was opened after this number of stops of its worker is still open.
     pub(super) fn is_open(&self, (worker, stops): (Address, u64)) -> bool {
-        let desk = self.lock();
-        desk.answering.contains(&worker) && desk.stops(worker) == stops
+        let exchange = self.lock();
+        exchange.answering.contains(&worker) && exchange.stops(worker) == stops
     }
 
     /// Sends a command to a worker and returns the answer, or `None` if the connection broke
@@ -96,10 +96,10 @@ impl Desk {
 
     /// Sends a command without an answer to a worker.
     pub(super) fn send_only(&self, worker: Address, command: Command) {
-        let mut desk = self.lock();
-        desk.requests += 1;
-        let request = RequestId(desk.requests);
-        desk.outbox.push((worker, request, command));
+        let mut exchange = self.lock();
+        exchange.requests += 1;
+        let request = RequestId(exchange.requests);
+        exchange.outbox.push((worker, request, command));
     }
 }
 
@@ -168,19 +168,19 @@ impl Inner {
 
 /// The clock of one host.
 pub(super) struct HostClock {
-    pub(super) desk: Desk,
+    pub(super) exchange: Exchange,
     /// Time that it shows when the world begins.
     pub(super) epoch_ms: u64,
 }
 
 impl Clock for HostClock {
     fn now_ms(&self) -> u64 {
-        self.epoch_ms + self.desk.lock().now / MS
+        self.epoch_ms + self.exchange.lock().now / MS
     }
 
     fn sleep(&self, ms: u64) -> BoxFuture<'_, ()> {
-        let until = self.desk.lock().now + ms * MS;
-        let is_over = move || self.desk.lock().now >= until;
+        let until = self.exchange.lock().now + ms * MS;
+        let is_over = move || self.exchange.lock().now >= until;
         Box::pin(std::future::poll_fn(
             move |_| {
                 if is_over() { Poll::Ready(()) } else { Poll::Pending }

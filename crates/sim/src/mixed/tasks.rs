@@ -20,7 +20,7 @@ use solera_program::value::{Handle, Value};
 use solera_time::SiteId;
 
 use super::cluster::Task;
-use super::desk::{Desk, HostClock};
+use super::exchange::{Exchange, HostClock};
 use super::probe::{self, Probes};
 use super::store::{Rule, Spaces};
 use super::users::{DATABASES, USERS, Users};
@@ -131,7 +131,7 @@ pub(super) struct Host {
 }
 
 pub(super) struct Shared {
-    pub(super) desk: Desk,
+    pub(super) exchange: Exchange,
     pub(super) users: Users,
     without: Option<Rule>,
     /// Whether each host also probes for numbers.
@@ -142,13 +142,13 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(desk: Desk, without: Option<Rule>, probing: bool) -> Shared {
+    pub(super) fn new(exchange: Exchange, without: Option<Rule>, probing: bool) -> Shared {
         let compiled = compile(&format!("{SOURCE}{}", probe::SOURCE));
         let program = compiled.program.expect("the program is right");
         let module = Module::new("test@1", Arc::new(program)).expect("it can be run");
         let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
         let (users, known) = (Users::new(), RefCell::default());
-        Shared { desk, users, without, probing, module, modules, known }
+        Shared { exchange, users, without, probing, module, modules, known }
     }
 }
 
@@ -157,7 +157,7 @@ impl Host {
         let levels = [Level::Linearizable, Level::Causal, Level::Causal];
         let all = DATABASES.into_iter().zip(levels).map(|(name, level)| {
             Arc::new(Spaces {
-                desk: self.shared.desk.clone(),
+                exchange: self.shared.exchange.clone(),
                 users: self.shared.users.clone(),
                 name,
                 level,
@@ -174,7 +174,7 @@ impl Host {
     }
 
     pub(super) fn clock(&self) -> HostClock {
-        HostClock { desk: self.shared.desk.clone(), epoch_ms: self.epoch_ms }
+        HostClock { exchange: self.shared.exchange.clone(), epoch_ms: self.epoch_ms }
     }
 
     /// Returns a host's tasks: two clients, a cleaner, a prober if the run has them, and at the
@@ -203,12 +203,12 @@ impl Host {
 
     /// Repeatedly grants a right to a user, or revokes it.
     async fn administrator(self) {
-        let (clock, desk) = (self.clock(), &self.shared.desk);
+        let (clock, exchange) = (self.clock(), &self.shared.exchange);
         loop {
-            clock.sleep(desk.within(50, 800)).await;
-            let user = USERS[desk.below(USERS.len())];
-            let database = DATABASES[desk.below(DATABASES.len())];
-            self.shared.users.grant(user, database, desk.below(6) > 0);
+            clock.sleep(exchange.within(50, 800)).await;
+            let user = USERS[exchange.below(USERS.len())];
+            let database = DATABASES[exchange.below(DATABASES.len())];
+            self.shared.users.grant(user, database, exchange.below(6) > 0);
         }
     }
 
@@ -219,8 +219,8 @@ impl Host {
         let bindings =
             Bindings::new(program, &self.databases(None), &bind).expect("the levels fit");
         let transaction = shared.module.transaction(name).expect("the program has it");
-        let desk = &shared.desk;
-        let id = TransactionId::new(desk.within(0, u64::MAX));
+        let exchange = &shared.exchange;
+        let id = TransactionId::new(exchange.within(0, u64::MAX));
         let known = (Arc::clone(&shared.modules), limits());
         let start = (shared.module.clone(), transaction);
         let made = Coordinator::new(start, args, bindings, id, known, self.clock().now_ms());
@@ -228,12 +228,12 @@ impl Host {
     }
 
     async fn client(self, user: &'static str, inbox: Inbox) {
-        let (clock, desk) = (self.clock(), &self.shared.desk);
+        let (clock, exchange) = (self.clock(), &self.shared.exchange);
         let mut connections = self.connections(Some(user));
         loop {
-            clock.sleep(desk.within(20, 700)).await;
+            clock.sleep(exchange.within(20, 700)).await;
             self.resume_some(&mut connections, &inbox).await;
-            if desk.below(4) == 0 {
+            if exchange.below(4) == 0 {
                 self.read(&mut connections, &inbox).await;
             } else {
                 self.write(user, &mut connections, &inbox).await;
@@ -242,7 +242,7 @@ impl Host {
     }
 
     async fn read(&self, connections: &mut Connections, inbox: &RefCell<Left>) {
-        let object = self.shared.desk.below(OBJECTS);
+        let object = self.shared.exchange.below(OBJECTS);
         let mut coordinator =
             self.coordinator("read", DATABASES.map(|store| handle(store, "set", object)).into());
         let outcome = run(&mut coordinator, connections, &self.clock()).await;
@@ -264,8 +264,8 @@ impl Host {
         connections: &mut Connections,
         inbox: &RefCell<Left>,
     ) {
-        let (users, desk) = (&self.shared.users, &self.shared.desk);
-        let (object, three) = (desk.below(OBJECTS), desk.below(2) == 0);
+        let (users, exchange) = (&self.shared.users, &self.shared.exchange);
+        let (object, three) = (exchange.below(OBJECTS), exchange.below(2) == 0);
         let number = {
             let writes = &mut self.shared.known.borrow_mut().writes;
             let number = writes.len() as i64;
@@ -303,12 +303,12 @@ impl Host {
         let ticket = {
             let tickets = &self.shared.known.borrow().tickets;
             let count = tickets.len();
-            if count == 0 || self.shared.desk.below(4) > 0 {
+            if count == 0 || self.shared.exchange.below(4) > 0 {
                 return;
             }
             // Often the latest ticket, whose transaction may still be under way.
-            let any = self.shared.desk.below(count);
-            tickets[if self.shared.desk.below(2) == 0 { count - 1 } else { any }].clone()
+            let any = self.shared.exchange.below(count);
+            tickets[if self.shared.exchange.below(2) == 0 { count - 1 } else { any }].clone()
         };
         let (modules, clock) = (Arc::clone(&self.shared.modules), self.clock());
         let resumed = Coordinator::resume(ticket, modules, limits(), clock.now_ms());
@@ -331,7 +331,7 @@ impl Host {
         let mut connections = self.connections(None);
         let place = Location { database: DATABASES[0].into(), space: "all".into() };
         loop {
-            clock.sleep(self.shared.desk.within(200, 800)).await;
+            clock.sleep(self.shared.exchange.within(200, 800)).await;
             let left = inbox.take();
             collector.add(left.complete, clock.now_ms());
             left.given_up.into_iter().for_each(|ticket| collector.give_up(ticket));

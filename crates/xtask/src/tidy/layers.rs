@@ -11,7 +11,7 @@ use crate::finding::Finding;
 
 /// Layers of the architecture, from the bottom up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Floor {
+pub(crate) enum Layer {
     Vocabulary,
     Protocols,
     Composition,
@@ -22,64 +22,64 @@ pub(crate) enum Floor {
 
 /// Position of a crate in the architecture.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct CrateRule {
     pub(crate) package: &'static str,
     /// Folder below `crates`.
     pub(crate) folder: &'static str,
-    pub(crate) floor: Floor,
+    pub(crate) layer: Layer,
     /// Crates of ours that it may use.
     may_use: &'static [&'static str],
     /// Crates of ours that its tests may use besides.
     tests_may_use: &'static [&'static str],
 }
 
-impl Room {
+impl CrateRule {
     /// Whether the crate must do no I/O and have no input but its arguments.
     pub(crate) fn pure(&self) -> bool {
-        self.floor <= Floor::Composition
+        self.layer <= Layer::Composition
     }
 }
 
 /// The architecture. A new crate gets its line here and in ARCHITECTURE.md.
-pub(crate) const HOUSE: &[Room] = &[
-    room("solera-time", "time", Floor::Vocabulary, &[], &[]),
-    room("solera-levels", "levels", Floor::Vocabulary, &[], &[]),
-    room("solera-random", "random", Floor::Vocabulary, &[], &[]),
-    room("solera-machine", "machine", Floor::Vocabulary, &["solera-time"], &[]),
-    room(
+pub(crate) const CRATES: &[CrateRule] = &[
+    rule("solera-time", "time", Layer::Vocabulary, &[], &[]),
+    rule("solera-levels", "levels", Layer::Vocabulary, &[], &[]),
+    rule("solera-random", "random", Layer::Vocabulary, &[], &[]),
+    rule("solera-machine", "machine", Layer::Vocabulary, &["solera-time"], &[]),
+    rule(
         "solera-membership",
         "membership",
-        Floor::Protocols,
+        Layer::Protocols,
         &["solera-machine", "solera-time"],
         &[],
     ),
-    room("solera-data", "data", Floor::Vocabulary, &["solera-time"], &[]),
-    room(
+    rule("solera-data", "data", Layer::Vocabulary, &["solera-time"], &[]),
+    rule(
         "solera-program",
         "program",
-        Floor::Vocabulary,
+        Layer::Vocabulary,
         &["solera-data", "solera-levels"],
         // Some tests are sources, and some keep objects in replicas.
         &["solera-language", "solera-time"],
     ),
-    room(
+    rule(
         "solera-language",
         "language",
-        Floor::Protocols,
+        Layer::Protocols,
         &["solera-levels", "solera-program"],
         &["solera-random"],
     ),
-    room(
+    rule(
         "solera-certification",
         "certification",
-        Floor::Protocols,
+        Layer::Protocols,
         &["solera-data", "solera-machine", "solera-time"],
         &["solera-random"],
     ),
-    room(
+    rule(
         "solera-unistore",
         "unistore",
-        Floor::Protocols,
+        Layer::Protocols,
         &[
             "solera-certification",
             "solera-data",
@@ -91,26 +91,26 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-random"],
     ),
     // The worked example of "Add a protocol" in CONTRIBUTING.md.
-    room(
+    rule(
         "solera-primary",
         "primary",
-        Floor::Protocols,
+        Layer::Protocols,
         &["solera-data", "solera-machine", "solera-membership", "solera-time"],
         &["solera-random"],
     ),
     // Exercises what of the protocol interface no other protocol uses yet.
-    room(
+    rule(
         "solera-trial",
         "trial",
-        Floor::Protocols,
+        Layer::Protocols,
         &["solera-data", "solera-machine", "solera-membership", "solera-time"],
         &[],
     ),
     // Combines the protocols of one worker.
-    room(
+    rule(
         "solera-site",
         "site",
-        Floor::Composition,
+        Layer::Composition,
         &[
             "solera-data",
             "solera-machine",
@@ -123,44 +123,44 @@ pub(crate) const HOUSE: &[Room] = &[
         &[],
     ),
     // Checks the behaviour of the others, so it shares no code with them.
-    room("solera-checker", "checker", Floor::Protocols, &[], &[]),
-    room("solera-resp", "resp", Floor::Hosting, &[], &[]),
+    rule("solera-checker", "checker", Layer::Protocols, &[], &[]),
+    rule("solera-resp", "resp", Layer::Hosting, &[], &[]),
     // The command table: configurations name commands, sessions run them.
-    room("solera-commands", "commands", Floor::Hosting, &[], &[]),
+    rule("solera-commands", "commands", Layer::Hosting, &[], &[]),
     // Stores opaque records on a disk.
-    room("solera-journal", "journal", Floor::Hosting, &["solera-random"], &[]),
-    room(
+    rule("solera-journal", "journal", Layer::Hosting, &["solera-random"], &[]),
+    rule(
         "solera-host",
         "host",
-        Floor::Hosting,
+        Layer::Hosting,
         &["solera-journal", "solera-machine", "solera-time"],
         &[],
     ),
     // Connections, queues and frames, generic over the messages.
-    room(
+    rule(
         "solera-links",
         "links",
-        Floor::Hosting,
+        Layer::Hosting,
         &["solera-machine", "solera-membership", "solera-time"],
         &["solera-data", "solera-random", "solera-unistore"],
     ),
     // Forwards bytes between any client and any server.
-    room("solera-wan", "wan", Floor::Hosting, &["solera-random"], &[]),
+    rule("solera-wan", "wan", Layer::Hosting, &["solera-random"], &[]),
     // Wraps one byte stream in another.
-    room("solera-tls", "tls", Floor::Hosting, &[], &[]),
+    rule("solera-tls", "tls", Layer::Hosting, &[], &[]),
     // It reads files.
-    room("solera-macros", "macros", Floor::Hosting, &["solera-language", "solera-program"], &[]),
-    room(
+    rule("solera-macros", "macros", Layer::Hosting, &["solera-language", "solera-program"], &[]),
+    rule(
         "solera-mixt",
         "mixt",
-        Floor::Hosting,
+        Layer::Hosting,
         &["solera-language", "solera-levels", "solera-macros", "solera-program", "solera-random"],
         &[],
     ),
-    room(
+    rule(
         "solera-sim",
         "sim",
-        Floor::Hosting,
+        Layer::Hosting,
         &[
             "solera-certification",
             "solera-checker",
@@ -180,10 +180,10 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-language", "solera-mixt", "solera-program"],
     ),
-    room(
+    rule(
         "solera-config",
         "config",
-        Floor::Hosting,
+        Layer::Hosting,
         &[
             "solera-commands",
             "solera-data",
@@ -196,10 +196,10 @@ pub(crate) const HOUSE: &[Room] = &[
         &[],
     ),
     // Of a client; what it needs of a worker is a parameter.
-    room(
+    rule(
         "solera-session",
         "session",
-        Floor::Hosting,
+        Layer::Hosting,
         &[
             "solera-commands",
             "solera-config",
@@ -214,10 +214,10 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &[],
     ),
-    room(
+    rule(
         "solera-node",
         "node",
-        Floor::Hosting,
+        Layer::Hosting,
         &[
             "solera-commands",
             "solera-config",
@@ -237,18 +237,18 @@ pub(crate) const HOUSE: &[Room] = &[
         &["solera-levels"],
     ),
     // Whatever carries its commands: clients send them over RESP, modules within the process.
-    room(
+    rule(
         "solera-spaces",
         "spaces",
-        Floor::Programming,
+        Layer::Programming,
         &["solera-data", "solera-levels", "solera-mixt", "solera-program"],
         &[],
     ),
     // A client of servers: what it may reach is in `CLIENT_MAY_REACH`.
-    room(
+    rule(
         "solera",
         "client",
-        Floor::Programming,
+        Layer::Programming,
         &[
             "solera-data",
             "solera-levels",
@@ -260,10 +260,10 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-embedded", "solera-language"],
     ),
-    room(
+    rule(
         "solera-modules",
         "modules",
-        Floor::Programming,
+        Layer::Programming,
         &[
             "solera-commands",
             "solera-config",
@@ -279,33 +279,33 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera", "solera-embedded"],
     ),
-    room(
+    rule(
         "solera-embedded",
         "embedded",
-        Floor::Programming,
+        Layer::Programming,
         &["solera", "solera-config", "solera-mixt", "solera-modules", "solera-node"],
         &[],
     ),
     // Other databases as stores: they know that of mixed transactions, and nothing of our own.
-    room(
+    rule(
         "solera-postgres",
         "postgres",
-        Floor::Programming,
+        Layer::Programming,
         &["solera-levels", "solera-mixt", "solera-program", "solera-tls"],
         &["solera-language"],
     ),
-    room(
+    rule(
         "solera-redis",
         "redis",
-        Floor::Programming,
+        Layer::Programming,
         &["solera-levels", "solera-mixt", "solera-program", "solera-tls"],
         &["solera-language"],
     ),
-    room("solera-backup", "backup", Floor::Programming, &["solera"], &[]),
-    room(
+    rule("solera-backup", "backup", Layer::Programming, &["solera"], &[]),
+    rule(
         "solera-bench",
         "bench",
-        Floor::Evidence,
+        Layer::Evidence,
         &[
             "solera",
             "solera-commands",
@@ -331,10 +331,10 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &[],
     ),
-    room(
+    rule(
         "solera-cli",
         "cli",
-        Floor::Evidence,
+        Layer::Evidence,
         &[
             "solera",
             "solera-backup",
@@ -359,17 +359,17 @@ pub(crate) const HOUSE: &[Room] = &[
         ],
         &["solera-checker", "solera-commands"],
     ),
-    room("xtask", "xtask", Floor::Evidence, &[], &[]),
+    rule("xtask", "xtask", Layer::Evidence, &[], &[]),
 ];
 
-const fn room(
+const fn rule(
     package: &'static str,
     folder: &'static str,
-    floor: Floor,
+    layer: Layer,
     may_use: &'static [&'static str],
     tests_may_use: &'static [&'static str],
-) -> Room {
-    Room { package, folder, floor, may_use, tests_may_use }
+) -> CrateRule {
+    CrateRule { package, folder, layer, may_use, tests_may_use }
 }
 
 /// The client library, which users compile into their programs.
@@ -477,32 +477,32 @@ fn packages(metadata: &Value, root: &Path) -> Vec<Package> {
 }
 
 fn judge(package: &Package, root: &Path) -> Vec<Finding> {
-    let Some(room) = HOUSE.iter().find(|room| room.package == package.name) else {
-        let what = format!("{} has no place in the house", package.name);
-        let fix = "give it one in crates/xtask/src/tidy/house.rs and in ARCHITECTURE.md";
+    let Some(rule) = CRATES.iter().find(|rule| rule.package == package.name) else {
+        let what = format!("{} has no place in the layers", package.name);
+        let fix = "give it one in crates/xtask/src/tidy/layers.rs and in ARCHITECTURE.md";
         return vec![Finding::new(&package.manifest, 1, what, fix)];
     };
     let manifest = fs::read_to_string(root.join(&package.manifest)).unwrap_or_default();
     let unwelcome = package.dependencies.iter().filter_map(|dependency| {
-        let (what, fix) = objection(room, dependency)?;
+        let (what, fix) = objection(rule, dependency)?;
         let line = line_of(&manifest, &dependency.name);
         Some(Finding::new(&package.manifest, line, what, fix))
     });
-    unwelcome.chain(unused(room, package)).collect()
+    unwelcome.chain(unused(rule, package)).collect()
 }
 
 /// The plan permits no more than what is used, so that each new arrow is a decision.
-fn unused<'a>(room: &'a Room, package: &'a Package) -> impl Iterator<Item = Finding> + 'a {
-    let permitted = room.may_use.iter().map(|used| (*used, false));
-    let permitted = permitted.chain(room.tests_may_use.iter().map(|used| (*used, true)));
+fn unused<'a>(rule: &'a CrateRule, package: &'a Package) -> impl Iterator<Item = Finding> + 'a {
+    let permitted = rule.may_use.iter().map(|used| (*used, false));
+    let permitted = permitted.chain(rule.tests_may_use.iter().map(|used| (*used, true)));
     let is_unused = |(used, for_tests): &(&str, bool)| {
         let mut dependencies = package.dependencies.iter();
         !dependencies.any(|it| it.name == *used && it.for_tests == *for_tests)
     };
     permitted.filter(is_unused).map(|(used, for_tests)| {
         let tests = if for_tests { " in its tests" } else { "" };
-        let what = format!("{} may use {used}{tests}, and does not", room.package);
-        let fix = "take the permission out of crates/xtask/src/tidy/house.rs";
+        let what = format!("{} may use {used}{tests}, and does not", rule.package);
+        let fix = "take the permission out of crates/xtask/src/tidy/layers.rs";
         Finding::new(&package.manifest, 1, what, fix)
     })
 }
@@ -536,8 +536,8 @@ fn reached_by_client(packages: &[Package]) -> Vec<Finding> {
     let unreached = CLIENT_MAY_REACH.iter().filter(|name| !reached.contains(**name));
     findings.extend(unreached.map(|name| {
         let what = format!("{CLIENT} may reach {name}, and does not");
-        let fix = "take the permission out of crates/xtask/src/tidy/house.rs";
-        Finding::new(Path::new("crates/xtask/src/tidy/house.rs"), 1, what, fix)
+        let fix = "take the permission out of crates/xtask/src/tidy/layers.rs";
+        Finding::new(Path::new("crates/xtask/src/tidy/layers.rs"), 1, what, fix)
     }));
     findings
 }
@@ -546,19 +546,19 @@ fn reached_by_client(packages: &[Package]) -> Vec<Finding> {
 ///
 /// A pure crate reaches pure crates alone, so looking at each one's own dependencies is enough to
 /// keep the world out of all that they use within the workspace; a test holds the plan to that.
-fn objection(room: &Room, dependency: &Dependency) -> Option<(String, String)> {
+fn objection(rule: &CrateRule, dependency: &Dependency) -> Option<(String, String)> {
     let used = dependency.name.as_str();
-    if HOUSE.iter().any(|other| other.package == used) {
+    if CRATES.iter().any(|other| other.package == used) {
         // A crate's tests name the crate itself to enable features for tests.
-        let in_tests = room.tests_may_use.contains(&used) || used == room.package;
-        let welcome = room.may_use.contains(&used) || (dependency.for_tests && in_tests);
-        let what = format!("{} must not use {used}: arrows point down only", room.package);
-        let fix = "move what both need to a lower floor, or turn the dependency round";
+        let in_tests = rule.tests_may_use.contains(&used) || used == rule.package;
+        let welcome = rule.may_use.contains(&used) || (dependency.for_tests && in_tests);
+        let what = format!("{} must not use {used}: arrows point down only", rule.package);
+        let fix = "move what both need to a lower layer, or turn the dependency round";
         return (!welcome).then(|| (what, fix.to_owned()));
     }
-    let worldly = room.pure() && !dependency.for_tests && WORLDLY.contains(&used);
+    let worldly = rule.pure() && !dependency.for_tests && WORLDLY.contains(&used);
     let what =
-        format!("{} must not use {used}: it does no I/O and has no hidden inputs", room.package);
+        format!("{} must not use {used}: it does no I/O and has no hidden inputs", rule.package);
     let fix = "let the host do it, and bring the result in as an input";
     worldly.then(|| (what, fix.to_owned()))
 }
@@ -678,19 +678,19 @@ mod tests {
 
     #[test]
     fn pure_crates_reach_pure_crates_alone_and_nothing_points_up() {
-        let place = |name: &str| HOUSE.iter().find(|room| room.package == name).unwrap();
-        for room in HOUSE {
-            for used in room.may_use {
-                assert!(place(used).floor <= room.floor, "{} -> {used}", room.package);
+        let place = |name: &str| CRATES.iter().find(|rule| rule.package == name).unwrap();
+        for rule in CRATES {
+            for used in rule.may_use {
+                assert!(place(used).layer <= rule.layer, "{} -> {used}", rule.package);
             }
             let mut reached = BTreeSet::new();
-            let mut next = vec![room.package];
+            let mut next = vec![rule.package];
             while let Some(name) = next.pop() {
-                assert!(!room.pure() || place(name).pure(), "{} reaches {name}", room.package);
+                assert!(!rule.pure() || place(name).pure(), "{} reaches {name}", rule.package);
                 let news = place(name).may_use.iter().filter(|used| reached.insert(**used));
                 next.extend(news);
             }
-            assert!(!reached.contains(room.package), "{} reaches itself", room.package);
+            assert!(!reached.contains(rule.package), "{} reaches itself", rule.package);
         }
     }
 
