@@ -88,7 +88,7 @@ pub(crate) fn main(args: &SiteArgs) -> ExitCode {
 #[derive(Debug)]
 struct Site {
     name: String,
-    standing: String,
+    status: String,
     life: i64,
     /// Site whose confirmation of this state is missing, if any.
     waits_for: Option<String>,
@@ -107,14 +107,14 @@ async fn change(
     loop {
         let site = sites.iter().find(|site| site.name.eq_ignore_ascii_case(name));
         let site = site.ok_or_else(|| format!("there is no site '{name}'"))?;
-        let done = site.standing == becomes || (becomes == "joining" && site.standing == "member");
+        let done = site.status == becomes || (becomes == "joining" && site.status == "member");
         if done {
             return Ok(sites);
         }
         let other = site.waits_for.as_deref().unwrap_or("the others");
         let what = format!(
             "site {} is {}; waiting for {other} to confirm which of its updates it has",
-            site.name, site.standing
+            site.name, site.status
         );
         if waiting.is_over() {
             return Err(format!(
@@ -147,7 +147,7 @@ async fn ask(client: &mut Client, command: &[&str]) -> Result<Vec<Site>, String>
         };
         Some(Site {
             name: text("name")?,
-            standing: text("standing")?,
+            status: text("status")?,
             life: text("life")?.parse().ok()?,
             waits_for: text("waits-for").filter(|name| !name.is_empty()),
         })
@@ -165,13 +165,14 @@ fn text_of(value: &Value) -> Option<&str> {
 
 fn print_sites(args: &SiteArgs, sites: &[Site]) {
     if args.json {
-        let site = |site: &Site| json!({ "name": site.name, "standing": site.standing, "life": site.life });
+        let site =
+            |site: &Site| json!({ "name": site.name, "status": site.status, "life": site.life });
         say!("{}", json!({ "sites": sites.iter().map(site).collect::<Vec<_>>() }));
         return;
     }
     let width = sites.iter().map(|site| site.name.len()).max().unwrap_or(0);
-    for Site { name, standing, life, .. } in sites {
-        say!("{name:width$}  {standing:8}  life {life}");
+    for Site { name, status, life, .. } in sites {
+        say!("{name:width$}  {status:8}  life {life}");
     }
     let added = match &args.action {
         Action::Add { name } => sites.iter().find(|site| site.name.eq_ignore_ascii_case(name)),

@@ -326,7 +326,7 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
 
     let removed = plan.site(&["remove", "us"]);
     assert!(removed.status.success(), "{}", String::from_utf8_lossy(&removed.stderr));
-    assert!(String::from_utf8_lossy(&removed.stdout).contains(r#""standing":"removed""#));
+    assert!(String::from_utf8_lossy(&removed.stdout).contains(r#""status":"removed""#));
     // Nothing is retained for the removed site.
     let unsettled = |node: &Node| node.status()["own_site"]["unsettled_updates"].as_u64();
     eventually(&nodes[0][0], async || unsettled(&nodes[0][0]) == Some(0)).await;

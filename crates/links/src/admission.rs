@@ -1,4 +1,4 @@
-//! Admission of nodes, from the standings of the sites and the data that nodes had before.
+//! Admission of nodes, from the statuses of the sites and the data that nodes had before.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -113,15 +113,15 @@ impl Admission {
                 Ordering::Greater => Err(Unwelcome::Unknown),
             };
         }
-        let (present, standing) = (self.members.life(site), self.members.status(site));
-        let gone = matches!(standing, SiteStatus::Leaving | SiteStatus::Gone);
+        let (present, status) = (self.members.life(site), self.members.status(site));
+        let gone = matches!(status, SiteStatus::Leaving | SiteStatus::Gone);
         if life < present || (life == present && gone) {
             return Err(Unwelcome::Removed);
         }
         if life > present && self.knows_members() { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
-    /// Whether this node knows the standings of the other sites. A joining node learns them from
+    /// Whether this node knows the statuses of the other sites. A joining node learns them from
     /// the nodes that it admits; until then it takes all listed sites for founders.
     fn knows_members(&self) -> bool {
         self.role.site.is_none_or(|site| self.members.life(site) >= self.role.life)

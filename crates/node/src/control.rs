@@ -43,7 +43,7 @@ pub(crate) enum Control {
     /// worker, each with the announcing worker: one for each worker that announced some, and one
     /// for the last update in each of this worker's partitions.
     Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
-    /// Changes the standing of a site, if requested, and returns the standings of all sites.
+    /// Changes the status of a site, if requested, and returns the statuses of all sites.
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesReport>),
     /// Returns the next page of a partition; `None` while it is not available yet.
     Scan(Ask, oneshot::Sender<Option<Page>>),

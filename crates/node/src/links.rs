@@ -202,7 +202,7 @@ impl Carrier {
     async fn has_forgotten(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
         let membership = self.network.membership();
-        if membership.standing(site) != SiteStatus::Member {
+        if membership.status(site) != SiteStatus::Member {
             return false;
         }
         let first = self.spec.workers_on(theirs.from).start;

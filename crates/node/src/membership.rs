@@ -63,7 +63,7 @@ impl Membership {
     }
 
     /// Returns the status of a site.
-    pub(crate) fn standing(&self, site: SiteId) -> SiteStatus {
+    pub(crate) fn status(&self, site: SiteId) -> SiteStatus {
         self.known().members().status(site)
     }
 

@@ -315,7 +315,7 @@ mod tests {
         };
         let reached = ReachedSite {
             name: "us".to_owned(),
-            standing: "member".to_owned(),
+            status: "member".to_owned(),
             reached: true,
             nodes: vec![link],
         };

@@ -319,10 +319,10 @@ impl Cluster {
     fn reached_sites(&self, here: &Here) -> Vec<ReachedSite> {
         let members = self.network.membership();
         let reach = |(site, name): (SiteId, String)| {
-            let standing = members.standing(site).to_string();
+            let status = members.status(site).to_string();
             let links = here.links.iter().filter(|link| link.peer.site == site);
             let nodes: Vec<_> = links.map(|link| link.status()).collect();
-            ReachedSite { name, standing, reached: nodes.iter().all(|node| node.up), nodes }
+            ReachedSite { name, status, reached: nodes.iter().all(|node| node.up), nodes }
         };
         let names = self.spec.sites.iter().map(|site| site.name.clone());
         SiteId::all(self.spec.sites.len()).zip(names).map(reach).collect()

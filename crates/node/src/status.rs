@@ -196,8 +196,8 @@ pub struct NodeStatus {
 pub struct ReachedSite {
     /// Name of the site.
     pub name: String,
-    /// Standing of the site: member, leaving, removed or joining.
-    pub standing: String,
+    /// Status of the site: member, leaving, removed or joining.
+    pub status: String,
     /// Whether the links to all of its nodes are up.
     pub reached: bool,
     /// Links to its nodes, without the node itself.

@@ -342,10 +342,10 @@ impl Worker {
         self.serves.get()
     }
 
-    /// Changes the standing of a site if `change` is given, and returns the standings of all sites
+    /// Changes the status of a site if `change` is given, and returns the statuses of all sites
     /// once they are durable here; `None` if they may never be. Must be called at the root only.
     async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesReport> {
-        // Without a journal nothing can change any more, but the standings can still be reported.
+        // Without a journal nothing can change any more, but the statuses can still be reported.
         let had_stopped = change.is_none() && self.has_stopped();
         let now = self.now();
         let report = {
@@ -365,7 +365,7 @@ impl Worker {
     }
 
     /// Passes the members to the membership, and logs whether this process accepts writes if that
-    /// has changed. The links depend on the members' standings.
+    /// has changed. The links depend on the members' statuses.
     fn note_members(&self, members: &Members) {
         let news = self.network.membership().note(members);
         log_acceptance(&self.network, &self.spec, news);

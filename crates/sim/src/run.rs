@@ -267,7 +267,7 @@ impl<'a> Run<'a> {
 
     /// Returns what has not finished yet.
     fn left(&self) -> Vec<String> {
-        let missed = |site| !matches!(self.world.standing(site), Some((SiteStatus::Gone, _)));
+        let missed = |site| !matches!(self.world.site_status(site), Some((SiteStatus::Gone, _)));
         let destroyed = self.destroyed().into_iter().any(missed);
         let quorum = self.world.has_quorum();
         let mut texts = self.primary.left(&self.world);

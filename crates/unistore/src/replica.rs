@@ -440,7 +440,7 @@ impl Replica {
         let members = &self.worker.dissemination.members;
         let changing = [SiteStatus::Leaving, SiteStatus::Joining]
             .iter()
-            .any(|standing| members.which(*standing).next().is_some());
+            .any(|status| members.which(*status).next().is_some());
         let suspects = members.members().any(|site| self.worker.detector.suspects(site));
         let certifies = !self.strong.service.is_idle();
         if active || changing || suspects || certifies || !self.former_lives_covered {

@@ -159,7 +159,7 @@ impl Stage {
         changed
     }
 
-    fn standing(&mut self, site: SiteId) -> SiteStatus {
+    fn status(&mut self, site: SiteId) -> SiteStatus {
         self.replica(A).status().members().status(site)
     }
 
@@ -171,7 +171,7 @@ impl Stage {
 
     /// Lets a removed site join again.
     fn add(&mut self, site: SiteId, life: u32) {
-        assert_eq!(self.standing(site), SiteStatus::Gone);
+        assert_eq!(self.status(site), SiteStatus::Gone);
         self.change(site, Change::Add).unwrap();
         self.start(site, life);
     }
@@ -213,7 +213,7 @@ fn a_site_that_joined_has_the_history_that_it_had_sent_and_no_more() {
     stage.execute(A, "meanwhile", &Op::SetAdd(vec![Value::from("x")]));
     stage.replace_b();
     stage.run(60);
-    assert_eq!(stage.standing(B), SiteStatus::Member);
+    assert_eq!(stage.status(B), SiteStatus::Member);
     for site in [A, B] {
         assert_eq!(stage.execute(site, "key", &Op::Get), Outcome::Bulk(Value::from("yes")));
         assert_eq!(stage.execute(site, "kept to itself", &Op::Get), Outcome::Nil);
@@ -318,7 +318,7 @@ fn pieces_in_transit_on_a_slow_link_are_not_requested_again() {
     let mut stage = with_sixty_keys();
     stage.piece_ms = 3000;
     stage.replace_b();
-    while stage.standing(B) != SiteStatus::Member {
+    while stage.status(B) != SiteStatus::Member {
         stage.run(1);
         assert!(stage.now_ms < 900_000, "{:?}", stage.replica(B).status().progress());
     }
@@ -346,7 +346,7 @@ fn a_large_key_is_sent_in_parts_and_lost_parts_are_sent_again() {
     stage.run(10);
     stage.loses = 5;
     stage.replace_b();
-    while stage.standing(B) != SiteStatus::Member {
+    while stage.status(B) != SiteStatus::Member {
         stage.run(1);
         // The key changes while its parts are in transit.
         stage.execute(A, "large", &Op::SetRemove(vec![element(stage.now_ms as usize % 3000)]));
@@ -390,7 +390,7 @@ fn a_transfer_restarts_after_its_donor_has_timed_out() {
         stage.links.clear();
     }
     stage.run(2000);
-    assert_eq!((stage.standing(B), begun(&stage.sent)), (SiteStatus::Member, 2));
+    assert_eq!((stage.status(B), begun(&stage.sent)), (SiteStatus::Member, 2));
     assert_eq!(stage.execute(B, "key 59", &Op::Get), stage.execute(A, "key 59", &Op::Get));
 }
 
@@ -576,7 +576,7 @@ fn an_eventual_write_whose_dependency_is_lost_is_kept_and_settles() {
     for site in [B, C] {
         stage.add(site, 1);
         stage.run(60);
-        assert_eq!(stage.standing(site), SiteStatus::Member);
+        assert_eq!(stage.status(site), SiteStatus::Member);
     }
     stage.execute_at(eventual, C, "n", &Op::Set(Value::from("new")));
     stage.run(20);

@@ -70,7 +70,7 @@ impl World {
     pub(super) fn stable_vec(&self, address: Address) -> Vector {
         let mut stable_vec = self.causal.stores[address.site.index()];
         if let Some(host) = &self.hosts[&address] {
-            stable_vec.join(&self.members.standings[host.knows].ends);
+            stable_vec.join(&self.members.lists[host.knows].ends);
         }
         stable_vec
     }

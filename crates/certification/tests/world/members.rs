@@ -17,7 +17,7 @@ pub(super) const INTERVAL: u64 = 50 * MILLI;
 
 /// A list of members.
 #[derive(Clone)]
-pub(super) struct Standing {
+pub(super) struct SiteList {
     pub(super) members: Vec<SiteId>,
     /// Number of times that each site was replaced.
     pub(super) lives: Vec<u32>,
@@ -28,7 +28,7 @@ pub(super) struct Standing {
 pub(super) struct Members {
     random: Random,
     /// All lists of members, one after the other. The number of each is its index.
-    pub(super) standings: Vec<Standing>,
+    pub(super) lists: Vec<SiteList>,
     /// Number of further sites that may be lost without losing decisions.
     expendable: usize,
     change: Change,
@@ -46,7 +46,7 @@ enum Change {
     Gone(Vec<SiteId>),
 }
 
-impl Standing {
+impl SiteList {
     /// Returns the members, each with the first run of its present life.
     pub(super) fn with_first_runs(&self) -> Vec<(SiteId, u64)> {
         let first_run = |site: &SiteId| first_run(self.lives[site.index()]);
@@ -63,18 +63,18 @@ impl Members {
         let all: Vec<SiteId> = SiteId::all(sites.into()).collect();
         let ends = Vector::zero(sites.into());
         let keepers = (all.len() / 2 + 1).max(all.len().min(f + 1));
-        let first = Standing { lives: vec![0; all.len()], members: all, ends };
+        let first = SiteList { lives: vec![0; all.len()], members: all, ends };
         Members {
             random: Random::new(seed ^ 0x3e3b),
-            standings: vec![first],
+            lists: vec![first],
             expendable: keepers - 1,
             change: Change::None,
         }
     }
 
-    pub(super) fn newest(&self) -> (usize, &Standing) {
-        let number = self.standings.len() - 1;
-        (number, &self.standings[number])
+    pub(super) fn newest(&self) -> (usize, &SiteList) {
+        let number = self.lists.len() - 1;
+        (number, &self.lists[number])
     }
 
     /// Returns the present life of a site.
@@ -103,15 +103,15 @@ impl World {
     /// Whether a worker accepts a letter of a site's life.
     pub(super) fn admits(&self, to: Address, from: SiteId, lives: (u32, u32)) -> bool {
         let Some(host) = &self.hosts[&to] else { return false };
-        let standing = &self.members.standings[host.knows];
+        let list = &self.members.lists[host.knows];
         self.members.life(to.site) == lives.1
-            && standing.lives[from.index()] == lives.0
-            && (from == to.site || standing.members.contains(&from))
+            && list.lives[from.index()] == lives.0
+            && (from == to.site || list.members.contains(&from))
     }
 
     /// Gives a worker a list of members.
     pub(super) fn learn_members(&mut self, address: Address, number: usize) {
-        let members = self.members.standings[number].with_first_runs();
+        let members = self.members.lists[number].with_first_runs();
         let Some(host) = self.host(address) else { return };
         if host.knows < number {
             host.knows = number;
@@ -144,14 +144,14 @@ impl World {
     }
 
     /// Begins a list of members. One worker that is up receives it first.
-    fn begin_standing(&mut self, standing: Standing) -> bool {
+    fn begin_list(&mut self, list: SiteList) -> bool {
         let mut up = self.workers();
-        up.retain(|at| standing.members.contains(&at.site) && self.hosts[at].is_some());
+        up.retain(|at| list.members.contains(&at.site) && self.hosts[at].is_some());
         if up.is_empty() {
             return false;
         }
         let first = up[self.members.random.below(up.len() as u64) as usize];
-        self.members.standings.push(standing);
+        self.members.lists.push(list);
         self.learn_members(first, self.members.newest().0);
         true
     }
@@ -203,9 +203,9 @@ impl World {
     }
 
     fn remove(&mut self, lost: Vec<SiteId>) -> Change {
-        let mut standing = self.members.newest().1.clone();
-        standing.members.retain(|site| !lost.contains(site));
-        match self.begin_standing(standing) {
+        let mut list = self.members.newest().1.clone();
+        list.members.retain(|site| !lost.contains(site));
+        match self.begin_list(list) {
             true => Change::Leaving(lost),
             false => Change::Lost(lost),
         }
@@ -216,13 +216,13 @@ impl World {
         if !self.all_know() {
             return Change::Leaving(lost);
         }
-        let mut standing = self.members.newest().1.clone();
-        let up = standing.members.clone();
+        let mut list = self.members.newest().1.clone();
+        let up = list.members.clone();
         for site in &lost {
-            let end = self.causal.bury(*site, standing.ends[*site], &up);
-            standing.ends.raise(*site, end);
+            let end = self.causal.bury(*site, list.ends[*site], &up);
+            list.ends.raise(*site, end);
         }
-        self.begin_standing(standing);
+        self.begin_list(list);
         *self.faults.entry("removal").or_default() += lost.len();
         Change::Gone(lost)
     }
@@ -233,15 +233,15 @@ impl World {
             return Change::Gone(lost);
         }
         let Some(site) = lost.pop() else { return Change::None };
-        let mut standing = self.members.newest().1.clone();
-        let donors = &standing.members;
+        let mut list = self.members.newest().1.clone();
+        let donors = &list.members;
         let donor = donors[self.members.random.below(donors.len() as u64) as usize];
-        standing.members.push(site);
-        standing.members.sort_unstable();
-        standing.lives[site.index()] += 1;
-        let (life, end) = (standing.lives[site.index()], standing.ends[site]);
+        list.members.push(site);
+        list.members.sort_unstable();
+        list.lives[site.index()] += 1;
+        let (life, end) = (list.lives[site.index()], list.ends[site]);
         self.causal.begin_anew(site, donor, end);
-        self.members.standings.push(standing);
+        self.members.lists.push(list);
         let number = self.members.newest().0;
         for address in self.addresses().into_iter().filter(|address| address.site == site) {
             let mut journal = vec![Kept::Members(number)];

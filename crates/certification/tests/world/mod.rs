@@ -275,7 +275,7 @@ impl World {
                 }
                 Kept::Members(number) => {
                     knows = *number;
-                    let members = self.members.standings[knows].with_first_runs();
+                    let members = self.members.lists[knows].with_first_runs();
                     service.set_members(knows as u64, members);
                 }
             }

@@ -158,8 +158,7 @@ impl Context for Worker {
 
     fn answering_node(&self, site: SiteId) -> Option<String> {
         let network = &self.network;
-        if !matches!(network.membership().standing(site), SiteStatus::Member | SiteStatus::Joining)
-        {
+        if !matches!(network.membership().status(site), SiteStatus::Member | SiteStatus::Joining) {
             return None;
         }
         let mut links = network.workers_of(site).filter_map(|other| network.link_to(other));

@@ -127,8 +127,8 @@ async fn show_after<W: Context>(session: &mut ClientSession<W>, change: Option<(
     out.array(sites);
     for site in SiteId::all(sites) {
         out.map(4);
-        let standing = report.members.status(site).to_string();
-        for (key, value) in [("name", name(site)), ("standing", standing)] {
+        let status = report.members.status(site).to_string();
+        for (key, value) in [("name", name(site)), ("status", status)] {
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());
         }

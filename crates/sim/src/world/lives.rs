@@ -59,7 +59,7 @@ impl World {
             return;
         }
         let status = worker.machine().unistore().status();
-        let some = |standing| status.members().which(standing).next().is_some();
+        let some = |wanted| status.members().which(wanted).next().is_some();
         let joining = self.is_joining(address.site.index());
         for (state, what) in [
             (status.open_transactions() > 0, "crashes with open transactions"),

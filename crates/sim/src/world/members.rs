@@ -24,7 +24,7 @@ impl World {
     }
 
     /// Returns a site's status and life, as another site knows them.
-    pub(crate) fn standing(&self, site: usize) -> Option<(SiteStatus, u32)> {
+    pub(crate) fn site_status(&self, site: usize) -> Option<(SiteStatus, u32)> {
         let replica = self.replica(&self.root_beside(site)?)?;
         let (members, site) = (replica.status().members().clone(), SiteId(site as u8));
         Some((members.status(site), members.life(site)))
@@ -42,7 +42,7 @@ impl World {
     /// Whether most members run. A disk whose sync failed may cost one site more than may be lost.
     pub(crate) fn has_quorum(&self) -> bool {
         let is_member = |site: &usize| {
-            !matches!(self.standing(*site), Some((SiteStatus::Gone | SiteStatus::Joining, _)))
+            !matches!(self.site_status(*site), Some((SiteStatus::Gone | SiteStatus::Joining, _)))
         };
         let members: Vec<usize> = (0..self.states.len()).filter(is_member).collect();
         let up = members.iter().filter(|site| self.states[**site] == SiteState::Up).count();
@@ -67,13 +67,13 @@ impl World {
         };
         let waiting = self.queue.first(changes).map(|due| format!("{due:?}"));
         let changing = |site: &usize| {
-            let standing = self.standing(*site);
-            let rests = matches!(standing, Some((SiteStatus::Member | SiteStatus::Gone, _)));
+            let site_status = self.site_status(*site);
+            let rests = matches!(site_status, Some((SiteStatus::Member | SiteStatus::Gone, _)));
             !rests || self.states[*site] == SiteState::Joining
         };
         waiting.or_else(|| {
             let site = self.removed.iter().copied().find(changing)?;
-            Some(format!("site {site} is {:?} and {:?}", self.standing(site), self.states[site]))
+            Some(format!("site {site} is {:?} and {:?}", self.site_status(site), self.states[site]))
         })
     }
 
@@ -110,14 +110,15 @@ impl World {
         let id = SiteId(site as u8);
         let stays = |other: &usize| {
             let is_lost = matches!(self.states[*other], SiteState::Destroyed | SiteState::Joining);
-            let is_member = matches!(self.standing(*other), None | Some((SiteStatus::Member, _)));
+            let is_member =
+                matches!(self.site_status(*other), None | Some((SiteStatus::Member, _)));
             *other != site && is_member && !is_lost
         };
         let knows = |other: usize| {
             let root = Address { site: SiteId(other as u8), worker: 0 };
             self.workers.get(&root).is_some_and(|worker| {
-                let standing = worker.machine().members().status(id);
-                matches!(standing, SiteStatus::Leaving | SiteStatus::Gone)
+                let site_status = worker.machine().members().status(id);
+                matches!(site_status, SiteStatus::Leaving | SiteStatus::Gone)
                     && !worker.has_undurable()
             })
         };
@@ -136,7 +137,7 @@ impl World {
         if self.states[site] != SiteState::Destroyed && self.lives[site] > 0 {
             let forgotten = Some((SiteStatus::Gone, self.lives[site] - 1));
             if self.is_joining(site) {
-                if self.standing(site) == forgotten {
+                if self.site_status(site) == forgotten {
                     // The site that took the command crashed before it was durable.
                     self.ask_for_change(site, Change::Add);
                 }
@@ -147,7 +148,7 @@ impl World {
         // Reads the state before the command: its execution may crash a site. The site that takes
         // the command may not yet know of a life that others know.
         let former = self.latest_life(site);
-        let is_known = self.standing(site).is_some_and(|(_, life)| life == former);
+        let is_known = self.site_status(site).is_some_and(|(_, life)| life == former);
         let mut gaps = self.removed().filter(|(other, _)| *other == site);
         let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
         drop(gaps);
@@ -156,7 +157,7 @@ impl World {
             self.states[site] == SiteState::Destroyed && self.is_removal_known(site) && is_known;
         if !can_be_added || !self.ask_for_change(site, Change::Add) {
             if self.states[site] == SiteState::Destroyed
-                && matches!(self.standing(site), Some((SiteStatus::Member, _)))
+                && matches!(self.site_status(site), Some((SiteStatus::Member, _)))
             {
                 // The site that took the removal was lost before it informed another one.
                 self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
