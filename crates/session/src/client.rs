@@ -1,9 +1,11 @@
 //! Clients of a node, as `CLIENT LIST` shows them.
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
+use solera_commands::{COMMANDS, CommandId};
 use tokio::sync::Notify;
 
 /// Both ends of a connection, as `CLIENT LIST` shows them.
@@ -26,8 +28,7 @@ impl Ends {
     }
 }
 
-/// What a session publishes about its client after each batch of commands. The name of a command
-/// that may have to wait is published before it runs.
+/// What a session publishes about its client after each batch of commands.
 #[derive(Clone)]
 pub struct ClientInfo {
     /// Name that the client gave itself with CLIENT SETNAME.
@@ -38,7 +39,7 @@ pub struct ClientInfo {
     pub library: String,
     /// The client library's version.
     pub library_version: String,
-    /// Name of the last command, or of the one that is waiting.
+    /// Name of the last command of the last batch.
     pub command: &'static str,
     /// Number of commands queued since MULTI; `None` outside MULTI.
     pub queued: Option<usize>,
@@ -50,6 +51,9 @@ pub struct ClientInfo {
     pub active: Instant,
 }
 
+/// Value of [`Client::running`] between batches.
+const NO_COMMAND: usize = usize::MAX;
+
 /// One connected client, as other clients see it.
 pub struct Client {
     /// Number of the client, unique in the cluster.
@@ -57,6 +61,8 @@ pub struct Client {
     ends: Ends,
     since: Instant,
     info: Mutex<ClientInfo>,
+    /// Number of the command that has run or waits since the last batch, [`NO_COMMAND`] if none.
+    running: AtomicUsize,
     killed: Notify,
 }
 
@@ -75,7 +81,14 @@ impl Client {
             protocol: 2,
             active: now,
         };
-        Client { id, ends, since: now, info: Mutex::new(info), killed: Notify::new() }
+        Client {
+            id,
+            ends,
+            since: now,
+            info: Mutex::new(info),
+            running: AtomicUsize::new(NO_COMMAND),
+            killed: Notify::new(),
+        }
     }
 
     /// Whether the client has a transaction open.
@@ -83,9 +96,16 @@ impl Client {
         lock(&self.info).in_transaction
     }
 
-    /// Changes the published information about the client.
+    /// Publishes the command that runs now, because it may have to wait. It takes no lock: every
+    /// command of a batch calls it.
+    pub fn begin_command(&self, command: CommandId) {
+        self.running.store(command as usize, Ordering::Relaxed);
+    }
+
+    /// Changes the published information about the client, at the end of a batch.
     pub fn update_info(&self, change: impl FnOnce(&mut ClientInfo)) {
         change(&mut lock(&self.info));
+        self.running.store(NO_COMMAND, Ordering::Relaxed);
     }
 
     /// Completes when [`Client::kill`] is called.
@@ -117,6 +137,8 @@ impl Client {
     /// count have the value that an idle Redis reports.
     pub fn line(&self) -> String {
         let info = lock(&self.info).clone();
+        let running = COMMANDS.get(self.running.load(Ordering::Relaxed));
+        let command = running.map_or(info.command, |command| command.name);
         let now = Instant::now();
         let seconds = |since| now.saturating_duration_since(since).as_secs();
         let mut line = String::new();
@@ -135,7 +157,7 @@ impl Client {
             seconds(info.active),
             if info.queued.is_some() { "x" } else { "N" },
             info.queued.map_or(-1, |queued| queued as i64),
-            info.command,
+            command,
             info.user,
             info.protocol,
             info.library,
@@ -147,4 +169,19 @@ impl Client {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("nobody panics while holding it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_the_command_that_runs_or_else_the_last_one() {
+        let client = Client::new(1, Ends::embedded());
+        assert!(client.line().contains(" cmd=NULL "));
+        client.begin_command(CommandId::SoleraBarrier);
+        assert!(client.line().contains(" cmd=solera.barrier "));
+        client.update_info(|info| info.command = "client|list");
+        assert!(client.line().contains(" cmd=client|list "));
+    }
 }

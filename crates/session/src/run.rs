@@ -92,7 +92,7 @@ impl<W: Context> ClientSession<W> {
             return Next::Stay;
         }
         self.note_writes(command);
-        self.publish_command();
+        self.client.begin_command(command.id);
         self.dispatch(command, arguments).await
     }
 

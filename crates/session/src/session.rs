@@ -149,12 +149,6 @@ impl<W: Context> ClientSession<W> {
         });
     }
 
-    /// Publishes the command that runs now, because it may have to wait. Commands that run at once
-    /// are published with their batch.
-    pub(crate) fn publish_command(&self) {
-        self.client.update_info(|info| info.command = self.last_command);
-    }
-
     /// Discards the reply of the last command, which begins at `start`, when CLIENT REPLY is OFF or
     /// SKIP.
     pub fn hush(&mut self, start: usize) {

@@ -50,7 +50,7 @@ impl<W: Context> ClientSession<W> {
     async fn execute_if_permitted<C: Typed>(&mut self, command: &C) -> Result<C::Answer, String> {
         let described = &COMMANDS[command.command() as usize];
         self.last_command = described.name;
-        self.publish_command();
+        self.client.begin_command(described.id);
         self.may_use(Unit::of(described, None), command.keys())
             .map_err(|refused| refused.to_string())?;
         self.admits(described)?;
