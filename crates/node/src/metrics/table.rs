@@ -113,7 +113,11 @@ pub static METRICS: [Metric; 48] = [
         "Updates at the site that f + 1 sites are not known to store.",
     ),
     gauge("solera_primary_home_partitions", &[], "Partitions of which the site is the home."),
-    counter("solera_primary_dropped_replies_total", &[], "Replies that nobody waited for."),
+    counter(
+        "solera_primary_dropped_replies_total",
+        &[],
+        "Replies that arrived after their request had ended.",
+    ),
     counter(
         "solera_journal_records_total",
         &[],
