@@ -9,7 +9,7 @@ use solera_bench::requests::{Kind, Table, count, in_memory, listen};
 
 const EXAMPLES: &str = "\
 Examples:
-  solera costs                               the table, in about a minute
+  solera costs                               prints the table, in some minutes
   solera costs --check docs/benchmarks.md    compares with the table of a document
 
 Callgrind counts the user-space instructions of one worker and of a client that sends requests over an in-memory

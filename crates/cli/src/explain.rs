@@ -32,10 +32,10 @@ pub(crate) struct ExplainArgs {
     what: String,
     /// Transaction to explain (default: all)
     transaction: Option<String>,
-    /// Write an SVG drawing to this file
+    /// Write an SVG drawing to this file; excludes --mermaid and --json
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "mermaid"])]
     svg: Option<PathBuf>,
-    /// Write a Mermaid flowchart to this file
+    /// Write a Mermaid flowchart to this file; excludes --svg and --json
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     mermaid: Option<PathBuf>,
     /// Print the explanation as JSON

@@ -30,11 +30,11 @@ pub(crate) struct PapersArgs {
     /// Paper to reproduce, or `calibrate` for the costs of unistore's virtual clusters
     #[arg(value_enum)]
     paper: Paper,
-    /// Run every figure at a reduced scale, in under two minutes, three with PostgreSQL (the
-    /// default)
+    /// Run every figure at a reduced scale (the default), in under two minutes, or three with
+    /// PostgreSQL
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run at the paper's scale, in up to twenty minutes, mixt in about an hour
+    /// Run at the paper's scale: unistore in up to twenty minutes, mixt in about an hour
     #[arg(long)]
     full: bool,
     /// Run only the experiments of this figure: 3 to 6 of unistore, 15 to 17 of mixt
@@ -48,7 +48,7 @@ pub(crate) struct PapersArgs {
     /// Write the numbers to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// calibrate: compare with the built-in table, and exit with 1 if a kind of steps has drifted
+    /// calibrate: compare with the built-in table, and exit with 1 if a cost differs
     #[arg(long)]
     check: bool,
     /// calibrate: predict transactions per second of worker time, at one site with one and two

@@ -44,8 +44,8 @@ pub(crate) struct ServeArgs {
     /// Data directory. Without it, data is kept in memory and is lost when the process exits
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Join a site that is added to the cluster, with this generation number, as `solera site add`
-    /// prints it
+    /// Start as a node of a site that `solera site add` has added; LIFE is the number that this
+    /// command printed
     #[arg(long, value_name = "LIFE", value_parser = clap::value_parser!(u32).range(1..))]
     join: Option<u32>,
     /// Listen on this IP address, such as 0.0.0.0, instead of the hosts in the file

@@ -66,9 +66,9 @@ pub(crate) struct SimArgs {
     /// check that the others commit
     ///
     /// Each site whose workers all run must commit a strong transaction on every group, three times
-    /// during the minute, within five seconds each time; otherwise the seed fails. One case is
-    /// listed and does not fail the seed: a site waits for another one of which only some workers
-    /// are down, most often the leading site.
+    /// during the minute, within five seconds each time; otherwise the seed fails. One known case
+    /// is listed and does not fail the seed: a site waits for a site of which only some workers are
+    /// down, most often for the leading site.
     #[arg(long, conflicts_with_all = ["durable", "members", "links"])]
     outages: bool,
     /// Check durability guarantees in every seed, not only in every third

@@ -78,8 +78,8 @@ const CLUSTER: [Setting; 20] = [
         "",
         "cluster",
         Value("\"solera\""),
-        "name of the cluster. Tokens are bound to it and to the name of the first site. Other clusters use it as \
-         the name of this one when it is their [store](#stores)",
+        "name of the cluster. Tokens are bound to it and to the name of the first site. Another cluster that uses \
+         this one as a [store](#stores) refers to it by this name",
     ),
     fixed("", "sites", Rule("3, or the number of `[[site]]` tables"), "number of sites, 1 to 7"),
     fixed("", "partitions", Value("16"), "number of logical partitions, 1 to 4096"),
@@ -93,7 +93,7 @@ const CLUSTER: [Setting; 20] = [
         "",
         "f",
         Rule("(sites − 1) / 2"),
-        "number of sites that may fail; more than the default works, with a warning",
+        "number of sites that may fail without loss. A number above the default is accepted with a warning",
     ),
     fixed(
         "",
@@ -112,26 +112,26 @@ const CLUSTER: [Setting; 20] = [
         "protocol",
         Value("\"unistore\""),
         "for comparisons only, without `data`: `strong` (every transaction is certified), `redblue` (one group \
-         certifies all strong transactions), `causal` (no transaction is certified), `uniform` (the same, without \
-         the costs of certification), `cureft` (the same, and remote writes are visible before they are uniform). \
-         A protocol other than `unistore` is reported at the start, and always in `/status` and `INFO`. A process \
-         without data has lost everything when it ends; its site [joins \
+         certifies all strong transactions), `causal` (no transaction is certified), `uniform` (as `causal`, without \
+         the costs of certification), `cureft` (as `uniform`, and remote writes are visible before they are \
+         uniform). A protocol other than `unistore` is reported at the start, and always in `/status` and `INFO`. \
+         Such a process has no data directory, so its data is lost when it ends, and its site must [join \
          again](../guide/add-and-remove-sites.md)",
     ),
     live(
         "",
         "strong_max_bytes",
         Value("\"16 MiB\""),
-        "size of the writes of a [strong transaction](transactions.md#limits), with the keys that it accesses, 1 KiB \
-         to 512 MiB; more than the default delays other transactions",
+        "size of the writes of a [strong transaction](transactions.md#limits) and of the keys that it accesses, 1 \
+         KiB to 512 MiB. Transactions larger than the default delay others",
     ),
     live(
         "",
         "strong_max_operations",
         Value("100000"),
-        "number of operations of a strong transaction, 1 to 10,000,000. Each command at the site counts, so an \
-         operation of a [module](modules.md) may count twice: before an operation that writes without reading, such \
-         as `s.add(i)`, the module requests the type of its key",
+        "number of operations of a strong transaction, 1 to 10,000,000. Each command at the site counts. An \
+         operation of a [module](modules.md) that writes without reading, such as `s.add(i)`, counts twice, because \
+         the module first requests the type of the key",
     ),
     live(
         "",
@@ -149,29 +149,30 @@ const CLUSTER: [Setting; 20] = [
         "",
         "max_connections",
         Value("10000"),
-        "number of client connections per site and process: per site of `solera up`, per node of `solera serve`, \
-         including those whose TLS handshake has begun. The number is lower, with a warning, if the process may not \
-         open as many files after it has raised its own limit as far as it may (`ulimit -Hn`)",
+        "number of client connections of each site of `solera up`, or of each node of `solera serve`, including \
+         connections whose TLS handshake has begun. The process raises its limit of open files up to the hard limit \
+         (`ulimit -Hn`). If that is too low for this number of connections, it accepts fewer and logs a warning",
     ),
     live(
         "",
         "max_clock_skew_ms",
         Value("60000"),
-        "difference of clocks above which nodes reject one another, at least 1000; above a second they log a warning",
+        "difference of clocks above which nodes reject one another, at least 1000. Nodes log a warning if their \
+         clocks differ by more than a second",
     ),
     fixed(
         "",
         "data",
         Unset,
-        "data directory; without it, data is in memory. `--data` overrides it. `serve` uses the part `SITE/node-K` of \
-         this directory, but the whole directory of `--data`",
+        "data directory; without it, data is in memory. `serve` uses the folder `SITE/node-K` in this directory. \
+         `--data` overrides the setting, and `serve` uses that directory itself",
     ),
     fixed(
         "",
         "durability",
         Rule("`\"always\"` with `data`, otherwise `\"memory\"`"),
-        "time at which an acknowledged write is on the disk: `always` before it is acknowledged, `interval` at most \
-         `sync_interval_ms` later, `memory` never",
+        "when a write is on the disk: with `always` before it is acknowledged, with `interval` at most \
+         `sync_interval_ms` after that, with `memory` never",
     ),
     live(
         "",
@@ -196,7 +197,7 @@ const CLUSTER: [Setting; 20] = [
         "",
         "log_level",
         Rule("`\"info\"`"),
-        "another name of `level` in [`[log]`](#log); a file contains one of them",
+        "another name of `level` in [`[log]`](#log); a file may contain only one of the two",
     ),
 ];
 
@@ -208,8 +209,8 @@ const SITES: [Setting; 6] = [
         SITE,
         "name",
         Rule("names of regions, if there is no `[[site]]`"),
-        "name of the site; the tables are in the order of the sites. A name is not a number, and names must differ in \
-         more than upper and lower case",
+        "name of the site. The order of the tables is the order of the sites. A name must not be a number, and two \
+         names must differ in more than upper and lower case",
     ),
     fixed(
         NODE,
@@ -239,7 +240,13 @@ const SPACE: &str = "[[space]]";
 const SPACES: [Setting; 6] = [
     fixed(SPACE, "name", Required, "name of the space"),
     fixed(SPACE, "prefix", Required, "prefix of its keys; the longest prefix wins"),
-    fixed(SPACE, "level", Required, "`linearizable`, `por`, `causal` or `eventual`"),
+    fixed(
+        SPACE,
+        "level",
+        Required,
+        "[level](spaces.md) of its keys: `linearizable`, `por`, `causal` or `eventual`; or `primary`, an [example of \
+         a protocol](../guide/primary.md) that requires `examples` in [`[development]`](#development)",
+    ),
     fixed(
         SPACE,
         "strong",
@@ -281,13 +288,19 @@ const CLIENT_TLS: &str = "[tls]";
 const PEER_TLS: &str = "[peer_tls]";
 
 const TLS: [Setting; 8] = [
-    live(CLIENT_TLS, "cert", Required, "file with the certificate, and those up to the authority"),
+    live(
+        CLIENT_TLS,
+        "cert",
+        Required,
+        "file with the certificate, followed by the certificates between it and the authority",
+    ),
     live(CLIENT_TLS, "key", Required, "file with the private key of the certificate"),
     live(
         CLIENT_TLS,
         "client_ca",
         Unset,
-        "file with the authority that signs certificates of clients; with it, clients need one",
+        "file with the authority that signs certificates of clients. If it is set, each client must present such a \
+         certificate",
     ),
     fixed(
         CLIENT_TLS,
@@ -315,25 +328,25 @@ const MODULES: [Setting; 15] = [
         MODULE,
         "max_steps",
         Value("1000000"),
-        "number of steps of a phase, 1000 to 10,000,000,000. A computation takes about 10 ns for each step, and work \
-         on large values counts as several steps. A request to a store is one step as well, and takes as long as the \
-         store does: `run_ms` limits that",
+        "number of steps of a phase, 1000 to 10,000,000,000. A step of a computation takes about 10 ns, and work on \
+         large values counts as several steps. A request to a store counts as one step, however long the store \
+         takes; `run_ms` limits the time of requests",
     ),
     fixed(MODULE, "max_depth", Value("200"), "depth of nested function calls, 1 to 10000"),
     fixed(
         MODULE,
         "max_value",
         Value("\"16 MiB\""),
-        "size of a value with everything in it, 1 KiB to 512 MiB",
+        "size of a value, including the values that it contains, 1 KiB to 512 MiB",
     ),
     fixed(
         MODULE,
         "max_held",
         Value("\"64 MiB\""),
-        "total size of the variables and intermediate results of a phase at a time, 1 KiB to 4096 MiB, at least \
-         `max_value`. Each counts with the size of its value, even if several share it. The size is checked \
-         whenever steps have created at most a sixteenth of it, so it may be exceeded by that much and one value for \
-         a moment",
+        "total size of the variables and intermediate results that a phase has at one time, 1 KiB to 4096 MiB, at \
+         least `max_value`. A value that several variables share counts once for each of them. The size is not \
+         checked after every step, but after steps that have created up to a sixteenth of the limit. A phase may \
+         therefore exceed the limit for a moment, by a sixteenth and one value",
     ),
     fixed(
         MODULE,
@@ -346,49 +359,50 @@ const MODULES: [Setting; 15] = [
         MODULE,
         "max_calls",
         Value("1024"),
-        "number of calls that a process runs at once, including phases for coordinators elsewhere, 1 to 1000000. A \
-         further call waits for at most 5 seconds and is then answered with `TRYAGAIN`",
+        "number of calls that a process runs at once, including phases that it runs for coordinators in other \
+         processes, 1 to 1000000. A further call waits for at most 5 seconds and is then answered with `TRYAGAIN`",
     ),
     fixed(
         MODULE,
         "run_ms",
         Value("30000"),
-        "time for which a call may send operations to its stores before anything has committed, including waits for \
-         others and retries, 1 to 86400000. After that it answers `TIMEOUT` and has changed nothing. Once something \
-         has committed the transaction must be completed, and only `max_steps` ends a loop",
+        "time limit of a call until its first phase commits, including retries and waits for other transactions, 1 \
+         to 86400000. A call that reaches the limit answers `TIMEOUT` and has changed nothing. After the first \
+         commit the limit no longer applies, because the transaction must be completed; only `max_steps` then ends a \
+         loop",
     ),
     fixed(
         MODULE,
         "attempts",
         Value("20"),
-        "number of attempts of a transaction of which nothing has committed, 1 to 1000",
+        "number of attempts of a transaction until its first phase commits, 1 to 1000",
     ),
     fixed(
         MODULE,
         "finish_ms",
         Value("8000"),
-        "time for which a call tries to complete a transaction of which something has committed, before it answers \
-         `INCOMPLETE`",
+        "time for which a call tries to complete its transaction after the first phase has committed. Then it \
+         answers `INCOMPLETE`",
     ),
     fixed(
         MODULE,
         "orphan_ms",
         Value("22000"),
-        "time after its first commit, or after another process took it over, from which any process may complete \
-         such a transaction",
+        "time after which any process may complete an incomplete transaction. It begins with the transaction's first \
+         commit, and begins again whenever a process takes the transaction over",
     ),
     fixed(
         MODULE,
         "blocked_ms",
         Value("32000"),
-        "time for which a call waits for another transaction of which it has seen a part",
+        "time for which a call that has seen a part of another transaction waits for the rest of it",
     ),
     fixed(
         MODULE,
         "keep_ms",
         Value("60000"),
-        "time for which the objects that a transaction keeps besides data remain after its end; longer while a site \
-         that may read them is cut off",
+        "time for which the objects that a transaction stores besides data, such as witnesses and records, remain \
+         after its end. They remain longer while a site that may read them is cut off",
     ),
     fixed(
         MODULE,
@@ -406,8 +420,8 @@ const STORES: [Setting; 15] = [
         STORE,
         "name",
         Required,
-        "name before the `/` in `BIND`, the same at all nodes; not the name of this cluster. For `solera`, the other \
-         cluster's `cluster`",
+        "name of the store, which `BIND` contains before the `/`. It must be the same at all nodes, and not be the \
+         name of this cluster. For kind `solera`, it is the setting `cluster` of the other cluster",
     ),
     fixed(STORE, "kind", Required, "`postgres`, `redis` or `solera`"),
     fixed(STORE, "url", Required, "address; [its form](../guide/stores.md) depends on the kind"),
@@ -450,33 +464,34 @@ const STORES: [Setting; 15] = [
         STORE,
         "timeout_ms",
         Rule("5000; 30000 for `postgres` and `solera`"),
-        "time for a reply, 1 to 600000. A call waits for a connection for the same time, or for 5000 if the setting is \
-         left out",
+        "time limit of a reply, 1 to 600000. It is also the time for which a call waits for a free connection; if \
+         the setting is left out, that time is 5000",
     ),
     fixed(
         STORE,
         "max_connections",
         Value("16"),
-        "`postgres`, `solera`: number of connections of a process, 1 to 10000; they are kept for later calls",
+        "`postgres`, `solera`: maximum number of connections of a process, 1 to 10000. The process keeps connections \
+         for later calls",
     ),
     fixed(
         STORE_SPACE,
         "name",
         Required,
-        "name after the `/` in `BIND`; a store has at least one space",
+        "name of the space, which `BIND` contains after the `/`. A store has at least one space",
     ),
     fixed(
         STORE_SPACE,
         "prefix",
         Rule("the name and a colon"),
-        "`redis`: prefix of its keys; no prefix may begin with that of another space of the store",
+        "`redis`: prefix of the space's keys. It must not begin with the prefix of another space of the store",
     ),
     fixed(
         STORE_SPACE,
         "level",
         Rule("the level of the kind"),
-        "`linearizable` for `postgres`, `eventual` for `redis`; required for `solera`, and the same as in the other \
-         cluster",
+        "level of the space. For `postgres` it is `linearizable`, for `redis` `eventual`. For `solera` it is \
+         required, and must be the level that the space has in the other cluster",
     ),
     fixed(
         "[store.space.operations]",
@@ -510,8 +525,8 @@ const DEVELOPMENT: [Setting; 1] = [live(
     "[development]",
     "examples",
     Value("false"),
-    "whether spaces may have the level `primary`, an [example of a protocol](../guide/primary.md) that is not for data \
-     that matters",
+    "whether spaces may have the level `primary`. It is an [example of a protocol](../guide/primary.md), and not \
+     meant for data that matters",
 )];
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ pub struct PrimaryStatus {
     pub unsettled_updates: u64,
     /// Partitions of which the site is the home.
     pub home_of: u64,
-    /// Replies since the start that nobody waited for.
+    /// Replies since the start that arrived after their request had ended.
     pub dropped_replies: u64,
 }
 

@@ -54,8 +54,8 @@ pub static METRICS: [Metric; 48] = [
     gauge(
         "solera_led_partitions",
         &["leader"],
-        "Partitions, by the site that leads their strong transactions, as far as this site knows. Partitions without \
-         a known leader are in none of the values.",
+        "Partitions, by the site that leads their strong transactions according to this site. Partitions without a \
+         known leader are in none of the values.",
     ),
     counter(
         "solera_strong_transactions_total",
@@ -113,7 +113,11 @@ pub static METRICS: [Metric; 48] = [
         "Updates at the site that f + 1 sites are not known to store.",
     ),
     gauge("solera_primary_home_partitions", &[], "Partitions of which the site is the home."),
-    counter("solera_primary_dropped_replies_total", &[], "Replies that nobody waited for."),
+    counter(
+        "solera_primary_dropped_replies_total",
+        &[],
+        "Replies that arrived after their request had ended.",
+    ),
     counter(
         "solera_journal_records_total",
         &[],
@@ -148,19 +152,19 @@ pub static METRICS: [Metric; 48] = [
     gauge(
         "solera_incomplete_transactions",
         &["state"],
-        "Transactions of modules that have begun to take effect and are not complete, in the whole cluster, as of the \
-         process's last search (upkeep_ms), by state: open; denied, a part of open, because their users have no right \
-         to the rest; failed for good; or unreadable, because of their record.",
+        "Transactions of modules that have committed in part, in the whole cluster, at the process's last search \
+         (every upkeep_ms), by state. open: not complete yet; denied: those of open whose users lack a right to the \
+         rest; failed: can never be completed; unreadable: their record cannot be read.",
     ),
     gauge(
         "solera_incomplete_unasked_spaces",
         &[],
-        "Spaces that could not be searched for them, because their stores did not answer.",
+        "Spaces that could not be searched for incomplete transactions, because their stores did not answer.",
     ),
     counter(
         "solera_recovered_transactions_total",
         &[],
-        "Transactions that the process has completed since its start because their callers did not.",
+        "Transactions of modules that the process has completed since its start because their callers did not.",
     ),
     gauge(
         "solera_link_up",
@@ -180,7 +184,7 @@ pub static METRICS: [Metric; 48] = [
     counter(
         "solera_link_reconnects_total",
         &["to_site", "to_node"],
-        "Times that the connection to another node was made again.",
+        "Number of times that the connection to another node was restored.",
     ),
 ];
 
