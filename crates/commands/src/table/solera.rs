@@ -18,7 +18,7 @@ family! { "solera":
     SoleraSite "solera.site" "" 1 "fast" (0, 0, 0) "0.1.0"
         "Returns the name of the site.";
     SoleraSites "solera.sites" "[REMOVE site [FORCE]|ADD site|HELP]" -1 "admin" (0, 0, 0) "0.1.0"
-        "Returns the standings of the sites, and removes or adds one.";
+        "Returns the statuses of the sites, and removes or adds one.";
     SoleraSpaces "solera.spaces" "" 1 "fast" (0, 0, 0) "0.1.0"
         "Lists the spaces and their levels.";
     SoleraLevel "solera.level" "key" 2 "fast" (1, 1, 1 "RO") "0.1.0"
