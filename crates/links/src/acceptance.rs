@@ -38,7 +38,7 @@ impl Acceptance {
         }
     }
 
-    /// Updates the standings of the sites. Answers from an earlier life of a site are removed.
+    /// Updates the statuses of the sites. Answers from an earlier life of a site are removed.
     pub(crate) fn note(&mut self, members: &Members) {
         self.answers.retain(|node, _| has_a_say(*node, members));
     }

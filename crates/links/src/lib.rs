@@ -4,7 +4,7 @@
 //! one node's state of both connections: the frames to send, and the frames that have arrived.
 //! Hosts open the connections, carry frames and read the clock. A connection begins with a
 //! [`Greeting`] from each side, whose [`Card`] contains the node's identity and configuration.
-//! [`Admission`] decides which nodes are admitted, from the standings of the sites and the data
+//! [`Admission`] decides which nodes are admitted, from the statuses of the sites and the data
 //! that nodes had before.
 //!
 //! **Within a site every frame that was queued for a process arrives there exactly once, and in

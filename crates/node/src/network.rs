@@ -122,7 +122,7 @@ impl Network {
         let _ = self.modules.set(modules);
     }
 
-    /// Returns the standings of the sites as this process knows them.
+    /// Returns the statuses of the sites as this process knows them.
     pub(crate) fn membership(&self) -> &Membership {
         &self.membership
     }
