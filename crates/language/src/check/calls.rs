@@ -171,8 +171,10 @@ impl Lower<'_> {
         let shown = self.known.show(ty);
         let error = format!("{shown} has no method '{}'", name.text);
         let error = Diagnostic::error("E0219", name.span, error).here("not known");
+        // A synonym is what is meant even if another name is spelt alike: of maps, `set` means
+        // `put`, not `get`.
         let near =
-            nearest(&name.text, known.iter().copied()).or_else(|| synonym(&name.text, known));
+            synonym(&name.text, known).or_else(|| nearest(&name.text, known.iter().copied()));
         let error = match (near, known) {
             (Some(near), _) if near == name.text => {
                 error.here("not of such elements").help(match near {
@@ -341,8 +343,11 @@ impl Lower<'_> {
 
 /// Returns the method that has the meaning of one that other languages call `name`.
 fn synonym<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    const SYNONYMS: [(&[&str], &[&str]); 5] = [
-        (&["append", "push", "put", "insert"], &["add", "push", "append", "set"]),
+    const SYNONYMS: [(&[&str], &[&str]); 8] = [
+        (&["append", "push", "put", "insert"], &["add", "push", "append", "put", "set"]),
+        (&["add"], &["append", "push", "put"]),
+        (&["set"], &["put"]),
+        (&["incr", "incrby", "increment", "inc", "increase"], &["add"]),
         (&["len", "length", "count", "card"], &["size"]),
         (&["has", "includes", "exists", "member"], &["contains"]),
         (&["erase", "discard", "del", "pop"], &["remove", "delete"]),

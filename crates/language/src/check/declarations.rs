@@ -280,6 +280,10 @@ impl Declarations {
     pub fn resolve_stated(&self, written: &TypeExpr, diagnostics: &mut Vec<Diagnostic>) -> Type {
         let (name, args) = match &written.kind {
             TypeKind::Error => return Type::Unknown,
+            TypeKind::Stored(store) => {
+                self.store_of(store, diagnostics);
+                return Type::Unknown;
+            }
             TypeKind::Handle(object, store) => {
                 let object = self.object(object, store, diagnostics);
                 return match (object, self.store_of(store, diagnostics)) {
@@ -290,7 +294,7 @@ impl Declarations {
             TypeKind::Named(name, args) => (name, args),
         };
         let args: Vec<Type> = args.iter().map(|arg| self.resolve(arg, diagnostics)).collect();
-        match (name.text.as_str(), args.as_slice()) {
+        let ty = match (name.text.as_str(), args.as_slice()) {
             ("unit", []) => Type::Unit,
             ("int", []) => Type::Int,
             ("float", []) => Type::Float,
@@ -322,7 +326,9 @@ impl Declarations {
                 diagnostics.push(self.unknown_type(name, args.len()));
                 Type::Unknown
             }
-        }
+        };
+        // A type with an unknown part was reported. Its uses are not reported again.
+        if args.contains(&Type::Unknown) { Type::Unknown } else { ty }
     }
 
     /// Resolves the object type of `handle<…>` or `new …`.

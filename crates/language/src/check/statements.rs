@@ -125,7 +125,7 @@ impl Lower<'_> {
         };
         if ty == Type::Unit {
             self.error("E0206", value.span, "this has no value");
-        } else if !is_known(&ty) && self.type_of(found) != Type::Unknown {
+        } else if wanted.is_none() && !is_known(&ty) && ty != Type::Unknown {
             let shown = self.known.show(&ty);
             self.diagnostics.push(
                 Diagnostic::error("E0207", value.span, format!("of {shown}, `_` is not known"))

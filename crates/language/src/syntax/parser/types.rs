@@ -75,7 +75,7 @@ impl Parser<'_> {
             .here("only a handle has")
             .help(format!("write `handle<{}> in {}`", self.text_of(ty), store.text));
         self.report(error);
-        Ok(TypeKind::Error)
+        Ok(TypeKind::Stored(store))
     }
 
     /// Parses the rest of a type after `handle<…>`.
