@@ -227,7 +227,10 @@ impl ItemError {
             ItemError::Codec(error) => {
                 let (found, wanted) = match error {
                     CodecError::Unexpected { found, expected, .. } => (found, expected),
-                    other => (other.to_string(), "what the program declares".to_owned()),
+                    other => (
+                        format!("unreadable data ({other})"),
+                        "a value of the declared type".to_owned(),
+                    ),
                 };
                 StoreError::WrongData { key: Arc::clone(key), found, wanted }
             }
