@@ -572,7 +572,7 @@ async fn invalid_remote_groups_are_rejected() {
     let mut client = cluster.client(0).await.unwrap();
     for (words, code) in [
         (&["SOLERA.PHASE", "RUN", ""][..], "NOTRUN"),
-        (&["SOLERA.PHASE", "RUN", "no shipment"], "NOTRUN"),
+        (&["SOLERA.PHASE", "RUN", "no remote group"], "NOTRUN"),
         (&["SOLERA.PHASE", "LEARN", "transaction t() { nothing; }"], "BADMODULE"),
         (&["SOLERA.PHASE", "SETTLE", "1", "x"], "ERR"),
     ] {
