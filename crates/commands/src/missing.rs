@@ -253,7 +253,7 @@ pub(crate) fn is_missing(name: &[u8]) -> bool {
         })
 }
 
-/// Whether Redis' command of this name has this subcommand, both in any case, and Solera's does not.
+/// Whether Redis has this subcommand of this command, both in any case, and Solera does not.
 pub(crate) fn is_missing_subcommand(command: &str, subcommand: &str) -> bool {
     SUBCOMMANDS.iter().any(|(name, missing)| {
         name.eq_ignore_ascii_case(command)

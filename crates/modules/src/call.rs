@@ -191,7 +191,7 @@ async fn run(
                 return Err(format!("{text} cannot be returned: {why}"));
             }
             let then = match keep(local, &ticket, &record).await {
-                Ok(()) => format!("; SOLERA.CALL RESUME {ticket} asks for it"),
+                Ok(()) => format!("; SOLERA.CALL RESUME {ticket} requests it again"),
                 Err(_) => String::new(),
             };
             Err(format!("{text} is not known yet: {why}{place}{then}"))
@@ -201,7 +201,7 @@ async fn run(
             let why = answer::explain(&why, &compiled.source);
             Err(format!(
                 "INCOMPLETE a part of it has taken effect, and the rest never can: {why}; SOLERA.CALL \
-                 FORGET {ticket} gives it up, once you have seen to what it has done"
+                 FORGET {ticket} gives it up after you have dealt with its effects"
             ))
         }
         Outcome::Incomplete { ticket: Some(ref record), .. } => {

@@ -319,7 +319,7 @@ pub(crate) fn check_name(key: &str) -> Result<(), StoreError> {
 
 fn check(key: &str, most: usize) -> Result<(), StoreError> {
     let why = if key.len() > most {
-        format!("a key has {} bytes; at most {most} are possible", key.len())
+        format!("a key has at most {most} bytes, not {}", key.len())
     } else if key.contains('\0') {
         format!("`{}` cannot be a key: it holds a zero byte", key.escape_debug())
     } else {
