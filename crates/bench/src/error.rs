@@ -31,8 +31,8 @@ pub enum BenchError {
     },
     /// The cluster lacks spaces that the workload requires.
     #[error(
-        "the cluster has not the spaces that the workload needs: {}.\nIts solera.toml should \
-         have these lines, and its nodes must be started anew with them:\n{}",
+        "the cluster does not have the spaces that the workload needs: {}.\nIts solera.toml should \
+         have these lines, and its nodes must be restarted with them:\n{}",
         .differences.join("; "),
         .lines.trim_end()
     )]

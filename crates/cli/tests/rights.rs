@@ -367,7 +367,7 @@ async fn phases_in_the_name_of_another_user_are_rejected() {
         let Next::Ask(Ask::Store { request: Request::Execute(remote_group), .. }) =
             coordinator.next(now_ms, None)
         else {
-            panic!("the first group is shipped")
+            panic!("the first group is sent to a worker")
         };
         let run = [&b"SOLERA.PHASE"[..], b"RUN", &remote_group.encode()];
         let answer = admin.command(&run).await;

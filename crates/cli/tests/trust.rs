@@ -207,7 +207,10 @@ async fn a_node_rejects_writes_until_another_site_accepts_it() {
     eventually(&theirs, async || theirs.log().contains("takes no writes: no other site")).await;
     let (code, reason) = theirs.http("/ready").unwrap();
     assert_eq!(code, 503);
-    assert!(reason.contains("node 1 of site eu says: contradictory configurations: f"), "{reason}");
+    assert!(
+        reason.contains("node 1 of site eu reports: contradictory configurations: f"),
+        "{reason}"
+    );
     let mut client = theirs.client().await;
     let error = client.set("k", "v").await.unwrap_err();
     assert_eq!(error.code(), Some("REFUSED"), "{error}");

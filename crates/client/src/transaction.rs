@@ -155,7 +155,7 @@ impl Client {
                 }
                 _ if Instant::now() >= until || !self.can_reconnect() => {
                     let message = format!(
-                        "{broken}; the outcome of transaction {name} is not known: ask SOLERA.OUTCOME \
+                        "{broken}; the outcome of transaction {name} is not known: repeat SOLERA.OUTCOME \
                          {name} until it is"
                     );
                     return Err(Error::Unavailable { transaction: Some(name.into()), message });

@@ -199,7 +199,7 @@ async fn a_session_waits_until_the_site_shows_its_commit() {
     ];
     let answer = "-UNAVAILABLE no quorum in time; ask SOLERA.OUTCOME 1-7";
     let mut session = session_in_doubt(answer, then, &[after]).await;
-    fails_to_begin(&mut session, &STRONG, "does not show yet").await;
+    fails_to_begin(&mut session, &STRONG, "not yet visible at the site").await;
     session.begin(&STRONG).await.unwrap();
     session.perform(&add(2)).await.unwrap_err();
     session.begin(&STRONG).await.unwrap();
@@ -280,7 +280,7 @@ async fn a_session_waits_for_a_commit_during_which_the_connection_broke() {
     session.perform(&add(1)).await.unwrap();
     let failed = session.commit(&[]).await.unwrap_err();
     assert!(matches!(failed, StoreError::OutcomeUnknown(_)), "{failed}");
-    fails_to_begin(&mut session, &begin, "may still be under way").await;
+    fails_to_begin(&mut session, &begin, "may still be in progress").await;
     tokio::time::sleep(std::time::Duration::from_millis(IN_DOUBT_MS)).await;
     fails_to_begin(&mut session, &begin, "node 2 of site eu cannot be reached").await;
     session.begin(&begin).await.unwrap();

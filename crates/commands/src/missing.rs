@@ -1,6 +1,7 @@
-//! Commands of Redis that Solera does not support yet.
+//! Commands and subcommands of Redis that Solera does not support yet.
 
-/// Names of the commands of Redis 7.0 that Solera lacks, in order.
+/// Names of the commands of Redis, up to version 8, that Solera lacks, in order. Commands with a
+/// prefix of [`PREFIXES`] are not repeated here.
 const NAMES: &[&str] = &[
     "append",
     "asking",
@@ -22,6 +23,8 @@ const NAMES: &[&str] = &[
     "cluster",
     "copy",
     "debug",
+    "delex",
+    "digest",
     "dump",
     "eval",
     "eval_ro",
@@ -52,14 +55,26 @@ const NAMES: &[&str] = &[
     "getrange",
     "getset",
     "hexists",
+    "hexpire",
+    "hexpireat",
+    "hexpiretime",
+    "hgetdel",
+    "hgetex",
     "hincrbyfloat",
     "hkeys",
     "hlen",
     "hmset",
+    "hpersist",
+    "hpexpire",
+    "hpexpireat",
+    "hpexpiretime",
+    "hpttl",
     "hrandfield",
     "hscan",
+    "hsetex",
     "hsetnx",
     "hstrlen",
+    "httl",
     "hvals",
     "incrbyfloat",
     "keys",
@@ -85,6 +100,7 @@ const NAMES: &[&str] = &[
     "module",
     "monitor",
     "move",
+    "msetex",
     "msetnx",
     "object",
     "persist",
@@ -152,11 +168,27 @@ const NAMES: &[&str] = &[
     "ttl",
     "unlink",
     "unsubscribe",
+    "vadd",
+    "vcard",
+    "vdim",
+    "vemb",
+    "vgetattr",
+    "vinfo",
+    "vismember",
+    "vlinks",
+    "vrandmember",
+    "vrange",
+    "vrem",
+    "vsetattr",
+    "vsim",
+    "waitaof",
     "xack",
+    "xackdel",
     "xadd",
     "xautoclaim",
     "xclaim",
     "xdel",
+    "xdelex",
     "xgroup",
     "xinfo",
     "xlen",
@@ -201,10 +233,32 @@ const NAMES: &[&str] = &[
     "zunionstore",
 ];
 
+/// Prefixes of commands of Redis' modules, which are parts of Redis 8: JSON, search, time series
+/// and probabilistic types.
+const PREFIXES: [&str; 8] = ["bf.", "cf.", "cms.", "ft.", "json.", "tdigest.", "topk.", "ts."];
+
+/// Subcommands that Solera lacks of the commands that it has, by command. CONFIG and ACL reject
+/// further ones themselves, because `solera.toml` replaces them.
+const SUBCOMMANDS: [(&str, &[&str]); 2] = [
+    ("acl", &["dryrun", "log"]),
+    ("client", &["caching", "getredir", "pause", "tracking", "trackinginfo", "unblock", "unpause"]),
+];
+
 /// Whether Redis has a command of this name, in any case, and Solera does not.
 pub(crate) fn is_missing(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
     NAMES.binary_search_by(|known| known.as_bytes().cmp(&lower)).is_ok()
+        || PREFIXES.iter().any(|prefix| {
+            lower.strip_prefix(prefix.as_bytes()).is_some_and(|rest| !rest.is_empty())
+        })
+}
+
+/// Whether Redis has this subcommand of this command, both in any case, and Solera does not.
+pub(crate) fn is_missing_subcommand(command: &str, subcommand: &str) -> bool {
+    SUBCOMMANDS.iter().any(|(name, missing)| {
+        name.eq_ignore_ascii_case(command)
+            && missing.iter().any(|name| name.eq_ignore_ascii_case(subcommand))
+    })
 }
 
 #[cfg(test)]
@@ -223,6 +277,16 @@ mod tests {
     #[test]
     fn names_are_found_in_any_case() {
         assert!(is_missing(b"lpush") && is_missing(b"ZAdd"));
+        assert!(is_missing(b"HEXPIRE") && is_missing(b"vadd") && is_missing(b"waitaof"));
+        assert!(is_missing(b"JSON.SET") && is_missing(b"ft.search"));
         assert!(!is_missing(b"get") && !is_missing(b"foo") && !is_missing(b""));
+        assert!(!is_missing(b"ts.") && !is_missing(b"ts") && !is_missing(b"solera.foo"));
+    }
+
+    #[test]
+    fn subcommands_belong_to_commands_that_are_served() {
+        assert!(SUBCOMMANDS.iter().all(|(command, _)| lookup(command.as_bytes()).is_some()));
+        assert!(is_missing_subcommand("CLIENT", "Pause"));
+        assert!(!is_missing_subcommand("CLIENT", "id") && !is_missing_subcommand("ACL", "pause"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::missing::is_missing;
+use crate::missing::{is_missing, is_missing_subcommand};
 
 /// Length at which Redis cuts off a name, and all arguments together, in an error, in bytes.
 const REPEATED: usize = 128;
@@ -34,9 +34,17 @@ pub fn unknown_command<'a>(name: &[u8], arguments: impl Iterator<Item = &'a [u8]
     text
 }
 
-/// Returns Redis' error for a subcommand that does not exist; `command` is in upper case.
+/// Returns the error for a subcommand that does not exist here; `command` is in upper case. For a
+/// subcommand of Redis it reports that Solera does not support it; for others it is Redis' text.
+/// Both begin with `ERR unknown subcommand`.
 pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> String {
     let subcommand = String::from_utf8_lossy(beginning(subcommand, REPEATED));
+    if is_missing_subcommand(command, &subcommand) {
+        return format!(
+            "ERR unknown subcommand '{subcommand}': Solera does not support this subcommand of \
+             Redis yet. Try {command} HELP."
+        );
+    }
     format!("ERR unknown subcommand '{subcommand}'. Try {command} HELP.")
 }
 
@@ -49,6 +57,15 @@ fn beginning(bytes: &[u8], limit: usize) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_subcommands_of_redis_are_distinguished_from_unknown_ones() {
+        let text = "ERR unknown subcommand 'Pause': Solera does not support this subcommand of \
+                    Redis yet. Try CLIENT HELP.";
+        assert_eq!(unknown_subcommand("CLIENT", b"Pause"), text);
+        let text = "ERR unknown subcommand 'paws'. Try CLIENT HELP.";
+        assert_eq!(unknown_subcommand("CLIENT", b"paws"), text);
+    }
 
     #[test]
     fn unknown_commands_are_named_in_the_words_of_redis() {

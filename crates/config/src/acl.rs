@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(
             may(&user(&["+client"], &[]), "client foo"),
             Ok(()),
-            "the error says that there is none"
+            "the error reports that there is none"
         );
         let container = user(&["+client", "-client|list", "nocommands", "+acl"], &[]);
         assert_eq!(may(&container, "client id"), no("client|id"));

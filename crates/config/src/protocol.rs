@@ -47,7 +47,7 @@ impl Baseline {
     /// Returns the consequences for users of the cluster.
     pub fn explained(self) -> &'static str {
         match self {
-            Baseline::UniStore => "transactions are as strong as their spaces say",
+            Baseline::UniStore => "the spaces determine which transactions are strong",
             Baseline::Strong => "every transaction is certified",
             Baseline::RedBlue => {
                 "one group certifies all strong transactions, which all conflict on a key"

@@ -265,10 +265,10 @@ impl About<'_> {
         let mut summary = match (store, plan.endorsing, reads(plan), plan.mutates) {
             (None, ..) if split.phases.len() == 1 => return "Uses no store.".to_owned(),
             (None, ..) => {
-                "Computes what may fail and is too weak to undo what was written".to_owned()
+                "Computes values that may fail and are too weak to undo earlier writes".to_owned()
             }
             (Some(store), true, ..) => {
-                format!("Reads `{store}` for what is endorsed, before anything is written")
+                format!("Reads `{store}` for endorsed values, before any write")
             }
             (Some(store), _, true, true) => format!("Reads and writes `{store}`"),
             (Some(store), _, false, true) => format!("Writes `{store}`"),
@@ -280,10 +280,10 @@ impl About<'_> {
             .collect();
         if !earlier.is_empty() {
             let phases = if earlier.len() == 1 { "phase" } else { "phases" };
-            summary.push_str(&format!(", led by what {phases} {} found", earlier.join(" and ")));
+            summary.push_str(&format!(", using the results of {phases} {}", earlier.join(" and ")));
         }
         if split.result_phase == index && self.transaction.checkable.result != Type::Unit {
-            summary.push_str(", and gives the result");
+            summary.push_str(", and computes the result");
         }
         summary.push('.');
         if plan.mutates && index + 1 < split.phases.len() {
@@ -310,7 +310,7 @@ impl About<'_> {
             ([one], []) => format!("{one} alone is written"),
             ([one], loose) => {
                 let loose = loose.join(" and ");
-                format!("of what is written only {one} is atomic, not {loose}")
+                format!("of the written stores only {one} is atomic, not {loose}")
             }
             _ => {
                 "all are written, and each is atomic by itself; none where they are spaces of one \

@@ -45,12 +45,10 @@ impl Why {
     pub(crate) fn note(self) -> Option<&'static str> {
         match self {
             Why::Overflow => {
-                Some("integers do not wrap: what does not fit into 64 bits is an error")
+                Some("integers do not wrap: a result that does not fit into 64 bits is an error")
             }
-            Why::Turns => {
-                Some("a loop that goes on for too long runs out of steps, which is an error")
-            }
-            Why::Depth => Some("a function that calls itself too often is an error"),
+            Why::Turns => Some("a loop that exceeds the limit of steps is an error"),
+            Why::Depth => Some("a recursion that is too deep is an error"),
             _ => None,
         }
     }
@@ -59,22 +57,22 @@ impl Why {
     pub(crate) fn help(self) -> &'static str {
         match self {
             Why::Overflow => "bound the operands: `min(n, 1000000)`",
-            Why::Division => "look at the divisor first: `if n != 0 { … }`",
-            Why::Nothing => "say what holds if there is none: `.or(…)`, or `match`",
+            Why::Division => "test the divisor first: `if n != 0 { … }`",
+            Why::Nothing => "give a value for `none`: `.or(…)`, or use `match`",
             Why::Place => {
                 "use `.get(i)`, which gives an option, or test it first: `if i < xs.len() { … }`"
             }
             Why::Key => {
                 "use `.get(k)`, which gives an option, or test it first: `if m.contains(k) { … }`"
             }
-            Why::Float => "look at it first: `if x < 1e9 { … }`",
-            Why::Separator => "look at the separator first: `if by != \"\" { … }`",
+            Why::Float => "test it first: `if x < 1e9 { … }`",
+            Why::Separator => "test the separator first: `if by != \"\" { … }`",
             Why::Register => {
                 "use `.get()`, which gives an option, or test it first: `if r.is_valid() { … }`"
             }
-            Why::Object => "test first whether it is there: `if h.is_valid() { … }`",
-            Why::Turns => "bound the turns: `while i < 1000 && … { i += 1; … }`",
-            Why::Depth => "bound what it is given: `min(n, 100)`",
+            Why::Object => "test first whether it exists: `if h.is_valid() { … }`",
+            Why::Turns => "bound the iterations: `while i < 1000 && … { i += 1; … }`",
+            Why::Depth => "bound its argument: `min(n, 100)`",
         }
     }
 

@@ -28,7 +28,7 @@ fn check(folder: &str) {
         let wanted = fs::read_to_string(&expected).unwrap_or_default();
         assert!(
             out == wanted,
-            "{} says otherwise than {}:\n{out}",
+            "the output for {} differs from {}:\n{out}",
             path.display(),
             expected.display()
         );

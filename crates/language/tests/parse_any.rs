@@ -303,7 +303,7 @@ impl Unplaced {
                 self.ty(inner);
                 self.name(store);
             }
-            TypeKind::Error => {}
+            TypeKind::Stored(_) | TypeKind::Error => {}
         }
     }
 

@@ -54,7 +54,7 @@ impl ObjectCall {
     pub fn unreadable(&self, error: &CodecError, wanted: &str) -> StoreError {
         let (found, wanted) = match error {
             CodecError::Unexpected { expected, found, .. } => (found.clone(), expected.clone()),
-            other => (other.to_string(), wanted.to_owned()),
+            other => (format!("unreadable data ({other})"), wanted.to_owned()),
         };
         StoreError::WrongData { key: Arc::clone(&self.key), found, wanted }
     }

@@ -203,7 +203,7 @@ impl Why {
     pub fn caveat(&self) -> Option<String> {
         let Why::Uncertified { database, error, .. } = self else { return None };
         Some(format!(
-            "this is uncertified, as `{database}` has not confirmed what the program had read: {error}"
+            "this is uncertified, because `{database}` has not confirmed the program's reads: {error}"
         ))
     }
 

@@ -107,14 +107,14 @@ fn a_failure_that_cannot_be_certified_is_reported_as_uncertified() {
     assert!(matches!(&outcome, Outcome::Failed(Why::Uncertified { .. })), "{outcome}");
     assert_eq!(asked, bench.limits.attempts);
     let reported = outcome.to_string();
-    let expected = "nothing was changed: aborted: none left (in transaction `take`); this is uncertified, as `one` has not \
-                    confirmed what the program had read: it cannot be reached: the line is down";
+    let expected = "nothing was changed: aborted: none left (in transaction `take`); this is uncertified, because `one` has not \
+                    confirmed the program's reads: it cannot be reached: the line is down";
     assert_eq!(reported, expected);
     // A store that can never certify the reads is not asked again.
     let (mut take, mut connections) = (bench.coordinator("take"), bench.connections());
     let never = Err(StoreError::Refused("it has ended".to_owned()));
     let (outcome, asked) = end(&bench, &mut take, &mut connections, &never);
-    assert!(outcome.to_string().ends_with("had read: it has ended"), "{outcome}");
+    assert!(outcome.to_string().ends_with("reads: it has ended"), "{outcome}");
     assert_eq!(asked, 1);
 }
 

@@ -299,8 +299,7 @@ fn late_and_duplicate_groups_do_not_run() {
 fn an_endless_loop_at_a_worker_is_stopped() {
     let bench = Bench::with_clock(Still(AtomicU64::new(0), 1));
     let reported = bench.run("forever").to_string();
-    let reason =
-        "nothing was changed: it takes more than 30000 ms, perhaps in a loop without an end";
+    let reason = "nothing was changed: it takes more than 30000 ms, perhaps in an endless loop";
     assert!(reported.starts_with(reason), "{reported}");
     // The worker stopped by itself, and its coordinator continued with single requests.
     let [one, _] = bench.requests();

@@ -86,8 +86,7 @@ fn the_time_limit_applies_only_before_the_first_commit() {
     bench.pass(bench.limits.run_ms);
     let outcome = finish(&bench.world, run(&mut late, &mut connections, &bench.clock));
     let Outcome::Failed(Why::Program(failure)) = &outcome else { panic!("{outcome}") };
-    let reason =
-        "it takes more than 4000 ms, perhaps in a loop without an end (in transaction `both`)";
+    let reason = "it takes more than 4000 ms, perhaps in an endless loop (in transaction `both`)";
     assert_eq!(failure.to_string(), reason);
     assert_eq!(bench.done("read"), ints([0, 0]));
 

@@ -79,7 +79,7 @@ fn suggestion(store: &str, wanted: &str, accepts: &[Level], all: &[(String, Leve
         let served = accepts.iter().filter(|level| Spaces::serves(**level));
         let declared = served.map(Level::to_string).collect::<Vec<_>>().join(" or ");
         return format!(
-            "no space matches, of {}: add one that is {declared} to solera.toml, or declare `{store}` weaker",
+            "none of the spaces {} matches: add one that is {declared} to solera.toml, or declare `{store}` weaker",
             all.join(", ")
         );
     }
@@ -192,7 +192,7 @@ mod tests {
         let none = suggestion("s", "audit", &[Level::Linearizable], &all[..2]);
         assert_eq!(
             none,
-            "no space matches, of audit (eventual), mail (causal): add one that is linearizable to solera.toml, or \
+            "none of the spaces audit (eventual), mail (causal) matches: add one that is linearizable to solera.toml, or \
              declare `s` weaker"
         );
     }

@@ -1,5 +1,7 @@
 //! Execution of SOLERA.CALL.
 
+use std::fmt::Display;
+
 use solera_mixt::coordinator::{Coordinator, TransactionId};
 use solera_mixt::executor;
 use solera_mixt::outcome::{Limits, Outcome, Why};
@@ -113,10 +115,10 @@ fn arguments(
         ));
     }
     let codec = Codec::new(program);
-    let read = params.iter().zip(args).map(|((name, ty), bytes)| {
-        let value = codec.argument(bytes, ty);
-        let value = value.map_err(|error| format!("BADARG `{name}`: {error}"))?;
-        limits.check_argument(&value).map_err(|error| format!("BADARG `{name}`: {error}"))?;
+    let read = (1..).zip(params).zip(args).map(|((number, (name, ty)), bytes)| {
+        let bad = |why: &dyn Display| format!("BADARG argument {number} (`{name}`): {why}");
+        let value = codec.argument(bytes, ty).map_err(|error| bad(&error))?;
+        limits.check_argument(&value).map_err(|error| bad(&error))?;
         Ok(value)
     });
     read.collect()
@@ -189,7 +191,7 @@ async fn run(
                 return Err(format!("{text} cannot be returned: {why}"));
             }
             let then = match keep(local, &ticket, &record).await {
-                Ok(()) => format!("; SOLERA.CALL RESUME {ticket} asks for it"),
+                Ok(()) => format!("; SOLERA.CALL RESUME {ticket} requests it again"),
                 Err(_) => String::new(),
             };
             Err(format!("{text} is not known yet: {why}{place}{then}"))
@@ -199,7 +201,7 @@ async fn run(
             let why = answer::explain(&why, &compiled.source);
             Err(format!(
                 "INCOMPLETE a part of it has taken effect, and the rest never can: {why}; SOLERA.CALL \
-                 FORGET {ticket} gives it up, once you have seen to what it has done"
+                 FORGET {ticket} gives it up after you have dealt with its effects"
             ))
         }
         Outcome::Incomplete { ticket: Some(ref record), .. } => {
@@ -290,16 +292,17 @@ mod tests {
             arguments(&program, &program.transactions[0], &args, &limits)
         };
         assert!(read(984).is_ok());
-        let why = "BADARG `x`: it takes 1001 bytes, and a value may take 1000 at most";
+        let why = "BADARG argument 2 (`x`): it takes 1001 bytes, and a value may take 1000 at most";
         assert_eq!(read(985), Err(why.to_owned()));
         let args = [b"k".to_vec(), b"a\xffb".to_vec()];
         let read = arguments(&program, &program.transactions[0], &args, &limits);
-        let why = "BADARG `x`: expected string, found `a\u{fffd}b`, which is not UTF-8";
+        let why =
+            "BADARG argument 2 (`x`): expected string, found `a\u{fffd}b`, which is not UTF-8";
         assert_eq!(read, Err(why.to_owned()));
         for key in ["", "mail:"] {
             let args = [key.as_bytes().to_vec(), b"x".to_vec()];
             let read = arguments(&program, &program.transactions[0], &args, &limits);
-            let why = "BADARG `r`: a handle's key must not be empty";
+            let why = "BADARG argument 1 (`r`): a handle's key must not be empty";
             assert_eq!(read, Err(why.to_owned()), "{key}");
         }
     }

@@ -263,7 +263,7 @@ async fn find(
             let name = transaction.escape_debug();
             Err(match away.first() {
                 Some((place, why)) => format!(
-                    "UNAVAILABLE no transaction '{name}' is incomplete where that can be found out; \
+                    "UNAVAILABLE no incomplete transaction '{name}' was found, but not all places can be searched; \
                      {place}: {why}"
                 ),
                 None => format!(

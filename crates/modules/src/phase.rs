@@ -56,7 +56,7 @@ async fn run(shared: &Shared, local: &Local, caller: Caller, bytes: &[u8]) -> An
     let mut connections = connections(Own::of_caller(local, Some(caller)), &shared.stores);
     let known = (&*shared.library.all(), shared.settings.limits);
     let executed = shared.worker.execute(&remote_group, known, &mut connections, &System).await;
-    executed.map(|shipped| Value::Bulk(shipped.encode().to_vec())).map_err(|why| match why {
+    executed.map(|replies| Value::Bulk(replies.encode().to_vec())).map_err(|why| match why {
         ExecuteError::Duplicate => format!("UNKNOWN {why}; their outcome is not reported again"),
         other => format!("{NOT_RUN} {other}"),
     })

@@ -51,7 +51,7 @@ async fn on(caller: &Caller, key: &[u8], op: Op) -> Result<Outcome, String> {
 
 /// Returns the error for an outcome that does not belong to the operation.
 fn unexpected(outcome: &Outcome) -> String {
-    format!("ERR a key that modules keep answers {outcome:?}")
+    format!("ERR a key of the registry of modules returned {outcome:?}")
 }
 
 /// Stores a module that was compiled successfully.

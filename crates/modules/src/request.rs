@@ -21,7 +21,7 @@ pub(crate) enum Request {
 /// A request of a coordinator in another process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Run an encoded remote_group.
+    /// Run an encoded remote group.
     Run(Vec<u8>),
     /// Return whether a remote group is over. `until_ms` is its time limit.
     Settle { number: u64, until_ms: u64 },

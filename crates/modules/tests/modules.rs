@@ -154,7 +154,7 @@ async fn keys_of_another_type_are_left_alone() {
     assert_eq!(client.smembers("mail:s").await.unwrap(), BTreeSet::from(["dear".to_owned()]));
     client.set("mail:t", "text").await.unwrap();
     let error = call(&mut client, &["o.counts", "t"]).await.unwrap_err().to_string();
-    assert!(error.contains("no number"), "{error}");
+    assert!(error.contains("not a number"), "{error}");
     client.set("mail:max", i64::MAX.to_string()).await.unwrap();
     let error = call(&mut client, &["o.counts", "max"]).await.unwrap_err().to_string();
     assert!(error.contains("would not fit 64 bits"), "{error}");
@@ -180,7 +180,7 @@ async fn posts_skip_members_that_do_not_exist() {
     let inbox = call(&mut client, &["groups.inbox", &user]).await.unwrap();
     assert_eq!(inbox, Value::Set(vec![Value::Bulk(b"hello".to_vec())]));
     let error = call(&mut client, &["groups.inbox", "mail:nobody"]).await.unwrap_err();
-    assert!(error.to_string().contains("there is nothing at mail:nobody"), "{error}");
+    assert!(error.to_string().contains("mail:nobody does not exist"), "{error}");
 }
 
 /// A strong phase beyond a limit of the site is rejected as a command would be.
@@ -243,7 +243,7 @@ async fn an_endless_loop_times_out() {
         let ended = call(&mut client, &words);
         let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
         let error = ended.expect("it is given up").unwrap_err();
-        let reason = "it takes more than 200 ms, perhaps in a loop without an end";
+        let reason = "it takes more than 200 ms, perhaps in an endless loop";
         assert_eq!(error.to_string(), format!("TIMEOUT {reason} {place}"));
     }
     assert_eq!(client.get("mail:n").await.unwrap(), None);
@@ -572,7 +572,7 @@ async fn invalid_remote_groups_are_rejected() {
     let mut client = cluster.client(0).await.unwrap();
     for (words, code) in [
         (&["SOLERA.PHASE", "RUN", ""][..], "NOTRUN"),
-        (&["SOLERA.PHASE", "RUN", "no shipment"], "NOTRUN"),
+        (&["SOLERA.PHASE", "RUN", "no remote group"], "NOTRUN"),
         (&["SOLERA.PHASE", "LEARN", "transaction t() { nothing; }"], "BADMODULE"),
         (&["SOLERA.PHASE", "SETTLE", "1", "x"], "ERR"),
     ] {

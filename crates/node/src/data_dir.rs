@@ -351,7 +351,7 @@ impl About {
         self.must_be_readable()?;
         let About { cluster, sites, partitions, workers, holds, .. } = self;
         let differs = |what: &str, was: String, is: String| {
-            Err(format!("it was written with {what} {was}, and the configuration says {is}"))
+            Err(format!("it was written with {what} {was}, and the configuration has {is}"))
         };
         if *cluster != now.cluster {
             return differs("cluster", format!("'{cluster}'"), format!("'{}'", now.cluster));
@@ -577,11 +577,11 @@ name = 'us'
             ),
             (
                 &["eu", "us", "sa"],
-                "sites eu, us, ap, and the configuration says eu, us, sa; new sites",
+                "sites eu, us, ap, and the configuration has eu, us, sa; new sites",
             ),
             (
                 &["eu", "ap", "us"],
-                "sites eu, us, ap, and the configuration says eu, ap, us; new sites",
+                "sites eu, us, ap, and the configuration has eu, ap, us; new sites",
             ),
         ] {
             let error = root.open_with(&with(sites), &workers).unwrap_err();

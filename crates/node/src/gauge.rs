@@ -152,7 +152,7 @@ impl Meter {
 /// Returns the resident memory that the system reports.
 fn resident() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
-    in_status(&text).ok_or_else(|| Error::new(ErrorKind::InvalidData, "it does not say VmRSS"))
+    in_status(&text).ok_or_else(|| Error::new(ErrorKind::InvalidData, "it has no line VmRSS"))
 }
 
 fn in_status(text: &str) -> Option<u64> {

@@ -193,7 +193,7 @@ impl Membership {
 
 /// Explains why a node that no other site accepts rejects writes.
 pub(crate) fn refused_by(spec: &ClusterSpec, node: NodeId, reason: &str) -> String {
-    format!("no other site accepts this node; {} says: {reason}", spec.name_of(node))
+    format!("no other site accepts this node; {} reports: {reason}", spec.name_of(node))
 }
 
 /// Returns the progress of the workers of a joining site, together, from 0 to 1.

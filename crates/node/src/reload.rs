@@ -15,8 +15,8 @@ pub enum ReloadError {
     /// A certificate cannot be used.
     #[error(transparent)]
     Tls(ConfigError),
-    /// Without users everybody would have all rights. A half-written file must not cause that.
-    #[error("without any [[user]] everybody would have all rights; to permit that, restart")]
+    /// Without users, every client would have all rights. A half-written file must not cause that.
+    #[error("without any [[user]], every client would have all rights; to permit that, restart")]
     WouldOpen,
 }
 

@@ -227,7 +227,10 @@ impl ItemError {
             ItemError::Codec(error) => {
                 let (found, wanted) = match error {
                     CodecError::Unexpected { found, expected, .. } => (found, expected),
-                    other => (other.to_string(), "what the program declares".to_owned()),
+                    other => (
+                        format!("unreadable data ({other})"),
+                        "a value of the declared type".to_owned(),
+                    ),
                 };
                 StoreError::WrongData { key: Arc::clone(key), found, wanted }
             }
@@ -316,7 +319,7 @@ pub(crate) fn check_name(key: &str) -> Result<(), StoreError> {
 
 fn check(key: &str, most: usize) -> Result<(), StoreError> {
     let why = if key.len() > most {
-        format!("a key has {} bytes; at most {most} are possible", key.len())
+        format!("a key has at most {most} bytes, not {}", key.len())
     } else if key.contains('\0') {
         format!("`{}` cannot be a key: it holds a zero byte", key.escape_debug())
     } else {

@@ -321,7 +321,7 @@ fn keys_that_cannot_be_kept_are_refused() {
     with_database(|url| async move {
         let mut session = Session::new(&url.postgres()).await;
         for (key, why) in [
-            ("x".repeat(1025), "a key has 1025 bytes; at most 1024 are possible"),
+            ("x".repeat(1025), "a key has at most 1024 bytes, not 1025"),
             ("a\0b".to_owned(), "`a\\0b` cannot be a key: it holds a zero byte"),
         ] {
             session.begin().await.unwrap();

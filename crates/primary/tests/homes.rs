@@ -48,7 +48,7 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
     for log_entries in [1024, 0] {
         let (mut cluster, key, fewer) = with_a_lost_home(|it| it.log_entries = log_entries);
         cluster.set_members(B, &fewer);
-        assert!(!cluster.has_settled(B), "the new home has not the history");
+        assert!(!cluster.has_settled(B), "the new home lacks the history");
         let request = cluster.append(B, &key, "!");
         cluster.pass(RETRY_MS);
         assert_eq!((cluster.applied(B, &key), cluster.replies(request)), ((1, false), &[][..]));

@@ -45,6 +45,13 @@ pub enum CodecError {
         /// Offset in the input, in bytes.
         offset: usize,
     },
+    /// The input is JSON, and has the content of no value of the type.
+    Invalid {
+        /// The problem.
+        problem: String,
+        /// Offset in the input, in bytes.
+        offset: usize,
+    },
     /// A handle names another store of the program than its type.
     OtherStore {
         /// The handle in the input.
@@ -63,7 +70,10 @@ impl fmt::Display for CodecError {
                 write!(f, "expected {expected}, found {found}")
             }
             CodecError::Unexpected { expected, found, offset } => {
-                write!(f, "expected {expected}, found {found} after {offset} bytes")
+                write!(f, "expected {expected}, found {found} at byte {}", offset + 1)
+            }
+            CodecError::Invalid { problem, offset } => {
+                write!(f, "{problem} (at byte {})", offset + 1)
             }
             CodecError::OtherStore { found, expected } => {
                 write!(f, "{found} is not a handle of `{expected}`")
@@ -217,5 +227,10 @@ fn excerpt(bytes: &[u8]) -> String {
     }
     let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]);
     let more = if bytes.len() > MOST { "…" } else { "" };
-    format!("`{}{more}`", shown.escape_debug())
+    let mut text = String::new();
+    for c in shown.chars() {
+        // Quotes and backslashes are shown as they are in the input.
+        if c.is_control() { text.extend(c.escape_debug()) } else { text.push(c) }
+    }
+    format!("`{text}{more}`")
 }

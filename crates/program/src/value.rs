@@ -76,7 +76,7 @@ impl Value {
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Unit => "nothing",
-            Value::Bool(_) => "a truth value",
+            Value::Bool(_) => "a bool",
             Value::Int(_) => "an integer",
             Value::Float(_) => "a float",
             Value::String(_) => "a string",

@@ -15,7 +15,7 @@ pub const MAX_REGISTERS: u32 = 1 << 16;
 
 /// Error of a program that cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the compiled program is wrong: {place}: {what}")]
+#[error("the compiled program is invalid: {place}: {what}")]
 pub struct Malformed {
     /// Part of the program with the error.
     pub place: String,

@@ -117,17 +117,24 @@ fn an_argument_may_be_an_object_where_a_map_has_strings_as_keys() {
     assert_eq!(codec.argument(br#"[[["a",{"b":1}]]]"#, &nested), Ok(pairs));
 
     let error = |bytes: &[u8], ty: &Type| codec.argument(bytes, ty).unwrap_err().to_string();
-    assert_eq!(
-        error(br#"{"a":1, "a":2}"#, &counts),
-        r#"expected a key that was not there before, found `\"a\":2}` after 8 bytes"#
-    );
+    assert_eq!(error(br#"{"a":1, "a":2}"#, &counts), r#"the key `"a"` is repeated (at byte 9)"#);
     assert_eq!(
         error(br#"{"a" 1}"#, &counts),
-        "expected `:` of map<string, int>, found `1}` after 5 bytes"
+        "expected `:` in map<string, int>, found `1}` at byte 6"
     );
     assert_eq!(
         error(br#"{"1":1}"#, &map(Type::Int, Type::Int)),
-        r#"expected `[` of map<int, int>, found `{\"1\":1}`"#
+        "expected map<int, int> as an array of pairs (`[[key, value], …]`), because an object has \
+         only strings as keys, found `{\"1\":1}`"
+    );
+    assert_eq!(
+        error(b"5", &counts),
+        "expected map<string, int> as a JSON object (`{…}`) or an array of pairs \
+         (`[[key, value], …]`), found `5`"
+    );
+    assert_eq!(
+        error(br#"[["a\\b",1],["a\\b",2]]"#, &counts),
+        r#"the key `"a\\b"` is repeated (at byte 14)"#
     );
     // Stores keep one form of each value.
     codec.decode(br#"{"tea":3}"#, &counts).unwrap_err();
@@ -143,22 +150,24 @@ fn errors_name_what_was_expected_and_where() {
     let no_text = "expected string, found `\u{fffd}`, which is not UTF-8";
     assert_eq!(told(b"\xff", Type::String), no_text);
     assert_eq!(told(b"audit:k", inbox()), "`audit:k` is not a handle of `mail`");
-    assert_eq!(told(b"[1,true]", list(Type::Int)), "expected int, found `true]` after 3 bytes");
+    assert_eq!(told(b"[1,true]", list(Type::Int)), "expected int, found `true]` at byte 4");
     assert_eq!(
         told(b"[1", list(Type::Int)),
-        "expected `,` of list<int>, found nothing after 2 bytes"
+        "expected `,` or `]` in list<int>, found the end of the text at byte 3"
     );
-    assert_eq!(told(b"[1] 2", list(Type::Int)), "expected the end, found `2` after 4 bytes");
-    assert_eq!(told(b"[1.5]", list(Type::Int)), "expected int, found `1.5]` after 1 bytes");
+    assert_eq!(
+        told(b"[1] 2", list(Type::Int)),
+        "expected the end of the value, found `2` at byte 5"
+    );
+    assert_eq!(told(b"[1.5]", list(Type::Int)), "expected int, found `1.5]` at byte 2");
     let twice = told(b"[1,1]", Type::Set(Type::Int.into()));
-    assert_eq!(twice, "expected an element that was not there before, found `1]` after 3 bytes");
+    assert_eq!(twice, "the element `1` is repeated (at byte 4)");
     let user = Type::Struct(StructId(0));
     let missing = told(b"{\"name\":\"\"}", user.clone());
-    assert_eq!(
-        missing,
-        "expected the field `inbox` of User, found the end of the object after 11 bytes"
-    );
-    assert!(told(b"{\"nome\":1}", user).contains("a field of User, each once"));
+    assert_eq!(missing, "the field `inbox` of User is missing (at byte 1)");
+    let twice = told(b"{\"name\":\"\",\"name\":\"\"}", user.clone());
+    assert_eq!(twice, "the field `\"name\"` is repeated (at byte 12)");
+    assert_eq!(told(b"{\"nome\":1}", user), "User has no field `\"nome\"` (at byte 2)");
     for broken in
         ["[\"\\x\"]", "[\"\\ud800\"]", "[\"\\ud800\\u0041\"]", "[\"\\u00g0\"]", "[\"", "[\"\\"]
     {

@@ -100,7 +100,7 @@ impl RedisSession {
                     return StoreError::Refused(text);
                 }
                 if text.contains("not an integer") {
-                    return wrong("a string that is no number".to_owned());
+                    return wrong("a string that is not a number".to_owned());
                 }
             }
         }

@@ -139,7 +139,7 @@ async fn what_others_keep_is_left_alone() {
         ("put", &["l", "a", "1"], "`l` holds a list, not a map (hash)"),
         ("append", &["text", "true"], "`text` holds a string, not a list"),
         ("raise", &["text"], "`text` holds a string, not a struct (hash)"),
-        ("count", &["text", "1"], "`text` holds a string that is no number, not a counter"),
+        ("count", &["text", "1"], "`text` holds a string that is not a number, not a counter"),
         ("value", &["text"], "`text` holds"),
         ("values", &["l"], "`l` holds"),
         ("count", &["most", "1"], "the counter `most` would not fit 64 bits"),

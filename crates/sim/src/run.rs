@@ -325,7 +325,7 @@ impl<'a> Run<'a> {
             let status = replica.status();
             let (said, (_, counted)) = (status.bytes(), status.versions_and_bytes());
             if said != counted {
-                let what = format!("{address:?} says {said} bytes, and there are {counted}");
+                let what = format!("{address:?} reports {said} bytes, but has {counted}");
                 self.violations.push(Violation::Miscounted(what));
             }
         }

@@ -34,6 +34,6 @@ pub use self::port::{Answer, Broken, Command, Port, Reply};
 pub use self::session::SpacesSession;
 pub use self::system::System;
 
-/// Error code of a site that does not know the module of a remote_group. SOLERA.PHASE LEARN sends
+/// Error code of a site that does not know the module of a remote group. SOLERA.PHASE LEARN sends
 /// it the module.
 pub const UNKNOWN_MODULE: &str = "UNKNOWNMODULE";

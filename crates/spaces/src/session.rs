@@ -248,7 +248,7 @@ impl<P: Port> SpacesSession<P> {
         } else {
             let look = Command::OnKey { key: key.to_vec(), op: Op::Type };
             let found = match self.ask(look).await {
-                _ if number => "a string that is no number".to_owned(),
+                _ if number => "a string that is not a number".to_owned(),
                 Ok(Ok(Reply::Key(Outcome::Type(Some(found))))) => format!("a {}", found.name()),
                 Ok(Ok(Reply::Other(found))) => format!("a {found}"),
                 _ => "something else".to_owned(),

@@ -348,7 +348,7 @@ impl fmt::Display for CommandError {
             CommandError::Unavailable { tid: Some(tid) } => write!(
                 f,
                 "too few sites, or too few of their nodes, answered to agree in time; the outcome of \
-                 transaction {tid} is not known: ask SOLERA.OUTCOME {tid} until it is"
+                 transaction {tid} is not known: repeat SOLERA.OUTCOME {tid} until it is"
             ),
             CommandError::NoStrong => {
                 write!(f, "this cluster's protocol has no strong transactions; nothing was changed")
@@ -381,7 +381,11 @@ impl fmt::Display for CommandError {
                 write!(f, "a strong transaction cannot have guards; nothing was changed")
             }
             CommandError::Lost { site, missing } => {
-                write!(f, "site {site} failed with its last {} ms", missing.as_millis())
+                write!(
+                    f,
+                    "site {site} failed, and its last {} ms of updates are lost",
+                    missing.as_millis()
+                )
             }
         }
     }

@@ -139,8 +139,8 @@ impl Laboratory<'_> {
     fn describe(&self) -> String {
         format!(
             "Virtual clusters run the server's machines on a virtual clock. A virtual core is busy {} times as \
-             long as a core of the machine on which costs were measured: each step of a machine costs what the table of \
-             costs says of its kind and size, and so does what a host does beside. Messages between processes of {} cores \
+             long as a core of the machine on which costs were measured: the table of costs determines the cost of \
+             each step of a machine by its kind and size, and that of the work of its host. Messages between processes of {} cores \
              are encoded and decoded. Delays between \
              regions are those of --wan aws, clocks agree, replicas propagate every 5 ms as the paper's. \
              Clients are in a closed loop; there are more and more of them until throughput grows by less \

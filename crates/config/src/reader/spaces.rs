@@ -119,8 +119,8 @@ impl Reader<'_> {
         let mut declared = Declared::default();
         let strong = table.strong.as_ref();
         if let Some(list) = strong.filter(|list| list.get_ref().is_empty()) {
-            let reason = "strong names no command; leave it out for all that change their keys, or \
-                          say level = 'causal'";
+            let reason = "strong names no command; remove it to make all commands that change keys \
+                          strong, or set level = 'causal'";
             return self.refuse(table, list.span().start, reason);
         }
         let strong = || strong.iter().flat_map(|list| list.get_ref());

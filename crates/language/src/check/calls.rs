@@ -46,7 +46,7 @@ impl Lower<'_> {
             let error = format!("{} does not take ({})", name.text, types.join(", "));
             let mut error = Diagnostic::error("E0217", name.span, error);
             if name.text == "string" && types == ["bytes"] {
-                error = error.help("bytes need not be a text: `….text()` is an option");
+                error = error.help("bytes need not be valid text: `….text()` returns an option");
             }
             self.diagnostics.push(error);
             return;
@@ -66,7 +66,9 @@ impl Lower<'_> {
                 error.here("a struct").help(format!("write `{} {{ … }}`", name.text))
             }
             (_, Some(near)) => error.help(format!("did you mean `{near}`?")),
-            (_, None) => error.note(format!("the language has {}", builtin::FUNCTIONS.join(", "))),
+            (_, None) => {
+                error.note(format!("the built-in functions are {}", builtin::FUNCTIONS.join(", ")))
+            }
         };
         self.diagnostics.push(error);
     }
@@ -146,10 +148,10 @@ impl Lower<'_> {
                 Some(signature) => {
                     let vars = self.arguments(&signature.params, args, &name.text, span);
                     if signature.changes {
-                        let error = format!("`{}` changes what it is called on", name.text);
+                        let error = format!("`{}` changes its receiver", name.text);
                         self.diagnostics.push(
                             Diagnostic::error("E0218", span, error)
-                                .here("its value cannot be used")
+                                .here("it returns no value")
                                 .help("make it a statement of its own"),
                         );
                     } else if is_statement {
@@ -171,13 +173,15 @@ impl Lower<'_> {
         let shown = self.known.show(ty);
         let error = format!("{shown} has no method '{}'", name.text);
         let error = Diagnostic::error("E0219", name.span, error).here("not known");
+        // A synonym is what is meant even if another name is spelt alike: of maps, `set` means
+        // `put`, not `get`.
         let near =
-            nearest(&name.text, known.iter().copied()).or_else(|| synonym(&name.text, known));
+            synonym(&name.text, known).or_else(|| nearest(&name.text, known.iter().copied()));
         let error = match (near, known) {
             (Some(near), _) if near == name.text => {
-                error.here("not of such elements").help(match near {
-                    "sorted" => "elements that are sorted hold no floats",
-                    _ => "only strings are joined: make them so, `string(…)`",
+                error.here("not for these elements").help(match near {
+                    "sorted" => "elements that contain floats cannot be sorted",
+                    _ => "only strings can be joined: convert the elements by `string(…)`",
                 })
             }
             (Some(near), _) => error.help(format!("did you mean `{near}`?")),
@@ -300,8 +304,8 @@ impl Lower<'_> {
 
     fn no_effects(&mut self, span: Span) {
         self.diagnostics.push(
-            Diagnostic::error("E0306", span, "a function uses no store")
-                .help("pass what it needs as parameters, or make it a transaction"),
+            Diagnostic::error("E0306", span, "a function cannot use a store")
+                .help("pass the values that it needs as parameters, or make it a transaction"),
         );
     }
 
@@ -341,8 +345,11 @@ impl Lower<'_> {
 
 /// Returns the method that has the meaning of one that other languages call `name`.
 fn synonym<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
-    const SYNONYMS: [(&[&str], &[&str]); 5] = [
-        (&["append", "push", "put", "insert"], &["add", "push", "append", "set"]),
+    const SYNONYMS: [(&[&str], &[&str]); 8] = [
+        (&["append", "push", "put", "insert"], &["add", "push", "append", "put", "set"]),
+        (&["add"], &["append", "push", "put"]),
+        (&["set"], &["put"]),
+        (&["incr", "incrby", "increment", "inc", "increase"], &["add"]),
         (&["len", "length", "count", "card"], &["size"]),
         (&["has", "includes", "exists", "member"], &["contains"]),
         (&["erase", "discard", "del", "pop"], &["remove", "delete"]),

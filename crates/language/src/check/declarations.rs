@@ -280,6 +280,10 @@ impl Declarations {
     pub fn resolve_stated(&self, written: &TypeExpr, diagnostics: &mut Vec<Diagnostic>) -> Type {
         let (name, args) = match &written.kind {
             TypeKind::Error => return Type::Unknown,
+            TypeKind::Stored(store) => {
+                self.store_of(store, diagnostics);
+                return Type::Unknown;
+            }
             TypeKind::Handle(object, store) => {
                 let object = self.object(object, store, diagnostics);
                 return match (object, self.store_of(store, diagnostics)) {
@@ -290,7 +294,7 @@ impl Declarations {
             TypeKind::Named(name, args) => (name, args),
         };
         let args: Vec<Type> = args.iter().map(|arg| self.resolve(arg, diagnostics)).collect();
-        match (name.text.as_str(), args.as_slice()) {
+        let ty = match (name.text.as_str(), args.as_slice()) {
             ("unit", []) => Type::Unit,
             ("int", []) => Type::Int,
             ("float", []) => Type::Float,
@@ -308,7 +312,7 @@ impl Declarations {
                 Type::Map(key.clone().into(), value.clone().into())
             }
             ("register" | "counter" | "log" | "RemoteList", _) => {
-                let error = format!("{} stands only behind a handle", name.text);
+                let error = format!("{} can only be used in a handle", name.text);
                 diagnostics.push(
                     Diagnostic::error("E0203", written.span, error)
                         .help(format!("write `handle<{}…> in STORE`", name.text)),
@@ -322,7 +326,9 @@ impl Declarations {
                 diagnostics.push(self.unknown_type(name, args.len()));
                 Type::Unknown
             }
-        }
+        };
+        // A type with an unknown part was reported. Its uses are not reported again.
+        if args.contains(&Type::Unknown) { Type::Unknown } else { ty }
     }
 
     /// Resolves the object type of `handle<…>` or `new …`.
@@ -340,7 +346,7 @@ impl Declarations {
             let store = &store.text;
             diagnostics.push(
                 Diagnostic::error("E0402", level.span, "a level cannot be stated here")
-                    .help(format!("what is in `{store}` has the level of `{store}`")),
+                    .help(format!("data in `{store}` has the level of `{store}`")),
             );
         }
         let objects = ["register", "counter", "set", "map", "list", "log", "RemoteList"];
@@ -394,7 +400,7 @@ impl Declarations {
     pub(super) fn must_be_key(&self, ty: &Type, span: Span, diagnostics: &mut Vec<Diagnostic>) {
         if !ty.is_key() {
             let error = format!("{} cannot be an element of a set or a key", self.show(ty));
-            let note = "floats have no order in which all of them are different or equal";
+            let note = "floats have no total order";
             diagnostics.push(Diagnostic::error("E0204", span, error).note(note));
         }
     }
@@ -500,7 +506,7 @@ impl Declarations {
         let mut fields: Vec<(String, Type)> = Vec::new();
         for field in &declared.fields {
             if fields.iter().any(|(name, _)| *name == field.name.text) {
-                let error = format!("'{}' is a field twice", field.name.text);
+                let error = format!("the field '{}' is declared twice", field.name.text);
                 let mut error = Diagnostic::error("E0302", field.name.span, error).here("again");
                 let same = |other: &&Param| other.name.text == field.name.text;
                 if let Some(first) = declared.fields.iter().find(same) {
@@ -526,10 +532,10 @@ impl Declarations {
                     let Type::Struct(inner) = ty else { continue };
                     if *inner == start {
                         let info = &self.structs[index];
-                        let error = format!("{} would hold itself without end", info.name);
+                        let error = format!("{} would contain itself without end", info.name);
                         diagnostics.push(
                             Diagnostic::error("E0205", info.span, error)
-                                .help("put the inner one behind a handle or an option"),
+                                .help("use a handle or an option for the inner one"),
                         );
                         self.structs[index].fields.clear();
                         next.clear();

@@ -112,8 +112,8 @@ impl Lower<'_> {
         };
         if !fine {
             let shown = self.known.show(&ty);
-            let wanted = if op == UnaryOp::Not { "a truth value" } else { "a number" };
-            let error = format!("{wanted} is needed, and this is {shown}");
+            let wanted = if op == UnaryOp::Not { "a bool" } else { "a number" };
+            let error = format!("{wanted} is expected, but this is {shown}");
             self.error("E0206", operand.span, error);
         }
         self.compute(span, ty, Compute::Unary(op, var))
@@ -176,7 +176,7 @@ impl Lower<'_> {
         let Type::Handle(object, store) = &ty else {
             if ty != Type::Unknown {
                 let shown = self.known.show(&ty);
-                self.error("E0214", span, format!("{shown} is no handle that could be followed"));
+                self.error("E0214", span, format!("{shown} is not a handle"));
             }
             return self.temp(Type::Unknown, span);
         };
@@ -201,7 +201,7 @@ impl Lower<'_> {
             Object::RemoteList(_) => {
                 self.diagnostics.push(
                     Diagnostic::error("E0214", span, "a RemoteList is not read as a whole")
-                        .help("walk through it: `for x in list { … }`, or read `list->v`"),
+                        .help("iterate over it: `for x in list { … }`, or read `list->v`"),
                 );
                 return self.temp(Type::Unknown, span);
             }
@@ -312,7 +312,7 @@ impl Lower<'_> {
         let missing: Vec<_> = declared.iter().zip(&vars).filter(|(_, var)| var.is_none()).collect();
         if !missing.is_empty() {
             let names: Vec<_> = missing.iter().map(|((name, _), _)| format!("`{name}`")).collect();
-            let error = format!("{} also has {}", name.text, names.join(", "));
+            let error = format!("{} lacks values for its fields: {}", name.text, names.join(", "));
             self.error("E0216", name.span, error);
             return None;
         }
@@ -322,7 +322,7 @@ impl Lower<'_> {
     fn new_object(&mut self, object: &NewObject, store: &Name, span: Span) -> Var {
         let unknown = |this: &mut Self| this.temp(Type::Unknown, span);
         if self.is_function {
-            self.error("E0306", span, "a function makes no objects");
+            self.error("E0306", span, "a function cannot create objects");
         }
         let (object, fields) = match object {
             NewObject::Empty(ty) => (self.known.object(ty, store, self.diagnostics), None),
@@ -335,7 +335,7 @@ impl Lower<'_> {
         let (Some(object), Some(store)) = (object, id) else { return unknown(self) };
         if let (Object::Struct(id), None) = (&object, &fields) {
             let name = self.known.struct_info(*id).name.clone();
-            let error = format!("say what the fields of {name} hold");
+            let error = format!("the fields of {name} need values");
             self.diagnostics.push(
                 Diagnostic::error("E0216", span, error)
                     .help(format!("write `new {name} {{ … }} in …`")),

@@ -70,7 +70,7 @@ impl<'a> Lower<'a> {
             let (ty, stated) = self.stated_type(&param.ty);
             if let Some(first) = self.scopes[0].get(&param.name.text) {
                 let first = self.body.vars[first.0 as usize].span;
-                let error = format!("'{}' is a parameter twice", param.name.text);
+                let error = format!("the parameter '{}' is declared twice", param.name.text);
                 self.diagnostics.push(
                     Diagnostic::error("E0302", param.name.span, error)
                         .here("again")
@@ -126,8 +126,8 @@ impl<'a> Lower<'a> {
         });
         if let (true, Some((_, span))) = (self.is_function, stated) {
             self.diagnostics.push(
-                Diagnostic::error("E0402", span, "a function states no levels")
-                    .note("what it returns has the level of what it is given"),
+                Diagnostic::error("E0402", span, "a function cannot state levels")
+                    .note("its result has the level of its arguments"),
             );
         }
         (ty, stated)
@@ -232,7 +232,7 @@ impl<'a> Lower<'a> {
         let mut error = Diagnostic::error("E0304", span, format!("no variable '{name}'"));
         error = match self.known.kind_of(name) {
             Some("a store") => error.here("a store").help(format!(
-                "objects of `{name}` come as parameters: `x: handle<…> in {name}`; its operations \
+                "objects of `{name}` are passed as parameters: `x: handle<…> in {name}`; its operations \
                  are called as `{name}.operation(…)`"
             )),
             Some(kind) => error.here(kind),
@@ -270,12 +270,12 @@ impl<'a> Lower<'a> {
             return true;
         }
         let (found_text, wanted_text) = (self.known.show(&found), self.known.show(wanted));
-        let message = format!("{wanted_text} is needed, and this is {found_text}");
+        let message = format!("{wanted_text} is expected, but this is {found_text}");
         let mut error =
             Diagnostic::error("E0206", span, message).here(format!("this is {found_text}"));
         match (&found, wanted) {
             (Type::Option(of), wanted) if is_assignable(of, wanted) => {
-                error = error.help("say what holds if there is none: `….or(…)`, or `….or_fail()`");
+                error = error.help("give a value for `none`: `….or(…)`, or `….or_fail()`");
             }
             (found, Type::Option(of)) if is_assignable(found, of) => {
                 error = error.help("write `some(…)`");
@@ -294,7 +294,7 @@ impl<'a> Lower<'a> {
                     _ => None,
                 };
                 if leads.is_some_and(|leads| is_assignable(&leads, wanted)) {
-                    error = error.help("read what the handle leads to: `*…`");
+                    error = error.help("read the object of the handle: `*…`");
                 }
             }
             _ => {}

@@ -81,23 +81,19 @@ fn instead(op: BinaryOp, sides: &[Type; 2]) -> &'static str {
         |ty: &Type| matches!(ty, Type::Handle(at, _) if matches!(**at, Object::Register(_)));
     let counter = |ty: &Type| matches!(ty, Type::Handle(at, _) if **at == Object::Counter);
     match sides {
-        _ if has(|ty| matches!(ty, Type::Option(_))) => {
-            "say what holds if there is none: `….or(…)`"
-        }
-        [Type::Int, Type::Float] | [Type::Float, Type::Int] => {
-            "make a float of the integer: `float(…)`"
-        }
+        _ if has(|ty| matches!(ty, Type::Option(_))) => "give a value for `none`: `….or(…)`",
+        [Type::Int, Type::Float] | [Type::Float, Type::Int] => "convert the integer: `float(…)`",
         [Type::String, Type::Int] | [Type::Int, Type::String] if arithmetic => {
-            "make an integer of the text: `….parse_int().or(…)`"
+            "convert the string: `….parse_int().or(…)`"
         }
         [Type::String, Type::Float] | [Type::Float, Type::String] if arithmetic => {
-            "make a float of the text: `….parse_float().or(…)`"
+            "convert the string: `….parse_float().or(…)`"
         }
         [Type::String, Type::Int | Type::Float | Type::Bool]
         | [Type::Int | Type::Float | Type::Bool, Type::String]
             if !arithmetic =>
         {
-            "make a text of the other: `string(…)`"
+            "convert the other operand: `string(…)`"
         }
         _ if has(register) => "read it first: `*…`",
         _ if has(counter) => "read it first: `….value()`",

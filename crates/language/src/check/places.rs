@@ -104,7 +104,7 @@ impl Lower<'_> {
                     Type::Unknown => return None,
                     other => {
                         let shown = self.known.show(&other);
-                        let error = format!("{shown} is no handle that could be followed");
+                        let error = format!("{shown} is not a handle");
                         self.error("E0214", handle.span, error);
                         return None;
                     }
@@ -113,11 +113,10 @@ impl Lower<'_> {
             }
             ExprKind::Error => None,
             _ => {
-                self.diagnostics.push(
-                    Diagnostic::error("E0308", expr.span, "this cannot be assigned to").help(
-                        "variables, fields, elements and what handles lead to can be assigned to",
-                    ),
-                );
+                self.diagnostics
+                    .push(Diagnostic::error("E0308", expr.span, "this cannot be assigned to").help(
+                    "only variables, fields, elements and objects of handles can be assigned to",
+                ));
                 None
             }
         }
@@ -142,7 +141,7 @@ impl Lower<'_> {
                 let var = self.expression(base, None);
                 let ty = self.type_of(var);
                 if !matches!(ty, Type::Handle(..) | Type::Unknown) {
-                    self.error("E0308", base.span, "what is assigned to this would be lost");
+                    self.error("E0308", base.span, "an assignment to this would be lost");
                     return None;
                 }
                 Some((ty, PlaceExpr::Var(var)))

@@ -33,8 +33,8 @@ impl Lower<'_> {
             if ends(statement) {
                 let span = span.to(rest[rest.len() - 1].span);
                 self.diagnostics.push(
-                    Diagnostic::warning("W0101", span, "this is never done")
-                        .mark(statement.span, "nothing comes after this"),
+                    Diagnostic::warning("W0101", span, "this is never executed")
+                        .mark(statement.span, "nothing after this is executed"),
                 );
                 self.unreachable(|this| this.statements(rest, tail));
                 return;
@@ -59,9 +59,10 @@ impl Lower<'_> {
     /// Lowers the statements after one that may exit the block, one level deeper each time.
     fn after_exit(&mut self, rest: &[Stmt], tail: bool) {
         if self.exits.depth == MAX_EXITS {
-            let error =
-                format!("more than {MAX_EXITS} statements may leave before this is reached");
-            let help = "move some of it to a function";
+            let error = format!(
+                "more than {MAX_EXITS} statements before this may leave the function or loop"
+            );
+            let help = "move a part to a function";
             self.diagnostics.push(Diagnostic::error("E0310", rest[0].span, error).help(help));
             return;
         }
@@ -92,7 +93,7 @@ impl Lower<'_> {
             StmtKind::Return(value) => self.return_statement(value.as_ref(), span),
             StmtKind::Break | StmtKind::Continue => {
                 if !self.exits.in_loop() {
-                    self.error("E0305", span, "there is no loop around this");
+                    self.error("E0305", span, "this is not in a loop");
                 }
                 self.mark_left(matches!(statement.kind, StmtKind::Continue), span);
             }
@@ -125,11 +126,15 @@ impl Lower<'_> {
         };
         if ty == Type::Unit {
             self.error("E0206", value.span, "this has no value");
-        } else if !is_known(&ty) && self.type_of(found) != Type::Unknown {
+        } else if wanted.is_none() && !is_known(&ty) && ty != Type::Unknown {
             let shown = self.known.show(&ty);
             self.diagnostics.push(
-                Diagnostic::error("E0207", value.span, format!("of {shown}, `_` is not known"))
-                    .help(format!("state the type: `var {}: … = …;`", name.text)),
+                Diagnostic::error(
+                    "E0207",
+                    value.span,
+                    format!("the type {shown} is incomplete: `_` is not known"),
+                )
+                .help(format!("state the type: `var {}: … = …;`", name.text)),
             );
         }
         let var = self.declare(name, ty);
@@ -225,7 +230,7 @@ impl Lower<'_> {
                 let shown = self.known.show(&other);
                 self.diagnostics.push(
                     Diagnostic::error("E0209", over.span, format!("{shown} has no elements")).note(
-                        "`for` walks through lists, sets, the keys of maps, and handles to those",
+                        "`for` iterates over lists, sets, the keys of maps, and handles to those",
                     ),
                 );
                 Type::Unknown
@@ -375,7 +380,8 @@ impl Lower<'_> {
             };
             if all || again {
                 let warning = Diagnostic::warning("W0101", at, "this is never reached");
-                self.diagnostics.push(warning.note("the patterns before it take all it would"));
+                self.diagnostics
+                    .push(warning.note("the patterns before it match all of its values"));
             }
             let wanted = match &arm.pattern.kind {
                 PatternKind::Any => {
@@ -397,7 +403,7 @@ impl Lower<'_> {
                         Literal::Float(_) => (Type::Float, "a float"),
                         Literal::String(_) => (Type::String, "a string"),
                         Literal::Bytes(_) => (Type::Bytes, "bytes"),
-                        Literal::Bool(_) => (Type::Bool, "a truth value"),
+                        Literal::Bool(_) => (Type::Bool, "a bool"),
                     };
                     (*ty != wanted).then_some(text)
                 }
@@ -405,7 +411,7 @@ impl Lower<'_> {
             if let (Some(wanted), true) = (wanted, *ty != Type::Unknown) {
                 let shown = self.known.show(ty);
                 self.diagnostics.push(
-                    Diagnostic::error("E0210", at, format!("this pattern is of {wanted}"))
+                    Diagnostic::error("E0210", at, format!("this pattern matches {wanted}"))
                         .mark(scrutinee, format!("this is {shown}")),
                 );
             }
@@ -419,7 +425,7 @@ impl Lower<'_> {
                 _ => "_",
             };
             self.diagnostics.push(
-                Diagnostic::error("E0211", span, "not all values are taken care of")
+                Diagnostic::error("E0211", span, "not all values are covered")
                     .help(format!("add `{missing} => {{ … }}`")),
             );
         }
@@ -435,8 +441,8 @@ impl Lower<'_> {
         if wanted == Type::Unit && value.is_some() && self.type_of(var) != Type::Unknown {
             let shown = self.shown(var);
             self.diagnostics.push(
-                Diagnostic::error("E0206", at, "nothing is to be returned here")
-                    .help(format!("say what is returned: `-> {shown}`")),
+                Diagnostic::error("E0206", at, "this returns a value, but no result is declared")
+                    .help(format!("declare the result: `-> {shown}`")),
             );
         } else if !self.require_type(var, &wanted, at) {
             return;

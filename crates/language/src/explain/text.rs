@@ -97,7 +97,7 @@ pub(super) fn values(handed: &Handed) -> String {
 /// Returns the note in the head of a phase.
 pub(super) fn note(phase: &Phase) -> &'static str {
     match (phase.endorsing, phase.witnesses, phase.writes) {
-        (true, ..) => "reads what is endorsed",
+        (true, ..) => "reads endorsed values",
         (_, true, _) => "writes, marked by witnesses",
         (_, _, true) => "writes",
         _ => "reads only",

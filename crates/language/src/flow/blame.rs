@@ -130,7 +130,7 @@ impl Blame<'_> {
                 let at = self.checkable.body.vars[condition.0 as usize].span;
                 let level = self.known.level_name(self.label(*condition));
                 let article = article(level);
-                let text = format!("{article} {level} condition decides about it");
+                let text = format!("{article} {level} condition decides it");
                 marks.push(Mark { span: at, text });
                 if self.follow(*condition, wanted, seen, marks) {
                     return true;
@@ -147,13 +147,13 @@ impl Blame<'_> {
         let info = self.known.store_info(slot.store);
         let (store, level) = (&info.name, self.known.level_name(info.level));
         let StepKind::Remote(remote) = &entry.step.kind else {
-            return format!("this is asked of `{store}`, which is {level}");
+            return format!("this is an operation of `{store}`, which is {level}");
         };
         let what = match remote.op {
-            ObjectOp::Exists => "whether it is there",
+            ObjectOp::Exists => "its existence",
             ObjectOp::Size => "its size",
-            ObjectOp::Contains | ObjectOp::ContainsKey => "what it contains",
-            ObjectOp::Elements | ObjectOp::Values | ObjectOp::Entries => "what it holds",
+            ObjectOp::Contains | ObjectOp::ContainsKey => "its content",
+            ObjectOp::Elements | ObjectOp::Values | ObjectOp::Entries => "its content",
             ObjectOp::Field(_) => "its field",
             _ => "its value",
         };

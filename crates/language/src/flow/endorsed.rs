@@ -54,7 +54,7 @@ fn refuse_writes(
         let span = entry.step.span;
         if entry.step.mutates() {
             diagnostics.push(
-                Diagnostic::error("E0120", span, "what is endorsed depends on a write")
+                Diagnostic::error("E0120", span, "an endorsed value depends on a write")
                     .here(format!("this changes `{store}`, and an endorsed value depends on it"))
                     .note("endorsed values are read before anything is written"),
             );
@@ -72,9 +72,9 @@ fn refuse_writes(
             .find(first);
         if let Some((_, write)) = write {
             diagnostics.push(
-                Diagnostic::error("E0121", span, "what is endorsed is read after a write")
+                Diagnostic::error("E0121", span, "an endorsed value is read after a write")
                     .here(format!("this is read from `{store}` before anything is written"))
-                    .mark(write.step.span, format!("but this changes `{store}`, and comes first"))
+                    .mark(write.step.span, format!("but this changes `{store}`, and precedes it"))
                     .help("read and endorse before the write: `var x = endorse(…, …);`"),
             );
         }

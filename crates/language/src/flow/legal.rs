@@ -36,11 +36,12 @@ pub(super) fn check(
             let note = match found == level {
                 true => format!("the value is {has} without it"),
                 false => {
-                    format!("the value is {has}, which is stronger than {asked}, and stays so")
+                    format!("the value is {has}, which is stronger than {asked}, and remains {has}")
                 }
             };
             diagnostics.push(
-                Diagnostic::warning("W0103", entry.step.span, "this endorses nothing").note(note),
+                Diagnostic::warning("W0103", entry.step.span, "this endorsement has no effect")
+                    .note(note),
             );
         }
         blame.stated(index, entry, diagnostics);
@@ -71,7 +72,7 @@ impl Blame<'_> {
             };
             let article = article(level);
             let message = if is_handle {
-                format!("{article} {level} handle decides where a {strong} {act} goes")
+                format!("{article} {level} handle decides the object of a {strong} {act}")
             } else if entry.step.mutates() {
                 format!("{article} {level} value is written to {strong} data")
             } else {
@@ -106,9 +107,8 @@ impl Blame<'_> {
             }
         }
         if !entry.step.mutates() {
-            error = error.note(
-                "what is stronger is used first, so a read cannot wait for a weaker value either",
-            );
+            error = error
+                .note("stronger stores are used first, so a read cannot wait for a weaker value");
         }
         if !entry.step.mutates() && !inputs.contains(&var) {
             error =
@@ -116,14 +116,13 @@ impl Blame<'_> {
         }
         error = error.help(match source.map(|store| &self.known.store_info(store).name) {
             Some(weak) => format!(
-                "decide by what is in a store that is at least {strong}, as `{store}` is, or declare \
-                 `store {weak} : {strong};` and bind it so"
+                "decide by data of a store that is at least {strong}, as `{store}` is, or declare \
+                 `store {weak} : {strong};` and bind it to a space of that level"
             ),
             None => format!("decide by a value that is at least {strong}"),
         });
-        diagnostics.push(
-            error.help(format!("or accept the risk where you mean it: `endorse({strong}, …)`")),
-        );
+        diagnostics
+            .push(error.help(format!("or accept the risk explicitly: `endorse({strong}, …)`")));
     }
 
     /// Checks an `abort`: it undoes all writes, so its conditions must be at least as strong as
@@ -143,8 +142,8 @@ impl Blame<'_> {
                 .here("the transaction has no effect if this is reached")
                 .mark(write.step.span, format!("but this writes `{}` ({strong})", info.name));
             error.others.extend(self.of(var, info.level));
-            diagnostics.push(error.note("what is stronger is committed first").help(format!(
-                "decide it by something that is at least {strong}, or `endorse({strong}, …)`"
+            diagnostics.push(error.note("stronger stores are committed first").help(format!(
+                "decide it by a value that is at least {strong}, or `endorse({strong}, …)`"
             )));
             return;
         }
@@ -164,7 +163,7 @@ impl Blame<'_> {
         let mut error = Diagnostic::error(
             "E0103",
             entry.step.span,
-            format!("`{name}` is stated to be {strong}, and this value is {level}"),
+            format!("`{name}` is stated to be {strong}, but this value is {level}"),
         )
         .mark(at, "stated here");
         for var in entry.influences() {
@@ -184,7 +183,7 @@ impl Blame<'_> {
         }
         let (level, strong) =
             (self.known.level_name(self.level(result)), self.known.level_name(wanted));
-        let message = format!("the result is stated to be {strong}, and is {level}");
+        let message = format!("the result is stated to be {strong}, but is {level}");
         let mut error = Diagnostic::error("E0103", at, message).here("stated here");
         error.others.extend(self.of(result, wanted));
         diagnostics.push(error);

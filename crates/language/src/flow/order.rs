@@ -112,8 +112,10 @@ fn report_cycle(
     let names: BTreeSet<_> =
         left.iter().map(|slot| known.store_info(slot.store).name.as_str()).collect();
     let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
-    let message =
-        format!("{} need each other's values, so none of them can be first", names.join(" and "));
+    let message = format!(
+        "{} depend on each other's values, so none of them can be first",
+        names.join(" and ")
+    );
     let at = marks.iter().find_map(|(span, _)| *span).unwrap_or_default();
     let mut error = Diagnostic::error("E0110", at, message);
     for (span, text) in marks {
@@ -126,6 +128,6 @@ fn report_cycle(
     diagnostics.push(
         error
             .note("each store takes part in one phase, which is committed before the next begins")
-            .help("keep what belongs together in one store, or use two transactions"),
+            .help("keep data that belongs together in one store, or use two transactions"),
     );
 }

@@ -141,6 +141,8 @@ pub enum TypeKind {
     Named(Name, Vec<TypeExpr>),
     /// `handle<T> in store`
     Handle(Box<TypeExpr>, Name),
+    /// `set<T> in store`, which was reported. The name of the store is still to be checked.
+    Stored(Name),
     /// Invalid source, which was reported.
     Error,
 }

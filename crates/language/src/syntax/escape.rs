@@ -16,7 +16,7 @@ pub(crate) fn unescape(
         if character != '\\' {
             let length = character.len_utf8();
             if bytes && !character.is_ascii() {
-                bad(at..at + length, "bytes are written in ASCII, others as `\\xNN`");
+                bad(at..at + length, "bytes outside of ASCII are written as `\\xNN`");
             }
             meant.extend_from_slice(&rest.as_bytes()[..length]);
             rest = &rest[length..];
@@ -52,7 +52,7 @@ fn escape(text: &str, bytes: bool) -> (usize, Result<Escaped, &'static str>) {
         '\\' => simple(b'\\'),
         '"' => simple(b'"'),
         'x' if bytes => byte_escape(text),
-        'x' => (2, Err("a text has no `\\x`: write `\\u{…}`, or bytes as `b\"…\"`")),
+        'x' => (2, Err("a string has no `\\x`: write `\\u{…}`, or bytes as `b\"…\"`")),
         'u' if bytes => (2, Err("bytes have no `\\u{…}`: write `\\xNN`")),
         'u' => char_escape(text),
         _ => {

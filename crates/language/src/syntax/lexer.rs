@@ -128,15 +128,15 @@ impl<'s> Lexer<'s> {
             let mut wrong = Vec::new();
             unescape(text, kind == TokenKind::Bytes, |place, why| {
                 let span = Span::new(body + place.start, body + place.end);
-                wrong.push(
-                    Diagnostic::error(codes::BAD_ESCAPE, span, "this escape means nothing")
-                        .here(why),
-                );
+                wrong.push(Diagnostic::error(codes::BAD_ESCAPE, span, "unknown escape").here(why));
             });
             self.lexed.diagnostics.append(&mut wrong);
         } else {
-            let error =
-                Diagnostic::error(codes::UNKNOWN_CHARACTER, span, "a text stands in double quotes");
+            let error = Diagnostic::error(
+                codes::UNKNOWN_CHARACTER,
+                span,
+                "a string is written in double quotes",
+            );
             self.report(
                 error
                     .here(format!(
@@ -153,16 +153,16 @@ impl<'s> Lexer<'s> {
     fn open_string(&mut self, start: usize, quote: u8) {
         if quote == b'"' {
             let span = Span::new(start, self.at);
-            let error = Diagnostic::error(codes::OPEN_STRING, span, "this text has no end")
+            let error = Diagnostic::error(codes::OPEN_STRING, span, "this string has no end")
                 .here("there is no `\"` after it on this line")
-                .help("end it with `\"`; a line break within a text is written `\\n`");
+                .help("end it with `\"`; a line break within a string is written `\\n`");
             self.report(error);
         } else {
             self.at = start + 1;
             let message = format!("`{}` has no meaning here", char::from(quote));
             let error =
                 Diagnostic::error(codes::UNKNOWN_CHARACTER, Span::new(start, self.at), message)
-                    .help("a text stands in double quotes: `\"text\"`");
+                    .help("a string is written in double quotes: `\"text\"`");
             self.report(error);
         }
         self.push(TokenKind::Unknown, start);
@@ -200,7 +200,7 @@ impl<'s> Lexer<'s> {
             }
         }
         if self.byte(0).is_ascii_alphanumeric() || self.byte(0) == b'_' {
-            return self.bad_number(start, "a number ends where letters begin");
+            return self.bad_number(start, "letters cannot follow a number");
         }
         self.push(kind, start);
     }
@@ -288,10 +288,10 @@ impl<'s> Lexer<'s> {
         }
         let help = match character {
             '“' | '”' | '„' | '«' | '»' => {
-                Some("a text stands in plain double quotes: `\"`")
+                Some("a string is written in plain double quotes: `\"`")
             }
             '#' => Some("comments begin with `//`"),
-            '^' | '~' => Some("there are no operators on bits"),
+            '^' | '~' => Some("there are no bitwise operators"),
             '≤' => Some("write `<=`"),
             '≥' => Some("write `>=`"),
             '≠' => Some("write `!=`"),

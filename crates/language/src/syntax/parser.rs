@@ -204,7 +204,7 @@ impl<'s> Parser<'s> {
             TokenKind::ColonColon => Some("names have no paths: write `.`"),
             TokenKind::Question => Some("there is no operator `?`"),
             TokenKind::Amp | TokenKind::Pipe => {
-                Some("there are no references, closures or operators on bits")
+                Some("there are no references, closures or bitwise operators")
             }
             _ => None,
         }

@@ -164,7 +164,7 @@ impl Printer {
                 self.push("> in ");
                 self.push(&store.text);
             }
-            TypeKind::Error => self.push(UNREADABLE),
+            TypeKind::Stored(_) | TypeKind::Error => self.push(UNREADABLE),
         }
         if let Some(level) = &ty.level {
             self.push(" @ ");

@@ -75,7 +75,7 @@ impl Coordinator {
             }
             // Nothing was begun.
             Some(Err(_)) => Replayed::Stopped,
-            other => unreachable!("{other:?} is no answer to a remote_group"),
+            other => unreachable!("{other:?} is no answer to a remote group"),
         };
         if let Replayed::Ended(end) = replayed {
             return self.ended(*run, end);

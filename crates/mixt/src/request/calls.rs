@@ -160,7 +160,7 @@ pub enum StoreError {
     #[error("it is not known whether it has committed: {0}")]
     OutcomeUnknown(String),
     /// The handle leads to no object, and the operation needs one.
-    #[error("there is nothing")]
+    #[error("the object does not exist")]
     Missing,
     /// The database never executes this request.
     #[error("{0}")]

@@ -77,7 +77,7 @@ impl RemoteGroup {
     /// # Errors
     /// If they are no remote group of this version.
     pub fn decode(bytes: &[u8]) -> Result<RemoteGroup, Unreadable> {
-        decode(bytes, "a remote_group")
+        decode(bytes, "a remote group")
     }
 }
 

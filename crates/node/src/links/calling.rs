@@ -125,7 +125,7 @@ impl Carrier {
             Greeting::NotNow(reason) => Err(Failure::Refused(Refusal::FromPeer(shortened(reason)))),
             Greeting::Farewell(reason) => {
                 let reason = shortened(reason);
-                let line = format!("{} says: {reason}", link.name);
+                let line = format!("{} reports: {reason}", link.name);
                 self.network.membership().expel(match &self.data {
                     Some(data) => format!("{line}; the data here is in {}", data.root().display()),
                     None => line,

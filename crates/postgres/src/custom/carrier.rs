@@ -159,7 +159,7 @@ impl Carrier {
                 None => Ok(Value::NONE),
             };
         }
-        let bytes = bytes.ok_or("it is NULL, which only an option can be")?;
+        let bytes = bytes.ok_or("it is NULL, but its type is not an option")?;
         let codec = Codec::new(program);
         let read = |bytes| codec.decode(bytes, ty).map_err(|error| error.to_string());
         let number = |number: f64| {

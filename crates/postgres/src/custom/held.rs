@@ -42,7 +42,7 @@ pub(crate) fn held(
     found: &[Rows],
 ) -> Result<Value, StoreError> {
     let Type::Handle(object, _) = &param.ty else {
-        return Err(StoreError::Refused(format!("`{}` is no handle", param.name)));
+        return Err(StoreError::Refused(format!("`{}` is not a handle", param.name)));
     };
     let row = found.first().and_then(|object| object.rows.first());
     if let Some(row) = row {

@@ -126,7 +126,7 @@ impl PostgresSession {
         let mut wanted = Vec::new();
         for (param, arg) in places {
             let Value::Handle(handle) = &*arg else {
-                return Err(StoreError::Refused(format!("`{}` is no handle", param.name)));
+                return Err(StoreError::Refused(format!("`{}` is not a handle", param.name)));
             };
             check_key(&handle.key)?;
             let key = handle.key.to_string();

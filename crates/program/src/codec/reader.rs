@@ -1,6 +1,7 @@
 //! Decodes JSON to values of known types.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER_PERMISSIVE;
@@ -28,7 +29,7 @@ impl<'a> Reader<'a> {
     pub(super) fn whole(mut self, ty: &Type) -> Result<Value, CodecError> {
         let value = self.value(ty, 0)?;
         if self.peek().is_some() {
-            return Err(self.unexpected("the end"));
+            return Err(self.unexpected("the end of the value"));
         }
         Ok(value)
     }
@@ -55,9 +56,9 @@ impl<'a> Reader<'a> {
                 self.word("null", ty).map(|()| Value::NONE)
             }
             Type::Option(of) => {
-                self.expect(b'[', ty)?;
+                self.open(b'[', ty)?;
                 let value = self.value(of, level + 1)?;
-                self.expect(b']', ty)?;
+                self.expect("]", ty)?;
                 Ok(Value::some(value))
             }
             Type::List(of) => self.list(ty, of, level),
@@ -80,11 +81,12 @@ impl<'a> Reader<'a> {
     fn set(&mut self, ty: &Type, of: &Type, level: u8) -> Result<Value, CodecError> {
         let mut values = BTreeSet::new();
         self.items((b'[', b']'), ty, |reader| {
+            reader.space();
             let at = reader.at;
             if values.insert(reader.value(of, level + 1)?) {
                 return Ok(());
             }
-            Err(reader.instead_of("an element that was not there before", at))
+            Err(reader.repeated("element", at..reader.at))
         })?;
         Ok(Value::Set(Arc::new(values)))
     }
@@ -96,29 +98,36 @@ impl<'a> Reader<'a> {
         level: u8,
     ) -> Result<Value, CodecError> {
         let mut entries = BTreeMap::new();
-        // An object is natural for people. Stores keep one form only, the array of pairs.
-        let is_object =
-            *key == Type::String && self.form == Form::Call && self.peek() == Some(b'{');
+        let is_object = self.takes_object(key) && self.peek() == Some(b'{');
         let brackets = if is_object { (b'{', b'}') } else { (b'[', b']') };
         self.items(brackets, ty, |reader| {
             reader.space();
-            let at = reader.at;
+            let mut at = reader.at;
+            let after_key;
             let (key, value) = if is_object {
-                let key = Value::string(reader.string(ty)?);
-                reader.expect(b':', ty)?;
+                let key = Value::string(reader.name("key", ty)?);
+                after_key = reader.at;
+                reader.expect(":", ty)?;
                 (key, reader.value(of, level + 1)?)
             } else {
-                reader.expect(b'[', ty)?;
+                if reader.peek() != Some(b'[') {
+                    let expected = spell(reader.codec.program, ty);
+                    return Err(reader.unexpected(&format!("a pair `[key, value]` of {expected}")));
+                }
+                reader.at += 1;
+                reader.space();
+                at = reader.at;
                 let key = reader.value(key, level + 1)?;
-                reader.expect(b',', ty)?;
+                after_key = reader.at;
+                reader.expect(",", ty)?;
                 let value = reader.value(of, level + 1)?;
-                reader.expect(b']', ty)?;
+                reader.expect("]", ty)?;
                 (key, value)
             };
             if entries.insert(key, value).is_none() {
                 return Ok(());
             }
-            Err(reader.instead_of("a key that was not there before", at))
+            Err(reader.repeated("key", at..after_key))
         })?;
         Ok(Value::Map(Arc::new(entries)))
     }
@@ -126,26 +135,33 @@ impl<'a> Reader<'a> {
     fn object(&mut self, ty: &Type, id: StructId, level: u8) -> Result<Value, CodecError> {
         let fields = &self.codec.program.structs[usize::from(id.0)].fields;
         let mut values: Vec<Option<Value>> = vec![None; fields.len()];
+        self.space();
+        let start = self.at;
         self.items((b'{', b'}'), ty, |reader| {
             reader.space();
             let at = reader.at;
-            let name = reader.string(ty)?;
-            let found = fields.iter().position(|(field, _)| **field == *name);
-            let free = found.filter(|index| values[*index].is_none());
-            let Some(index) = free else {
-                let expected = spell(reader.codec.program, ty);
-                return Err(reader.instead_of(&format!("a field of {expected}, each once"), at));
+            let name = reader.name("field", ty)?;
+            let Some(index) = fields.iter().position(|(field, _)| **field == *name) else {
+                let shown = spell(reader.codec.program, ty);
+                let quoted = excerpt(reader.text[at..reader.at].as_bytes());
+                let problem = format!("{shown} has no field {quoted}");
+                return Err(CodecError::Invalid { problem, offset: at });
             };
-            reader.expect(b':', ty)?;
+            if values[index].is_some() {
+                return Err(reader.repeated("field", at..reader.at));
+            }
+            reader.expect(":", ty)?;
             values[index] = Some(reader.value(&fields[index].1, level + 1)?);
             Ok(())
         })?;
         let mut all = Vec::with_capacity(fields.len());
         for ((name, _), value) in fields.iter().zip(values) {
-            all.push(value.ok_or_else(|| CodecError::Unexpected {
-                expected: format!("the field `{name}` of {}", spell(self.codec.program, ty)),
-                found: "the end of the object".to_owned(),
-                offset: self.at,
+            all.push(value.ok_or_else(|| CodecError::Invalid {
+                problem: format!(
+                    "the field `{name}` of {} is missing",
+                    spell(self.codec.program, ty)
+                ),
+                offset: start,
             })?);
         }
         Ok(Value::Struct(Arc::new(all)))
@@ -158,7 +174,7 @@ impl<'a> Reader<'a> {
         ty: &Type,
         mut each: impl FnMut(&mut Self) -> Result<(), CodecError>,
     ) -> Result<(), CodecError> {
-        self.expect(open, ty)?;
+        self.open(open, ty)?;
         if self.peek() == Some(close) {
             self.at += 1;
             return Ok(());
@@ -169,7 +185,11 @@ impl<'a> Reader<'a> {
                 self.at += 1;
                 return Ok(());
             }
-            self.expect(b',', ty)?;
+            if self.peek() != Some(b',') {
+                let (close, shown) = (char::from(close), spell(self.codec.program, ty));
+                return Err(self.unexpected(&format!("`,` or `{close}` in {shown}")));
+            }
+            self.at += 1;
         }
     }
 
@@ -212,14 +232,27 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Decodes the name of a field, or a key of an object.
+    fn name(&mut self, what: &str, ty: &Type) -> Result<String, CodecError> {
+        if self.peek() != Some(b'"') {
+            let shown = spell(self.codec.program, ty);
+            return Err(self.unexpected(&format!("a {what} of {shown} in double quotes")));
+        }
+        self.string(ty)
+    }
+
     fn string(&mut self, ty: &Type) -> Result<String, CodecError> {
-        self.expect(b'"', ty)?;
+        if self.peek() != Some(b'"') {
+            let shown = spell(self.codec.program, ty);
+            return Err(self.unexpected(&format!("{shown} in double quotes")));
+        }
+        self.at += 1;
         let mut out = String::new();
         loop {
             let rest = &self.text[self.at..];
             let Some(end) = rest.find(['"', '\\']) else {
                 self.at = self.text.len();
-                return Err(self.unexpected("the end of a string"));
+                return Err(self.unexpected("`\"` at the end of a string"));
             };
             out.push_str(&rest[..end]);
             self.at += end + 1;
@@ -284,13 +317,50 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn expect(&mut self, byte: u8, ty: &Type) -> Result<(), CodecError> {
-        if self.peek() != Some(byte) {
-            let expected = spell(self.codec.program, ty);
-            return Err(self.unexpected(&format!("`{}` of {expected}", char::from(byte))));
+    fn expect(&mut self, sign: &str, ty: &Type) -> Result<(), CodecError> {
+        if self.peek() != sign.bytes().next() {
+            let shown = spell(self.codec.program, ty);
+            return Err(self.unexpected(&format!("`{sign}` in {shown}")));
         }
-        self.at += 1;
+        self.at += sign.len();
         Ok(())
+    }
+
+    /// Reads the bracket that begins a value. If there is another byte, the error describes the
+    /// forms of the type.
+    fn open(&mut self, bracket: u8, ty: &Type) -> Result<(), CodecError> {
+        let found = self.peek();
+        if found == Some(bracket) {
+            self.at += 1;
+            return Ok(());
+        }
+        let pairs = "an array of pairs (`[[key, value], …]`)";
+        let forms = match ty {
+            Type::Option(_) => "`null` or an array of one value (`[value]`)".to_owned(),
+            Type::Struct(_) => "a JSON object (`{…}`)".to_owned(),
+            Type::Map(key, _) if self.takes_object(key) => {
+                format!("a JSON object (`{{…}}`) or {pairs}")
+            }
+            Type::Map(key, _) if found == Some(b'{') && **key != Type::String => {
+                format!("{pairs}, because an object has only strings as keys")
+            }
+            Type::Map(..) => pairs.to_owned(),
+            _ => "a JSON array (`[…]`)".to_owned(),
+        };
+        Err(self.unexpected(&format!("{} as {forms}", spell(self.codec.program, ty))))
+    }
+
+    /// Whether an object is accepted for a map with such keys. Stores keep one form only, the array
+    /// of pairs.
+    fn takes_object(&self, key: &Type) -> bool {
+        *key == Type::String && self.form == Form::Call
+    }
+
+    /// Returns the error for an element, a key or a field that occurs twice, at this range.
+    fn repeated(&self, what: &str, range: Range<usize>) -> CodecError {
+        let offset = range.start;
+        let found = excerpt(self.text[range].as_bytes());
+        CodecError::Invalid { problem: format!("the {what} {found} is repeated"), offset }
     }
 
     /// Returns the next byte that is not white space.
@@ -312,7 +382,10 @@ impl<'a> Reader<'a> {
     fn instead_of(&self, expected: &str, at: usize) -> CodecError {
         CodecError::Unexpected {
             expected: expected.to_owned(),
-            found: excerpt(&self.text.as_bytes()[at..]),
+            found: match &self.text.as_bytes()[at..] {
+                [] if at > 0 => "the end of the text".to_owned(),
+                rest => excerpt(rest),
+            },
             offset: at,
         }
     }

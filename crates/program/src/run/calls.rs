@@ -194,7 +194,7 @@ impl Waiting {
                 FailureKind::NothingStored { operation, handle: handle.clone() }
             }
             (Refusal::Missing, Asked::Custom { .. }) => {
-                FailureKind::Refused { operation, reason: "there is nothing".to_owned() }
+                FailureKind::Refused { operation, reason: "the object does not exist".to_owned() }
             }
             (Refusal::Other(reason), _) => FailureKind::Refused { operation, reason },
         }

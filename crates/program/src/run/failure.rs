@@ -14,7 +14,7 @@ use crate::value::{Handle, Value};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind} ({place})")]
 pub struct Failure {
-    /// What went wrong.
+    /// Kind of the failure.
     pub kind: FailureKind,
     /// Span in the source text.
     pub span: Span,
@@ -162,20 +162,25 @@ impl fmt::Display for FailureKind {
             FailureKind::Overflow(what) => write!(f, "{what} does not fit into an integer"),
             FailureKind::DivisionByZero => f.write_str("an integer is divided by zero"),
             FailureKind::OutOfRange { index, length } => {
-                write!(f, "there is no place {index}: there are {length}, counted from 0")
+                write!(
+                    f,
+                    "index {index} is out of range: there are {length} elements, counted from 0"
+                )
             }
             FailureKind::MissingKey(key) => write!(f, "the map has no key {key}"),
-            FailureKind::NothingThere => f.write_str("`or_fail` found nothing"),
-            FailureKind::EmptySeparator => f.write_str("a text cannot be split at an empty text"),
+            FailureKind::NothingThere => f.write_str("`or_fail` was called on `none`"),
+            FailureKind::EmptySeparator => {
+                f.write_str("a string cannot be split at an empty separator")
+            }
             FailureKind::NothingStored { operation, handle } => {
-                write!(f, "there is nothing at {handle}, so {operation} fails")
+                write!(f, "{handle} does not exist, so {operation} fails")
             }
             FailureKind::Refused { operation, reason } => write!(f, "{operation} failed: {reason}"),
             FailureKind::Fuel { limit } => {
-                write!(f, "it takes more than {limit} steps, perhaps in a loop without an end")
+                write!(f, "it takes more than {limit} steps, perhaps in an endless loop")
             }
             FailureKind::Depth { limit } => {
-                write!(f, "functions call one another more than {limit} deep")
+                write!(f, "calls of functions are nested more than {limit} deep")
             }
             FailureKind::TooLarge { limit } => {
                 write!(f, "a value is larger than {limit} bytes")
@@ -190,17 +195,17 @@ impl fmt::Display for FailureKind {
                 write!(f, "a value is nested more than {MAX_NESTING} deep")
             }
             FailureKind::TapesTooLarge { limit } => {
-                write!(f, "what is kept for later phases is larger than {limit} bytes")
+                write!(f, "values for later phases are larger than {limit} bytes")
             }
             FailureKind::Aborted(text) => write!(f, "aborted: {text}"),
             FailureKind::ArgumentCount { expected, found } => {
-                write!(f, "{expected} arguments are expected, and {found} were given")
+                write!(f, "expected {expected} arguments, found {found}")
             }
             FailureKind::WrongArgument { name, expected, found } => {
                 write!(f, "argument `{name}` must be {expected}, not {found}")
             }
             FailureKind::WrongAnswer { operation, expected, found } => {
-                write!(f, "the store answered {operation} with {found}, not {expected}")
+                write!(f, "the store returned {found} for {operation}, not {expected}")
             }
             FailureKind::WrongStore { handle, expected } => {
                 write!(f, "{handle} is used as a handle of `{expected}`")
@@ -208,9 +213,9 @@ impl fmt::Display for FailureKind {
             FailureKind::NotHandedOn { tape } => {
                 write!(f, "an earlier phase did not hand on a value (tape {tape})")
             }
-            FailureKind::Malformed(what) => write!(f, "the compiled program is wrong: {what}"),
+            FailureKind::Malformed(what) => write!(f, "the compiled program is invalid: {what}"),
             FailureKind::Time { limit_ms } => {
-                write!(f, "it takes more than {limit_ms} ms, perhaps in a loop without an end")
+                write!(f, "it takes more than {limit_ms} ms, perhaps in an endless loop")
             }
         }
     }

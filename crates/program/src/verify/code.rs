@@ -29,7 +29,10 @@ pub(super) fn check(
     params: usize,
 ) -> Result<(), String> {
     if code.registers > MAX_REGISTERS {
-        return Err(format!("{} registers, but {MAX_REGISTERS} are the most", code.registers));
+        return Err(format!(
+            "{} registers, but at most {MAX_REGISTERS} are allowed",
+            code.registers
+        ));
     }
     if params > code.registers as usize {
         return Err(format!("{params} parameters in {} registers", code.registers));
@@ -202,7 +205,7 @@ fn exists(what: &str, index: usize, count: usize) -> Result<(), String> {
 /// need no witnesses and may read for endorsement (MixT §6.2).
 fn check_mutates(mutates: bool, phase: &Phase) -> Result<(), String> {
     if mutates && !phase.mutates {
-        return Err("it writes, but the phase says it does not".to_owned());
+        return Err("it writes, but the phase is declared as reading only".to_owned());
     }
     Ok(())
 }

@@ -275,10 +275,7 @@ fn arguments_must_fit() {
     let good = handle("mail", "c");
     assert_eq!(new(vec![ints([1]), good.clone()]), Ok(()));
     let told = |args| new(args).unwrap_err();
-    assert_eq!(
-        told(vec![]),
-        "2 arguments are expected, and 0 were given (in transaction `tested`)"
-    );
+    assert_eq!(told(vec![]), "expected 2 arguments, found 0 (in transaction `tested`)");
     assert_eq!(
         told(vec![Value::Int(1), good.clone()]),
         "argument `p0` must be list<int>, not an integer (in transaction `tested`)"
@@ -319,7 +316,7 @@ fn answers_must_fit() {
     let failure = failed(run.resume(Ok(text("x"))));
     assert_eq!(
         failure.describe("first line\nsecond"),
-        "1:1: the store answered `*` of register<int> with a string, not int \
+        "1:1: the store returned a string for `*` of register<int>, not int \
          (in transaction `tested`)"
     );
 }
@@ -329,10 +326,7 @@ fn missing_objects_and_errors_of_stores_are_failures() {
     let mut run = reading();
     run.start();
     let failure = failed(run.resume(Err(Refusal::Missing)));
-    assert_eq!(
-        failure.kind.to_string(),
-        "there is nothing at mail:r, so `*` of register<int> fails"
-    );
+    assert_eq!(failure.kind.to_string(), "mail:r does not exist, so `*` of register<int> fails");
     run.start();
     let failure = failed(run.resume(Err(Refusal::Other("WRONGTYPE".into()))));
     assert_eq!(failure.kind.to_string(), "`*` of register<int> failed: WRONGTYPE");

@@ -175,10 +175,7 @@ fn custom_operations_receive_handles_for_objects_that_they_dereference() {
     };
     assert_eq!(run.start(), Step::Custom(expected));
     let failure = failed(run.resume(Ok(Value::Int(1))));
-    assert_eq!(
-        failure.kind.to_string(),
-        "the store answered `mail.find` with an integer, not bool"
-    );
+    assert_eq!(failure.kind.to_string(), "the store returned an integer for `mail.find`, not bool");
     run.start();
     assert_eq!(finished(run.resume(Ok(Value::Bool(true)))).result, Some(Value::Bool(true)));
 }

@@ -95,7 +95,7 @@ fn effects_in_wrong_places_are_rejected() {
         phase.code = code(2, vec![], vec![write.clone()]);
         phase.mutates = false;
     };
-    refused(writes, "it writes, but the phase says it does not");
+    refused(writes, "it writes, but the phase is declared as reading only");
     let elsewhere = |program: &mut Program| {
         let phase = &mut program.transactions[0].phases[0];
         phase.code = code(2, vec![], vec![write.clone()]);
@@ -121,7 +121,7 @@ fn invalid_declarations_are_rejected() {
     refused(|program| program.transactions[0].phases[0].gives = vec![8], "only 8 tapes");
     refused(|program| program.transactions[0].phases[0].takes = vec![0], "no earlier phase");
     refused(|program| program.transactions[0].phases[0].code.registers = 0, "1 parameters in 0");
-    refused(|program| program.functions[0].code.registers = 1 << 20, "are the most");
+    refused(|program| program.functions[0].code.registers = 1 << 20, "at most 65536 are allowed");
     refused(|program| program.functions[0].code.spans.push(Default::default()), "1 places for 0");
     refused(|program| program.structs[0].fields[0].1 = Type::Struct(StructId(1)), "no struct 1");
     let operation = |program: &mut Program| program.stores[1].operations[0].result = Type::Unknown;

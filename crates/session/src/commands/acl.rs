@@ -17,7 +17,7 @@ const BITS: &str = "ERR ACL GENPASS argument must be the number of bits for the 
 pub(super) const SUBCOMMANDS: [&str; 7] =
     ["cat", "genpass", "getuser", "help", "list", "users", "whoami"];
 /// Subcommands of Redis that Solera replaces by its configuration file.
-const CHANGES: [&str; 7] = ["setuser", "deluser", "load", "save", "log", "dryrun", "reset"];
+const CHANGES: [&str; 4] = ["setuser", "deluser", "load", "save"];
 const HELP: [&str; 16] = [
     "ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "CAT [<category>]",
@@ -186,6 +186,11 @@ mod tests {
     fn bad_arguments_are_rejected() {
         rejects::<Acl>(&[
             ("ACL FOO", "ERR unknown subcommand 'FOO'. Try ACL HELP."),
+            (
+                "ACL LOG",
+                "ERR unknown subcommand 'LOG': Solera does not support this subcommand of Redis \
+                 yet. Try ACL HELP.",
+            ),
             (
                 "ACL SETUSER bob",
                 "ERR ACL SETUSER is not supported; users are in solera.toml, and are read again on SIGHUP",

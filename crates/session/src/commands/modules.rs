@@ -49,12 +49,12 @@ const CALL: &[&str] = &[
 
 const PHASE: &[&str] = &[
     "SOLERA.PHASE <subcommand> [<arg> ...]. Subcommands are:",
-    "RUN <shipment>",
-    "    Run phases of a transaction whose coordinator is elsewhere.",
+    "RUN <remote-group>",
+    "    Run a remote group: phases of a transaction whose coordinator is elsewhere.",
     "SETTLE <number> <until>",
-    "    Return whether a shipment is over, or will never be run.",
+    "    Return 1 if the remote group has ended or will never be run, 0 if it is running.",
     "LEARN <source>",
-    "    Store a module, so that shipments can name it by the digest of its source.",
+    "    Store a module, so that remote groups can refer to it by the digest of its source.",
     "HELP",
     "    Print this help.",
 ];

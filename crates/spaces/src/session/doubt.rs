@@ -80,7 +80,7 @@ impl<P: Port> SpacesSession<P> {
             Doubted::Commit(_) if is_over => self.see_commits_at(site).await?,
             Doubted::Commit(_) => {
                 return Err(unavailable(
-                    "the connection broke while it committed, which may still be under way",
+                    "the connection broke during the commit, which may still be in progress",
                 ));
             }
         }
@@ -94,7 +94,7 @@ impl<P: Port> SpacesSession<P> {
         match self.port.settle(lost.number, lost.until_ms).await.map_err(failure::of_break)? {
             Ok(true) => Ok(()),
             Ok(false) => {
-                let text = "the phases that were sent before are still being run";
+                let text = "an earlier remote group is still running";
                 Err(StoreError::Unavailable(text.to_owned()))
             }
             Err(text) => Err(StoreError::Unavailable(text)),
@@ -151,7 +151,7 @@ impl<P: Port> SpacesSession<P> {
             None => Ok(()),
             Some(denied @ StoreError::Denied(_)) => Err(denied),
             Some(error) => Err(unavailable(&format!(
-                "the site does not show yet what the last transaction may have written: {error}"
+                "possible writes of the last transaction are not yet visible at the site: {error}"
             ))),
         }
     }

@@ -19,8 +19,8 @@ impl<P: Port> SpacesSession<P> {
         self.open().await?;
         match self.port.ship(remote_group).await {
             Ok(Ok(bytes)) => {
-                let shipped = RemoteReplies::decode(&bytes);
-                shipped.map_err(|error| self.lost(remote_group, error.to_string()))
+                let replies = RemoteReplies::decode(&bytes);
+                replies.map_err(|error| self.lost(remote_group, error.to_string()))
             }
             Ok(Err(text)) if text.starts_with("UNKNOWN ") => Err(self.lost(remote_group, text)),
             Ok(Err(text)) => Err(StoreError::Unavailable(text)),

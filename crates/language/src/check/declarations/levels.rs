@@ -89,19 +89,19 @@ impl Declarations {
 fn cycle_of_levels(cycle: &[(&LevelDecl, &Name)]) -> Diagnostic {
     let (first, name) = cycle[0];
     let message = match cycle.len() {
-        1 => format!("the level '{}' is declared by itself", first.name.text),
+        1 => format!("the level '{}' is declared relative to itself", first.name.text),
         _ => {
             let names: Vec<_> =
                 cycle.iter().map(|(level, _)| format!("'{}'", level.name.text)).collect();
-            format!("the levels {} are declared by one another", names.join(" and "))
+            format!("the levels {} are declared relative to one another", names.join(" and "))
         }
     };
     let says = |level: &LevelDecl, name: &Name| {
-        format!("where '{}' lies depends on '{}'", level.name.text, name.text)
+        format!("the position of '{}' depends on '{}'", level.name.text, name.text)
     };
     let mut error = Diagnostic::error("E0403", name.span, message).here(says(first, name));
     for (level, name) in &cycle[1..] {
         error = error.mark(name.span, says(level, name));
     }
-    error.help("say of one of them where it lies among levels outside of the circle")
+    error.help("state the position of one of them relative to levels outside of the cycle")
 }

@@ -24,7 +24,7 @@ impl Parser<'_> {
         let error = if self.nth(1).kind.begins_expression() && !self.nth(1).first {
             error.help("use a statement: `if CONDITION { x = A; } else { x = B; }`")
         } else {
-            error.help("leave it out: an operation that fails ends the transaction")
+            error.help("remove it: an operation that fails ends the transaction")
         };
         self.report(error);
         self.bump();
@@ -97,7 +97,7 @@ impl Parser<'_> {
     fn no_function(&mut self, expr: &Expr) -> super::Reported {
         let error = Diagnostic::error(codes::UNEXPECTED, self.span(), "this cannot be called")
             .mark(expr.span, "not the name of a function")
-            .help("functions are called by their name; they are no values");
+            .help("functions are called by their name; they are not values");
         self.report(error)
     }
 
@@ -135,7 +135,7 @@ impl Parser<'_> {
         let mut error = self.unexpected_error("an expression");
         let kind = self.kind();
         if kind == TokenKind::Underscore {
-            error = error.help("`_` holds no value: give it a name");
+            error = error.help("`_` is not a variable: use a name");
         } else if kind == TokenKind::PlusPlus {
             error = error.help("there is no `++`: write `x += 1;`");
         } else if kind.begins_statement() {
@@ -180,7 +180,7 @@ impl Parser<'_> {
             (first, _) => {
                 let message = match first {
                     Some(_) => "there are no tuples",
-                    None => "expected an expression between these",
+                    None => "expected an expression between these parentheses",
                 };
                 let error = Diagnostic::error(codes::UNEXPECTED, span, message);
                 self.report(match first {
@@ -204,7 +204,7 @@ impl Parser<'_> {
             self.span(),
             "an assignment has no value",
         );
-        self.report(error.here("this assigns").help("write `==` to compare"));
+        self.report(error.here("this is an assignment").help("write `==` to compare"));
         self.bump();
         let right = self.expr()?;
         self.height = 1;
@@ -317,7 +317,7 @@ impl Parser<'_> {
 
     /// Reports the current token, a keyword of another language, with its replacement.
     pub(super) fn foreign_word(&mut self, word: &str, ours: &str) {
-        let message = format!("`{word}` is no word of this language");
+        let message = format!("`{word}` is not a keyword of this language");
         let error = Diagnostic::error(codes::FOREIGN_WORD, self.span(), message);
         self.report(error.help(format!("write `{ours}`")));
     }

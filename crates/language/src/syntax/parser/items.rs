@@ -69,11 +69,11 @@ impl Parser<'_> {
         loop {
             let foreign = FOREIGN_ITEMS.iter().find(|(word, ..)| self.at_word(word));
             let Some((word, ours, kind)) = foreign else { return self.kind() };
-            let message = format!("`{word}` is no word of this language");
+            let message = format!("`{word}` is not a keyword of this language");
             let error = Diagnostic::error(codes::FOREIGN_WORD, self.span(), message);
             let help = match kind {
                 Some(_) => format!("write `{ours}`"),
-                None => "leave it out: every declaration can be used from outside".to_owned(),
+                None => "remove it: every declaration is public".to_owned(),
             };
             self.report(error.help(help));
             match kind {
@@ -88,7 +88,7 @@ impl Parser<'_> {
             let message = format!("`{}` closes nothing", self.text());
             let error = Diagnostic::error(codes::NOT_OPENED, self.span(), message)
                 .here("nothing is open here")
-                .help("remove it, or look for one too many above");
+                .help("remove it, or a superfluous one above");
             self.report(error);
             self.bump();
             return Reported;
@@ -99,9 +99,9 @@ impl Parser<'_> {
         if self.at(TokenKind::Semicolon) {
             error = error.help("remove this `;`: declarations in braces need none");
         } else if self.at_word("import") || self.at_word("use") {
-            error = error.help("a module stands for itself: there are no imports");
+            error = error.help("a module is self-contained: there are no imports");
         } else if self.kind().begins_statement() || self.kind() == TokenKind::Ident {
-            error = error.help("statements stand within `transaction NAME() { … }`");
+            error = error.help("statements belong in `transaction NAME() { … }`");
         }
         self.report(error)
     }
@@ -122,7 +122,7 @@ impl Parser<'_> {
         }
         if below.is_empty() && above.is_empty() {
             let error = self.unexpected_error("`below` or `above` after the name of the level");
-            return Err(self.report(error.help("say where it stands: `level audit below causal;`")));
+            return Err(self.report(error.help("state its position: `level audit below causal;`")));
         }
         self.end_item("after the level");
         Ok(LevelDecl { name, below, above, span: self.since(start) })
@@ -210,9 +210,9 @@ impl Parser<'_> {
         let mutates = self.at_word("operation");
         if !mutates && !self.at_word("query") {
             let error = self.unexpected_error("`query` or `operation`");
-            return Err(self.report(error.help(
-                "what changes nothing is a `query`, what may change something an `operation`",
-            )));
+            return Err(
+                self.report(error.help("a `query` only reads, and an `operation` may write"))
+            );
         }
         self.bump();
         let name = self.name("the name of the operation")?;
@@ -248,7 +248,7 @@ impl Parser<'_> {
         let result = self.result()?;
         let head = self.since(start);
         if !self.at(TokenKind::OpenBrace) {
-            return Err(self.unexpected("`{` and what it does"));
+            return Err(self.unexpected("`{` and the body"));
         }
         let body = self.block()?;
         Ok(FunctionDecl { name, params, result, body, head })
@@ -279,7 +279,7 @@ impl Parser<'_> {
             let open = if self.nth(1).kind == TokenKind::Less { "<…>" } else { "" };
             error = error.help(match is_type(self.text()) || !is_type(&name.text) {
                 true => format!("write `{}: {}{open}`", name.text, self.text()),
-                false => format!("the name comes first: `{}: {}`", self.text(), name.text),
+                false => format!("write the name first: `{}: {}`", self.text(), name.text),
             });
         }
         Err(self.report(error))

@@ -95,7 +95,7 @@ impl Parser<'_> {
 
     fn arm(&mut self) -> Parse<Arm> {
         if self.at_word("case") || self.at_word("default") {
-            let help = if self.at_word("case") { "leave it out" } else { "write `_`" };
+            let help = if self.at_word("case") { "remove it" } else { "write `_`" };
             let reported = self.foreign(self.text(), help);
             if self.at_word("default") {
                 return Err(reported);
@@ -105,7 +105,9 @@ impl Parser<'_> {
         let pattern = self.pattern()?;
         if self.at(TokenKind::Pipe) {
             let error = self.unexpected_error("`=>`");
-            return Err(self.report(error.help("an arm has one pattern: write one arm for each")));
+            return Err(
+                self.report(error.help("an arm has one pattern: write an arm for each pattern"))
+            );
         }
         self.expect(TokenKind::FatArrow, "after the pattern")?;
         if self.at(TokenKind::OpenBrace) {
@@ -202,12 +204,12 @@ impl Parser<'_> {
     fn no_pattern(&mut self) -> Reported {
         let message = format!("expected a pattern, found {}", self.found());
         let mut error = Diagnostic::error(codes::NO_PATTERN, self.span(), message)
-            .here("a value is not held against this")
+            .here("this is not a pattern")
             .note(
-                "patterns are `some(x)`, `none`, integers, texts, bytes, `true`, `false` and `_`",
+                "patterns are `some(x)`, `none`, integers, strings, bytes, `true`, `false` and `_`",
             );
         if self.at(TokenKind::Ident) {
-            error = error.help("write `_` for whatever is left");
+            error = error.help("write `_` for all other values");
         }
         self.report(error)
     }

@@ -119,12 +119,12 @@ impl Parser<'_> {
             let sign = next.symbol();
             format!("write `{} && {} {sign} …`", shown(comparison), shown(middle))
         } else {
-            "compare twice, with `&&` between".to_owned()
+            "write two comparisons, joined by `&&`".to_owned()
         };
         let error = Diagnostic::error(
             codes::CHAINED_COMPARISON,
             self.span(),
-            "comparisons cannot follow one another",
+            "comparisons cannot be chained",
         );
         self.report(error.here("the second one").mark(first, "the first one").help(help));
     }
@@ -145,7 +145,7 @@ impl Parser<'_> {
             TokenKind::Amp => {
                 let error =
                     Diagnostic::error(codes::FOREIGN_OPERATOR, span, "there are no references");
-                self.report(error.help("leave the `&` out"));
+                self.report(error.help("remove the `&`"));
                 self.bump();
                 self.nested(Self::unary)
             }

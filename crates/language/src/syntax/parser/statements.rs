@@ -174,7 +174,7 @@ impl Parser<'_> {
         let error = Diagnostic::error(codes::MISSING_SEMICOLON, self.after_previous(), message);
         let error = error.here("`;` is missing");
         self.report(if self.at(TokenKind::CloseBrace) {
-            error.help("a block has no value: to answer with one, write `return …;`")
+            error.help("a block has no value: to return one, write `return …;`")
         } else {
             error
         });
@@ -191,14 +191,14 @@ impl Parser<'_> {
     fn var(&mut self) -> Parse<StmtKind> {
         self.bump();
         if self.at_word("mut") && self.nth(1).kind == TokenKind::Ident {
-            self.foreign("mut", "leave it out: every variable can be changed");
+            self.foreign("mut", "remove it: every variable can be changed");
             self.bump();
         }
         let name = self.name("the name of a variable")?;
         let ty = if self.eat(TokenKind::Colon) { Some(self.type_expr()?) } else { None };
         if !self.at(TokenKind::Eq) {
             let error = self.unexpected_error("`=` and a value");
-            return Err(self.report(error.note("a variable has a value from the beginning")));
+            return Err(self.report(error.note("a variable needs an initial value")));
         }
         self.bump();
         let value = self.expr()?;
@@ -218,7 +218,7 @@ impl Parser<'_> {
         self.bump();
         if self.at(TokenKind::Semicolon) {
             let error = self.unexpected_error("a text");
-            return Err(self.report(error.help("say why: `abort \"out of stock\";`")));
+            return Err(self.report(error.help("state the reason: `abort \"out of stock\";`")));
         }
         let why = self.expr()?;
         self.end_statement()?;
@@ -254,7 +254,7 @@ impl Parser<'_> {
             let name = self.text_of(next.span);
             self.report(
                 Diagnostic::error(codes::FOREIGN_WORD, self.span(), "a variable begins with `var`")
-                    .here("a type, by its looks")
+                    .here("this looks like a type")
                     .help(format!("write `var {name}: {word} = …;`, or `var {name} = …;`")),
             );
             return self.var();
@@ -288,7 +288,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn foreign(&mut self, word: &str, help: &str) -> Reported {
-        let message = format!("`{word}` is no word of this language");
+        let message = format!("`{word}` is not a keyword of this language");
         let error = Diagnostic::error(codes::FOREIGN_WORD, self.span(), message);
         self.report(error.help(help))
     }
@@ -324,16 +324,16 @@ impl Parser<'_> {
             let span = place.span;
             let error =
                 Diagnostic { primary: crate::diagnostic::Mark { span, ..error.primary }, ..error };
-            self.report(
-                error.here("holds no value of its own").mark(sign, "assigned here").note(
-                    "variables, fields, elements and what handles lead to can be assigned to",
-                ),
-            );
+            self.report(error.here("this cannot hold a value").mark(sign, "assigned here").note(
+                "only variables, fields, elements and objects of handles can be assigned to",
+            ));
         }
         let value = self.expr()?;
         if self.at(TokenKind::Eq) {
             let error = self.unexpected_error("`;` after the statement");
-            return Err(self.report(error.help("an assignment has no value: write two of them")));
+            return Err(
+                self.report(error.help("an assignment has no value: write two assignments"))
+            );
         }
         self.end_statement()?;
         Ok(StmtKind::Assign(place, op, value))
@@ -384,7 +384,7 @@ impl Parser<'_> {
         if self.at_word("let") && self.nth(1).kind == TokenKind::Ident {
             self.foreign(
                 "let",
-                "look into an optional value by `match e { some(x) => { … } none => { … } }`",
+                "match on an optional value: `match e { some(x) => { … } none => { … } }`",
             );
             return self.skip_to_block(start);
         }

@@ -72,10 +72,10 @@ impl Parser<'_> {
         self.bump();
         let store = self.name("the name of a store")?;
         let error = Diagnostic::error(codes::UNEXPECTED, self.since(ty), "a value has no store")
-            .here("only a handle has")
+            .here("only a handle has a store")
             .help(format!("write `handle<{}> in {}`", self.text_of(ty), store.text));
         self.report(error);
-        Ok(TypeKind::Error)
+        Ok(TypeKind::Stored(store))
     }
 
     /// Parses the rest of a type after `handle<…>`.
@@ -85,7 +85,11 @@ impl Parser<'_> {
         let (Some(inner), None) = (arguments.next(), arguments.next()) else {
             let span = self.since(start);
             let error = Diagnostic::error(codes::UNEXPECTED, span, "expected `handle<TYPE>`")
-                .here(if span == name.span { "of which type?" } else { "not of one type" })
+                .here(if span == name.span {
+                    "the type is missing"
+                } else {
+                    "exactly one type is needed"
+                })
                 .help(shape);
             self.report(error);
             if self.eat(TokenKind::In) {
@@ -98,7 +102,7 @@ impl Parser<'_> {
         }
         let span = self.since(start);
         let error = Diagnostic::error(codes::UNEXPECTED, span, "a handle needs its store")
-            .here("in which store?")
+            .here("the store is missing")
             .help(shape);
         self.report(error);
         Ok(TypeKind::Error)
