@@ -102,30 +102,30 @@ impl Backup {
                 "snapshot": header.snapshot, "solera": header.solera,
                 "keys": tally.keys(), "content": tally,
             });
-            return say!("{about}");
+            return output!("{about}");
         }
         let Header { cluster, site, .. } = header;
         let [cluster, site] = [cluster, site].map(|text| printable(text));
-        say!("{}: cluster '{cluster}' at {site}, {}", file.display(), utc(header.taken_ms));
-        say!("  {}", Amount(tally));
+        output!("{}: cluster '{cluster}' at {site}, {}", file.display(), utc(header.taken_ms));
+        output!("  {}", Amount(tally));
         for space in header.spaces.iter().filter(|space| !space.prefix.is_empty()) {
             let [name, prefix, level] =
                 [&space.name, &space.prefix, &space.level].map(|text| printable(text));
             if !space.is_held() {
-                say!(
+                output!(
                     "  space {name}: keys with '{prefix}' are NOT in the backup, because protocol {} stores them",
                     space.shown_protocol()
                 );
                 continue;
             }
-            say!("  space {name}: keys with '{prefix}' are {level}");
+            output!("  space {name}: keys with '{prefix}' are {level}");
             if space.declares() {
                 let pairs: Vec<_> = space.conflicts.iter().map(|pair| pair.join("+")).collect();
-                say!("    strong: {}", printable(&space.strong.join(" ")));
-                say!("    conflicts: {}", printable(&pairs.join(" ")));
+                output!("    strong: {}", printable(&space.strong.join(" ")));
+                output!("    conflicts: {}", printable(&pairs.join(" ")));
             }
         }
-        say!("  {file_bytes} bytes");
+        output!("  {file_bytes} bytes");
     }
 }
 

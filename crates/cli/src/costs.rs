@@ -62,17 +62,17 @@ fn run(args: &CostsArgs) -> Result<ExitCode, String> {
     let kinds = if args.only.is_empty() { &Kind::ALL[..] } else { &args.only };
     let report = |what: &str| eprintln!("solera costs: {what}");
     let table = count(kinds, &report).map_err(|error| error.to_string())?;
-    say!("{}", table.to_string().trim_end());
+    output!("{}", table.to_string().trim_end());
     let Some(earlier) = earlier else { return Ok(ExitCode::SUCCESS) };
     for better in table.better_than(&earlier) {
-        say!("better (the document's table is out of date): {better}");
+        output!("better (the document's table is out of date): {better}");
     }
     let worse = table.worse_than(&earlier);
     for worse in &worse {
-        say!("WORSE: {worse}");
+        output!("WORSE: {worse}");
     }
     if worse.is_empty() {
-        say!("no request costs over 2% more than in the document");
+        output!("no request costs over 2% more than in the document");
     }
     Ok(if worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -73,7 +73,7 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     };
     match done {
         Ok(text) => {
-            say!("{text}");
+            output!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {

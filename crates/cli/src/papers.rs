@@ -128,12 +128,12 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
         }
     };
     let written = results.map_err(|error| error.to_string()).and_then(|results| {
-        say!("{}", results.to_string().trim_end());
+        output!("{}", results.to_string().trim_end());
         write(args, &results)
     });
     match written {
         Ok(page) => {
-            say!("\nThe page is {}", page.display());
+            output!("\nThe page is {}", page.display());
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -160,7 +160,7 @@ fn calibrated(args: &PapersArgs, report: &dyn Fn(&str)) -> ExitCode {
     };
     match done {
         Ok((text, holds)) => {
-            say!("{}", text.trim_end());
+            output!("{}", text.trim_end());
             if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {

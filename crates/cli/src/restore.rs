@@ -81,7 +81,7 @@ pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
         Ok(done) => {
             done.print(args.json);
             if let (Some(data), false) = (&args.data, args.json) {
-                say!("start it with `solera up --data {}` and the same options", data.display());
+                output!("start it with `solera up --data {}` and the same options", data.display());
             }
             ExitCode::SUCCESS
         }
@@ -90,7 +90,7 @@ pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
             match failure {
                 Failure::OtherSpaces(differences, _) => {
                     if args.json {
-                        say!("{}", json!({ "differences": differences }));
+                        output!("{}", json!({ "differences": differences }));
                     }
                     ExitCode::from(OTHER_SPACES)
                 }
@@ -159,25 +159,25 @@ impl Done {
                 "keys": tally.keys(), "content": tally, "compared": compared, "unread": unread,
                 "durable": durable, "differences": differences,
             });
-            return say!("{about}");
+            return output!("{about}");
         }
         if !differences.is_empty() {
-            say!(
+            output!(
                 "the cluster's spaces differ from the backup's:\n{}",
                 table(differences).trim_end()
             );
         }
-        say!("restored {}", Amount(tally));
+        output!("restored {}", Amount(tally));
         match (*compared, *unread) {
-            (true, 0) => say!("read back and compared: all data is identical"),
-            (true, keys) => say!(
+            (true, 0) => output!("read back and compared: all data is identical"),
+            (true, keys) => output!(
                 "read back and compared: all data is identical, except {keys} keys in spaces outside snapshots, \
                  which were not compared"
             ),
             (false, _) => {}
         }
         if !durable {
-            say!("the data is not durable at other sites yet: are they all running?");
+            output!("the data is not durable at other sites yet: are they all running?");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `solera run`: calls transactions of a MixT source over in-memory stores.
 
 use std::error::Error;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use solera_program::ir::Program;
 use solera_program::types::{StoreId, Type};
 use solera_program::value::Value;
 
+use crate::output;
 use crate::source::Source;
 
 const EXAMPLES: &str = "\
@@ -65,7 +65,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
                 load(&program, &source.text).await.map_err(|error| error.to_string())?;
             for call in args.calls.split(|word| word == "then") {
                 let reply = self::call(&mut client, call).await?;
-                say_bytes(&shown(&program, &call[0], &reply)?);
+                output::bytes(&shown(&program, &call[0], &reply)?);
             }
             Ok(())
         })
@@ -192,12 +192,6 @@ fn value(program: &Program, reply: &Reply, ty: &Type) -> Result<Value, String> {
         }
         (reply, _) => return Err(format!("{reply:?} does not match the type of the result")),
     })
-}
-
-/// Writes a line that need not be valid text.
-fn say_bytes(line: &[u8]) {
-    // Ignores write errors, like `say!`.
-    let _ = std::io::stdout().write_all(&[line, b"\n"].concat());
 }
 
 #[cfg(test)]

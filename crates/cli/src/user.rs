@@ -34,7 +34,7 @@ pub(crate) fn main(args: &UserArgs) -> ExitCode {
     };
     match done {
         Ok(line) => {
-            say!("{line}");
+            output!("{line}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -3,9 +3,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{Folder, SOLERA, Up, eventually, ok};
@@ -434,6 +435,27 @@ async fn a_client_that_closes_its_sending_side_receives_all_replies() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "+OK\r\n".repeat(21));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let folder = Folder::new();
+    let source = folder.file("s.mixt", "store s : causal {} transaction t() -> int { return 1; }");
+    let source = source.to_str().unwrap();
+    for arguments in [&["sim", "--seeds", "1"][..], &["run", source, "t"], &["--help"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(SOLERA).args(arguments).stdout(full).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        assert!(error.contains("cannot write to standard output: No space left"), "{error}");
+        // A reader may close the pipe early.
+        let mut command = Command::new(SOLERA);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
 }
 
 #[test]
