@@ -157,6 +157,24 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Returns the kind of the reason in one word, for counts.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Refusal::NotSolera => "no_greeting",
+            Refusal::Damaged => "damaged",
+            Refusal::Version(_) | Refusal::Releases { .. } => "release",
+            Refusal::OtherCluster { .. } => "cluster",
+            Refusal::Disagreement { .. } | Refusal::NotListed(_) | Refusal::Lacks(..) => "settings",
+            Refusal::WrongAddress { .. } | Refusal::NoSuchNode => "node",
+            Refusal::Taken => "taken",
+            Refusal::Clocks { .. } | Refusal::Ahead { .. } => "clock",
+            Refusal::Removed(_) | Refusal::UnknownLife(_) => "life",
+            Refusal::OtherData(..) | Refusal::OlderCopy(..) | Refusal::Forgetful(..) => "data",
+            Refusal::Tls(_) => "tls",
+            Refusal::FromPeer(_) => "by_peer",
+        }
+    }
+
     /// Converts the reason why a node is not admitted, with names.
     pub fn of(unwelcome: Unwelcome, node: NodeId, identity: &Identity) -> Refusal {
         let name = |site: SiteId| {

@@ -240,7 +240,13 @@ fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static 
 
 async fn measurements(State(cluster): State<Arc<Cluster>>) -> Response {
     let (sites, reached) = cluster.measured().await;
-    let text = metrics::render(&sites, &reached, cluster.memory_status(), cluster.incomplete());
+    let text = metrics::render(
+        &sites,
+        &reached,
+        cluster.memory_status(),
+        cluster.incomplete(),
+        cluster.refused_of_peers(),
+    );
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 

@@ -35,6 +35,7 @@ mod progress;
 mod questions;
 mod random;
 mod recovering;
+mod refused;
 mod reload;
 mod run;
 mod status;
