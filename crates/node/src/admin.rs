@@ -25,6 +25,10 @@ use crate::http_auth::{Guard, guard};
 use crate::metrics;
 use crate::network::NoWrites;
 
+/// Error of a request for faults to a node of `solera serve`.
+pub const NO_FAULTS: &str = "this is a node of `solera serve`, which has no injected faults; faults are for a \
+                             cluster of `solera up`";
+
 /// Reason why the HTTP server cannot run.
 #[derive(Debug)]
 pub struct AdminError {
@@ -88,9 +92,10 @@ impl AdminListener {
             .route("/metrics", get(measurements))
             .route("/health", get(async || "alive\n"))
             .route("/ready", get(ready));
-        if cluster.here.is_none() {
-            router = router.route("/faults", post(faults));
-        }
+        router = match cluster.here {
+            None => router.route("/faults", post(faults)),
+            Some(_) => router.route("/faults", post(no_faults)),
+        };
         let attempts = Arc::new(Mutex::new(Attempts::default()));
         let tls = cluster.admin_tls.clone();
         let guarded = Guard { cluster: cluster.clone(), attempts };
@@ -181,6 +186,10 @@ async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static,
         "another node of the site cannot be reached\n".into()
     };
     (StatusCode::SERVICE_UNAVAILABLE, reason)
+}
+
+async fn no_faults() -> Response {
+    refusal(StatusCode::NOT_FOUND, NO_FAULTS)
 }
 
 async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Response {

@@ -44,7 +44,7 @@ mod tls;
 mod utc;
 mod worker;
 
-pub use admin::{AdminError, AdminListener};
+pub use admin::{AdminError, AdminListener, NO_FAULTS};
 pub use clock::Clock;
 pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
 pub use data_dir::{disown, examine};
