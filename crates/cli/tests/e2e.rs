@@ -292,7 +292,7 @@ fn http_errors_are_json_with_the_reason() {
         (page.to_vec(), 415, "content-type: application/json"),
         (get("GET /faults").into_bytes(), 405, "/faults does not support GET"),
         (get("DELETE /status").into_bytes(), 405, "/status does not support DELETE"),
-        (get("GET /status?detailed=perhaps").into_bytes(), 400, "query string"),
+        (get("GET /status?detailed=perhaps").into_bytes(), 400, "detailed is true or false"),
         (post(3, b"\xff\xfe\xfd"), 400, "not UTF-8"),
         (post(2, b"{}"), 400, "this is not a valid fault"),
         (post(1 << 20, b""), 413, "longer than 65536 bytes"),

@@ -139,7 +139,11 @@ async fn status(
 ) -> Response {
     let detail = match detail {
         Ok(Query(detail)) => detail,
-        Err(error) => return refusal(StatusCode::BAD_REQUEST, error.body_text()),
+        // The query has no other part that can be wrong.
+        Err(_) => {
+            let reason = "detailed is true or false, as in /status?detailed=true";
+            return refusal(StatusCode::BAD_REQUEST, reason);
+        }
     };
     // Many users may read the status, but keys are user data.
     let names_keys = user.may_run("solera.at-risk");
