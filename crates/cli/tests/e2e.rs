@@ -461,7 +461,7 @@ fn output_that_cannot_be_written_is_an_error() {
 #[test]
 fn faults_require_a_cluster_and_known_sites() {
     let output = Command::new(SOLERA).args(["fault", "heal", "--port", "1"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no cluster answers on port 1"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no cluster answers on 127.0.0.1:1 "));
     let up = Up::start(&[]);
     let output = up.fault(&["kill", "atlantis"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
