@@ -148,21 +148,30 @@ fn print_summary(cluster: &Cluster, port: u16) {
     }
     output!("");
     print_settings(spec);
-    output!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
+    let scheme = if is_admin_tls(spec) { "https" } else { "http" };
+    output!("\n  HTTP  {scheme}://127.0.0.1:{port}/status  /metrics\n");
     for found in cluster.found() {
         output!("  {found}");
     }
-    match &spec.data {
-        Some(data) => output!("Data is in {}. Try, in other terminals:", data.display()),
-        None => output!(
-            "Data is in memory and is lost when this process exits (--data DIR keeps it). Try, in \
-             other terminals:"
-        ),
+    let place = match &spec.data {
+        Some(data) => format!("Data is in {}.", data.display()),
+        None => "Data is in memory and is lost when this process exits (--data DIR keeps it)."
+            .to_owned(),
+    };
+    let commands = commands_to_try(spec, port);
+    match commands.is_empty() {
+        true => output!("{place}"),
+        false => output!("{place} Try, in other terminals:"),
     }
-    for command in commands_to_try(spec, port) {
+    for command in commands {
         output!("  {command}");
     }
     output!("Press Ctrl-C to stop.");
+}
+
+/// Whether the HTTP interface uses TLS.
+fn is_admin_tls(spec: &ClusterSpec) -> bool {
+    spec.tls.as_ref().is_some_and(|tls| tls.admin)
 }
 
 /// Returns commands that succeed on the cluster, with a login where they need one.
@@ -184,7 +193,8 @@ fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
     if spec.sites.len() > 1 {
         commands.push(redis_cli(2, "get", ""));
         commands.push(login(&|user| user.may_run_all("admin")).map(|user| {
-            let cut = format!("solera fault cut 1 2 --port {port}");
+            let ca = if is_admin_tls(spec) { " --ca …" } else { "" };
+            let cut = format!("solera fault cut 1 2 --port {port}{ca}");
             match user {
                 None => cut,
                 Some(user) => format!("SOLERA_PASSWORD=… {cut} --user {user}"),
@@ -261,6 +271,11 @@ mod tests {
                 "redis-cli -p 7102 --user root --askpass get greeting",
                 "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --user root",
             ]
+        );
+        let tls = "[tls]\ncert = 'c'\nkey = 'k'\nport = 7200\nadmin = true\n";
+        assert_eq!(
+            to_try(&(admin + tls)).last().unwrap(),
+            "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --ca … --user root"
         );
         let elsewhere = user("bob", &format!("{password}\ncommands = ['+@read']\nkeys = ['b:*']"));
         assert_eq!(to_try(&elsewhere), Vec::<String>::new());
