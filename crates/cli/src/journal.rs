@@ -52,7 +52,7 @@ enum Action {
     Repair {
         /// Folder of one worker
         dir: PathBuf,
-        /// Folder for copies of what is removed (default: backup-N in the folder's parent)
+        /// Folder for copies of what is removed (default: DIR.backup-N)
         #[arg(long)]
         backup: Option<PathBuf>,
     },
@@ -94,6 +94,9 @@ fn check_all(dir: &Path) -> Result<bool, String> {
             Ok(report.problems.is_empty())
         })?,
     };
+    for copy in copies_and_journals(dir)?.0 {
+        output!("{}\n  not checked: a copy of what a repair has changed", copy.display());
+    }
     print_missing(&missing);
     Ok(intact && missing.is_empty())
 }
@@ -126,8 +129,23 @@ fn each(dir: &Path, mut action: impl FnMut(&Path) -> Result<bool, Error>) -> Res
     Ok(all_intact)
 }
 
-/// Returns the folders of all journals below `dir`; `dir` itself, if it holds a journal.
+/// Returns the folders of all journals below `dir`, without copies that repairs have left; `dir`
+/// itself, if it holds a journal.
 fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let (_, journals) = copies_and_journals(dir)?;
+    Ok(journals)
+}
+
+/// Whether a folder has the name of a copy that a repair leaves beside a journal.
+fn is_copy(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let number = name.rsplit_once(".backup-").map(|(_, number)| number);
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Returns the copies that repairs have left below `dir`, and all other journals; `dir` itself as a
+/// journal, if it holds one.
+fn copies_and_journals(dir: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
     let list = |dir: &Path| -> Result<Vec<PathBuf>, String> {
         let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", dir.display());
         let entries = std::fs::read_dir(dir).map_err(unreadable)?;
@@ -140,7 +158,7 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
         dir.join("lock").is_file() || is_begun(&RealDisk::new(dir)).is_ok_and(|begun| begun)
     };
     if is_journal(dir) {
-        return Ok(vec![dir.to_owned()]);
+        return Ok((Vec::new(), vec![dir.to_owned()]));
     }
     // A worker's folder is in its site's folder, which may be in one node's part of a shared
     // directory.
@@ -158,7 +176,7 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
         found.extend::<Vec<PathBuf>>(journals);
         folders = others;
     }
-    Ok(found)
+    Ok(found.into_iter().partition(|folder| is_copy(folder)))
 }
 
 fn print_report(folder: &Path, report: &Report) {
