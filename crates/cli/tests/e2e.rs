@@ -459,6 +459,33 @@ fn output_that_cannot_be_written_is_an_error() {
 }
 
 #[test]
+fn wrong_usage_is_rejected_with_what_to_do() {
+    for (arguments, reason) in [
+        (&["restore", "x"][..], "<--to <HOST:PORT>|--data <DIR>>"),
+        (&["restore", "x", "--to", "h:1", "--data", "d"], "'--to <HOST:PORT>' cannot be used with"),
+        (&["restore", "x", "--to", "h:1", "--sites", "3"], "cannot be used with '--sites <SITES>'"),
+        (
+            &["restore", "x", "--data", "d", "--force"],
+            "'--data <DIR>' cannot be used with '--force'",
+        ),
+    ] {
+        let output = Command::new(SOLERA).args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(reason), "{error}");
+    }
+}
+
+/// Tests run a build whose requests cost more than those of documents.
+#[test]
+fn counted_costs_are_compared_only_with_the_same_profile() {
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
+    let output = Command::new(SOLERA).args(["costs", "--check", table]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{error}");
+    assert!(error.contains("`cargo build --profile dist` builds target/dist/solera"), "{error}");
+}
+
+#[test]
 fn faults_require_a_cluster_and_known_sites() {
     let output = Command::new(SOLERA).args(["fault", "heal", "--port", "1"]).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("no cluster answers on 127.0.0.1:1 "));
