@@ -19,6 +19,7 @@ Examples:
   solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
                                              recounts the costs of steps of virtual clusters, in a few minutes
   solera papers calibrate --check            lists steps whose costs differ from the table
+  solera papers calibrate --turns            latencies beside a saturated space of primary, in seconds
 
 All numbers are measured in this run. A missed target is reported and is not an error. The command exits
 with 1 if the experiments cannot run, or if their results cannot be written.";
