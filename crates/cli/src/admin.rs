@@ -10,7 +10,7 @@ use data_encoding::BASE64;
 use http_body_util::BodyExt;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::{Request, header};
+use hyper::{Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use solera_tls::Tls;
@@ -53,7 +53,7 @@ impl AdminArgs {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(header::HOST, format!("{}:{}", self.host, self.port))
+            .header(header::HOST, self.address())
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(user) = &self.user {
             let password = std::env::var(PASSWORD).map_err(|_| {
@@ -65,7 +65,19 @@ impl AdminArgs {
         let request = request.body(body.to_owned()).map_err(|error| error.to_string())?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
-        let body = runtime.block_on(self.exchange(request))?;
+        let (code, body) = runtime.block_on(self.exchange(request))?;
+        if code == StatusCode::UNAUTHORIZED {
+            return Err(match &self.user {
+                Some(user) => format!(
+                    "{}: the user '{user}' or the password in {PASSWORD} is wrong",
+                    self.address()
+                ),
+                None => format!(
+                    "{}: the cluster has users; log in with --user, and the password in {PASSWORD}",
+                    self.address()
+                ),
+            });
+        }
         let value: Value = serde_json::from_slice(&body).map_err(|_| self.not_solera())?;
         match value.get("error").and_then(Value::as_str) {
             Some(error) => Err(error.to_owned()),
@@ -73,21 +85,29 @@ impl AdminArgs {
         }
     }
 
+    /// Returns host and port, as in URLs.
+    fn address(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
     fn not_solera(&self) -> String {
         format!(
-            "the server on port {} is not the HTTP interface of a cluster; `solera up` serves it on \
+            "the server on {} is not the HTTP interface of a cluster; `solera up` serves it on \
              its --port, 7100 by default. If it uses TLS, name its certificate authority with --ca",
-            self.port
+            self.address()
         )
     }
 
     fn failed(&self, error: &std::io::Error) -> String {
-        let port = self.port;
-        format!("no cluster answers on port {port} ({error}); is `solera up` running there?")
+        let address = self.address();
+        format!("no cluster answers on {address} ({error}); is `solera up` running there?")
     }
 
-    /// Connects, sends the request, and returns the body of the response.
-    async fn exchange(&self, request: Request<String>) -> Result<Bytes, String> {
+    /// Connects, sends the request, and returns the code and the body of the response.
+    async fn exchange(&self, request: Request<String>) -> Result<(StatusCode, Bytes), String> {
         let stream = self.connect().await.map_err(|error| self.failed(&error))?;
         let answered = async {
             let Some(ca) = &self.ca else { return self.send(stream, request).await };
@@ -97,9 +117,9 @@ impl AdminArgs {
         };
         timeout(ANSWER_TIMEOUT, answered).await.unwrap_or_else(|_| {
             Err(format!(
-                "the server on port {} accepted the connection and did not respond within {} s; is it \
+                "the server on {} accepted the connection and did not respond within {} s; is it \
                  suspended, overloaded, or not a Solera cluster?",
-                self.port,
+                self.address(),
                 ANSWER_TIMEOUT.as_secs()
             ))
         })
@@ -122,7 +142,7 @@ impl AdminArgs {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
         request: Request<String>,
-    ) -> Result<Bytes, String> {
+    ) -> Result<(StatusCode, Bytes), String> {
         // An error that is none of the connection shows that the server does not use HTTP.
         let why = |error: hyper::Error| match error.source().and_then(|why| why.downcast_ref()) {
             Some(error) => self.failed(error),
@@ -131,7 +151,8 @@ impl AdminArgs {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(why)?;
         let answered = async move {
             let response = sender.send_request(request).await?;
-            Ok(response.into_body().collect().await?.to_bytes())
+            let code = response.status();
+            Ok((code, response.into_body().collect().await?.to_bytes()))
         };
         // The connection ends with its sender; its errors are those of the answer.
         tokio::join!(answered, connection).0.map_err(why)

@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use solera::Endpoint;
-use solera_backup::{BackupReader, Header, Progress, ReadError, Tally, take};
+use solera_backup::{BackupReader, Header, Progress, ReadError, SpaceInfo, Tally, take};
 use solera_node::utc;
 
 use crate::connect::LoginArgs;
@@ -102,31 +102,46 @@ impl Backup {
                 "snapshot": header.snapshot, "solera": header.solera,
                 "keys": tally.keys(), "content": tally,
             });
-            return say!("{about}");
+            return output!("{about}");
         }
         let Header { cluster, site, .. } = header;
         let [cluster, site] = [cluster, site].map(|text| printable(text));
-        say!("{}: cluster '{cluster}' at {site}, {}", file.display(), utc(header.taken_ms));
-        say!("  {}", Amount(tally));
+        output!("{}: cluster '{cluster}' at {site}, {}", file.display(), utc(header.taken_ms));
+        output!("  {}", Amount(tally));
         for space in header.spaces.iter().filter(|space| !space.prefix.is_empty()) {
             let [name, prefix, level] =
                 [&space.name, &space.prefix, &space.level].map(|text| printable(text));
-            if !space.is_held() {
-                say!(
-                    "  space {name}: keys with '{prefix}' are NOT in the backup, because protocol {} stores them",
-                    space.shown_protocol()
-                );
+            if let Some(reason) = left_out(space) {
+                output!("  space {name}: {reason}");
                 continue;
             }
-            say!("  space {name}: keys with '{prefix}' are {level}");
+            output!("  space {name}: keys with '{prefix}' are {level}");
             if space.declares() {
                 let pairs: Vec<_> = space.conflicts.iter().map(|pair| pair.join("+")).collect();
-                say!("    strong: {}", printable(&space.strong.join(" ")));
-                say!("    conflicts: {}", printable(&pairs.join(" ")));
+                output!("    strong: {}", printable(&space.strong.join(" ")));
+                output!("    conflicts: {}", printable(&pairs.join(" ")));
             }
         }
-        say!("  {file_bytes} bytes");
+        output!("  {file_bytes} bytes");
     }
+}
+
+/// Returns the reason for which a backup has no readable keys of a space; `None` if it has them.
+fn left_out(space: &SpaceInfo) -> Option<String> {
+    if space.is_held() {
+        return None;
+    }
+    let (prefix, protocol) = (printable(&space.prefix), space.shown_protocol());
+    Some(if space.protocol_number == solera_primary::PROTOCOL.number {
+        format!(
+            "keys with '{prefix}' are NOT in the backup, because protocol {protocol} stores them"
+        )
+    } else {
+        format!(
+            "this version of Solera has no protocol {protocol} and cannot read its spaces; whether keys with \
+             '{prefix}' are in the backup is unknown"
+        )
+    })
 }
 
 /// Escapes the characters of a backup's text that a terminal would interpret, because a file may
@@ -296,6 +311,19 @@ impl Drop for Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spaces_of_protocols_are_described_as_far_as_they_are_known() {
+        let of = |protocol: &str, protocol_number| {
+            let (prefix, protocol) = ("n:".to_owned(), protocol.to_owned());
+            left_out(&SpaceInfo { prefix, protocol, protocol_number, ..SpaceInfo::default() })
+        };
+        assert_eq!(of("unistore", 1), None);
+        let primary = of("primary", solera_primary::PROTOCOL.number).unwrap();
+        assert!(primary.contains("'n:' are NOT in the backup, because protocol primary (2)"));
+        let later = of("later", 9).unwrap();
+        assert!(later.contains("has no protocol later (9)") && !later.contains("NOT"), "{later}");
+    }
 
     #[test]
     fn texts_of_a_file_do_not_control_the_terminal() {

@@ -151,7 +151,7 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     }
     let work = args.work();
     if args.print_spaces {
-        say!("{}", work.spaces().trim_end());
+        output!("{}", work.spaces().trim_end());
         return ExitCode::SUCCESS;
     }
     let report = match args.measure(&work) {
@@ -165,8 +165,8 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         }
     };
     match args.json {
-        true => say!("{:#}", report.json()),
-        false => say!("{}", report.to_string().trim_end()),
+        true => output!("{:#}", report.json()),
+        false => output!("{}", report.to_string().trim_end()),
     }
     if !report.holds() {
         eprintln!("solera bench: an invariant is broken");

@@ -64,7 +64,7 @@ pub(crate) fn main(args: &CheckArgs) -> ExitCode {
         let all = json!({
             "errors": errors, "warnings": warnings, "files": files, "unread": unread,
         });
-        say!("{all:#}");
+        output!("{all:#}");
     } else {
         checked.iter().for_each(|one| one.source.report(&one.diagnostics));
         if args.stats {
@@ -140,11 +140,11 @@ fn stats(checked: &Checked) {
     let widths: Vec<_> = (0..rows[0].len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
-    say!("{}", checked.source.name);
+    output!("{}", checked.source.name);
     for row in &rows {
         let cells: Vec<_> =
             row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        say!("  {}", cells.join("  ").trim_end());
+        output!("  {}", cells.join("  ").trim_end());
     }
 }
 

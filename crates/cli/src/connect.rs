@@ -10,6 +10,9 @@ use solera_tls::Refused;
 const NEEDS_TLS: &str = "the reply is not that of Solera without TLS; if the server uses TLS on this port, \
                          name the authority that signed its certificate with --cacert";
 
+const NEEDS_USER: &str = "the cluster has users; log in with --user NAME, and the password in the environment \
+                          variable SOLERA_PASSWORD";
+
 /// Login and TLS options of commands that connect to a site.
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
@@ -67,6 +70,13 @@ impl LoginArgs {
     /// Explains why connecting failed. The most common mistake is TLS on one side only.
     fn explain(&self, error: &Error) -> String {
         let uses_tls = self.cacert.is_some();
+        match error.code() {
+            Some("NOAUTH") => return NEEDS_USER.to_owned(),
+            Some("WRONGPASS") => {
+                return "the user or the password is wrong, or the user is disabled".to_owned();
+            }
+            _ => {}
+        }
         match error {
             Error::Protocol(_) if !uses_tls => NEEDS_TLS.to_owned(),
             Error::Connection(error)

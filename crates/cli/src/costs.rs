@@ -12,10 +12,18 @@ Examples:
   solera costs                               prints the table, in some minutes
   solera costs --check docs/benchmarks.md    compares with the table of a document
 
+The tables of documents are those of a binary that `cargo build --profile dist` builds, target/dist/solera. With
+--check, the command rejects other builds, whose requests cost more.
+
 Callgrind counts the user-space instructions of one worker and of a client that sends requests over an in-memory
 connection, with a clock that advances by 50 µs for each request. Strace counts the system calls of a server that
 receives requests over TCP. Requires valgrind and strace. With --check, exits with 1 if a request costs over 2% more
 than in the document.";
+
+/// Profile of the binaries that are measured.
+const MEASURED: &str = "dist";
+/// Profile of this build.
+const PROFILE: &str = env!("SOLERA_PROFILE");
 
 /// Count instructions and system calls per request
 #[derive(Debug, Args)]
@@ -57,22 +65,31 @@ fn run(args: &CostsArgs) -> Result<ExitCode, String> {
         };
         return ran.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string());
     }
+    let advice = "`cargo build --profile dist` builds target/dist/solera";
+    if PROFILE != MEASURED {
+        let built = format!("this binary was built with the profile '{PROFILE}'");
+        let documented = format!("the table of a document holds for '{MEASURED}'");
+        if args.check.is_some() {
+            return Err(format!("{built}, and {documented}; {advice}"));
+        }
+        eprintln!("solera costs: {built}; {documented}; {advice}");
+    }
     // Fails on an unreadable document before a minute of counting.
     let earlier = args.check.as_deref().map(table_of).transpose()?;
     let kinds = if args.only.is_empty() { &Kind::ALL[..] } else { &args.only };
     let report = |what: &str| eprintln!("solera costs: {what}");
     let table = count(kinds, &report).map_err(|error| error.to_string())?;
-    say!("{}", table.to_string().trim_end());
+    output!("{}", table.to_string().trim_end());
     let Some(earlier) = earlier else { return Ok(ExitCode::SUCCESS) };
     for better in table.better_than(&earlier) {
-        say!("better (the document's table is out of date): {better}");
+        output!("better (the document's table is out of date): {better}");
     }
     let worse = table.worse_than(&earlier);
     for worse in &worse {
-        say!("WORSE: {worse}");
+        output!("WORSE: {worse}");
     }
     if worse.is_empty() {
-        say!("no request costs over 2% more than in the document");
+        output!("no request costs over 2% more than in the document");
     }
     Ok(if worse.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use solera::{Client, Error};
 use solera_embedded::{ClusterSpec, Embedded, Fault, Overrides, StartError};
 
+use crate::output;
 use crate::progress::Progress;
 
 const EXAMPLES: &str = "\
@@ -153,8 +154,8 @@ async fn run(args: &DemoArgs) -> Checked {
     invariants::overdraft(&mut stage).await?;
     invariants::unique_names(&mut stage).await?;
     invariants::auction(&mut stage).await?;
-    say!("\n{}", stage.bold("Every statement above was checked while the demo ran."));
-    say!("Next: `solera up --wan aws`, then `redis-cli -p 7101`.");
+    output!("\n{}", stage.bold("Every statement above was checked while the demo ran."));
+    output!("Next: `solera up --wan aws`, then `redis-cli -p 7101`.");
     Ok(())
 }
 
@@ -294,7 +295,7 @@ impl Stage {
     fn title(&mut self, text: &str) {
         std::thread::sleep(self.pause);
         let chapter = self.chapter.fetch_add(1, Ordering::Relaxed) + 1;
-        say!("\n{}", self.bold(&format!("{chapter}. {text}")));
+        output!("\n{}", self.bold(&format!("{chapter}. {text}")));
         std::thread::sleep(self.pause / 2);
     }
 
@@ -312,9 +313,8 @@ impl Stage {
             }
             _ => text.to_owned(),
         };
-        say!("   {coloured}");
-        // The next line fails as well if the pipe is closed.
-        let _ = std::io::stdout().flush();
+        output!("   {coloured}");
+        output::note(std::io::stdout().flush());
         std::thread::sleep(self.pause / 2);
     }
 

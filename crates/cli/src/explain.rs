@@ -82,11 +82,11 @@ fn print(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> E
         if let Err(error) = fs::write(file, drawing) {
             return nothing(&format!("cannot write {}: {error}", file.display()));
         }
-        say!("the drawing is in {}", file.display());
+        output!("the drawing is in {}", file.display());
     } else if args.json {
-        say!("{:#}", json!({ "file": source.name, "transactions": transactions }));
+        output!("{:#}", json!({ "file": source.name, "transactions": transactions }));
     } else {
-        say!("{}", explain::text(transactions).trim_end());
+        output!("{}", explain::text(transactions).trim_end());
     }
     ExitCode::SUCCESS
 }
@@ -102,7 +102,7 @@ fn is_code(what: &str) -> bool {
 fn code(code: &str) -> ExitCode {
     match codes::lookup(code) {
         Some(meaning) => {
-            say!("{}", meaning.to_string().trim_end());
+            output!("{}", meaning.to_string().trim_end());
             ExitCode::SUCCESS
         }
         None => nothing(&format!("there is no diagnostic with the code {code}")),

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use solera_node::NO_FAULTS;
 
 use crate::admin::AdminArgs;
 
@@ -15,7 +16,9 @@ Examples:
   solera fault heal                      ends all cuts and delays
   solera fault kill frankfurt            stops the site
   solera fault restart frankfurt         restarts it with the state that it had
-  solera fault status                    shows sites and links";
+  solera fault status                    shows sites and links
+
+Nodes of `solera serve` have no injected faults.";
 
 /// Inject faults into a running `solera up`, and end them
 #[derive(Debug, Args)]
@@ -73,7 +76,7 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
     };
     match done {
         Ok(text) => {
-            say!("{text}");
+            output!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -104,6 +107,9 @@ fn inject(admin: &AdminArgs, fault: &Kind) -> Result<String, String> {
 
 fn status(admin: &AdminArgs, as_json: bool) -> Result<String, String> {
     let status = admin.ask("GET", "/status", "")?;
+    if status.get("own_site").is_some() {
+        return Err(NO_FAULTS.to_owned());
+    }
     if as_json {
         return serde_json::to_string_pretty(&status).map_err(|error| error.to_string());
     }

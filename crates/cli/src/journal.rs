@@ -52,7 +52,7 @@ enum Action {
     Repair {
         /// Folder of one worker
         dir: PathBuf,
-        /// Folder for copies of what is removed (default: backup-N in the folder's parent)
+        /// Folder for copies of what is removed (default: DIR.backup-N)
         #[arg(long)]
         backup: Option<PathBuf>,
     },
@@ -63,9 +63,9 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
     let done = match &args.action {
         Action::Check { dir } => check_all(dir),
         Action::Dump { dir } => each(dir, |folder| {
-            say!("# {}", folder.display());
+            output!("# {}", folder.display());
             let report = dump(&RealDisk::new(folder), |entry| {
-                say!("{}", line(entry));
+                output!("{}", line(entry));
                 Ok(())
             })?;
             report.problems.iter().for_each(|problem| eprintln!("damaged: {problem}"));
@@ -94,6 +94,9 @@ fn check_all(dir: &Path) -> Result<bool, String> {
             Ok(report.problems.is_empty())
         })?,
     };
+    for copy in copies_and_journals(dir)?.0 {
+        output!("{}\n  not checked: a copy of what a repair has changed", copy.display());
+    }
     print_missing(&missing);
     Ok(intact && missing.is_empty())
 }
@@ -105,10 +108,10 @@ fn missing_data(dir: &Path) -> Result<Vec<String>, String> {
 
 fn print_missing(missing: &[String]) {
     for problem in missing {
-        say!("DAMAGED   {problem}");
+        output!("DAMAGED   {problem}");
     }
     if !missing.is_empty() {
-        say!("{GIVE_UP}");
+        output!("{GIVE_UP}");
     }
 }
 
@@ -126,8 +129,23 @@ fn each(dir: &Path, mut action: impl FnMut(&Path) -> Result<bool, Error>) -> Res
     Ok(all_intact)
 }
 
-/// Returns the folders of all journals below `dir`; `dir` itself, if it holds a journal.
+/// Returns the folders of all journals below `dir`, without copies that repairs have left; `dir`
+/// itself, if it holds a journal.
 fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let (_, journals) = copies_and_journals(dir)?;
+    Ok(journals)
+}
+
+/// Whether a folder has the name of a copy that a repair leaves beside a journal.
+fn is_copy(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    let number = name.rsplit_once(".backup-").map(|(_, number)| number);
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Returns the copies that repairs have left below `dir`, and all other journals; `dir` itself as a
+/// journal, if it holds one.
+fn copies_and_journals(dir: &Path) -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
     let list = |dir: &Path| -> Result<Vec<PathBuf>, String> {
         let unreadable = |error: std::io::Error| format!("cannot read {}: {error}", dir.display());
         let entries = std::fs::read_dir(dir).map_err(unreadable)?;
@@ -140,7 +158,7 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
         dir.join("lock").is_file() || is_begun(&RealDisk::new(dir)).is_ok_and(|begun| begun)
     };
     if is_journal(dir) {
-        return Ok(vec![dir.to_owned()]);
+        return Ok((Vec::new(), vec![dir.to_owned()]));
     }
     // A worker's folder is in its site's folder, which may be in one node's part of a shared
     // directory.
@@ -158,16 +176,16 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
         found.extend::<Vec<PathBuf>>(journals);
         folders = others;
     }
-    Ok(found)
+    Ok(found.into_iter().partition(|folder| is_copy(folder)))
 }
 
 fn print_report(folder: &Path, report: &Report) {
-    say!("{}", folder.display());
+    output!("{}", folder.display());
     if let Some(identity) = &report.identity {
-        say!("  id        {identity}");
+        output!("  id        {identity}");
     }
     if let Some(snapshot) = &report.snapshot {
-        say!(
+        output!(
             "  snapshot  {}: {} parts, up to record {}",
             snapshot.file,
             snapshot.records,
@@ -175,7 +193,7 @@ fn print_report(folder: &Path, report: &Report) {
         );
     }
     for segment in &report.segments {
-        say!(
+        output!(
             "  segment   {}: records {} to {}, {} of {} bytes used",
             segment.file,
             segment.first.0,
@@ -185,15 +203,15 @@ fn print_report(folder: &Path, report: &Report) {
         );
     }
     if let Some(torn) = &report.torn {
-        say!("  torn      {torn}; the next start removes it");
+        output!("  torn      {torn}; the next start removes it");
     }
     for problem in &report.problems {
-        say!("  DAMAGED   {problem}");
+        output!("  DAMAGED   {problem}");
     }
     for file in &report.foreign {
-        say!("  foreign   {file} is not a file of a journal");
+        output!("  foreign   {file} is not a file of a journal");
     }
-    say!("  {}", if report.problems.is_empty() { "no damage found" } else { "damaged" });
+    output!("  {}", if report.problems.is_empty() { "no damage found" } else { "damaged" });
 }
 
 /// Formats one entry as one line.
@@ -244,8 +262,8 @@ fn repair_one(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     let in_folder = |error: Error| format!("{}: {error}", folder.display());
     let must = match must_be_repaired(&disk) {
         Err(error @ Error::BeyondRepair(_)) => {
-            say!("DAMAGED   {}", in_folder(error));
-            say!("{GIVE_UP}");
+            output!("DAMAGED   {}", in_folder(error));
+            output!("{GIVE_UP}");
             return Ok(false);
         }
         must => must.map_err(in_folder)?,
@@ -265,21 +283,21 @@ fn repair_one(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
         let _ = std::fs::remove_dir(&backup);
         let missing = missing_data(&folder)?;
         match missing.is_empty() {
-            true => say!("no damage found; nothing was changed"),
+            true => output!("no damage found; nothing was changed"),
             false => print_missing(&missing),
         }
         return Ok(missing.is_empty());
     }
     print_repair(&done, &backup);
     if let Some(root) = disowned {
-        say!(
+        output!(
             "the data in {} has a new id: other sites may have received updates that are lost here, so \
              they reject this data. Remove the site and add it again; a cluster of one site continues \
              with the remaining data",
             root.display()
         );
     } else {
-        say!(
+        output!(
             "no solera-data.toml was found two folders above: if this is a copy, do not use it for a \
              node whose cluster has other sites"
         );
@@ -290,19 +308,19 @@ fn repair_one(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
 /// Prints what was damaged, what the repair changed, and which records are lost.
 fn print_repair(done: &Repair, backup: &Path) {
     for problem in &done.problems {
-        say!("damaged: {problem}");
+        output!("damaged: {problem}");
     }
     if let Some((file, at)) = &done.cut {
-        say!("truncated {file} at byte {at}");
+        output!("truncated {file} at byte {at}");
     }
     for file in &done.moved {
-        say!("moved {file} away");
+        output!("moved {file} away");
     }
-    say!("copies of what was changed or removed are in {}", backup.display());
+    output!("copies of what was changed or removed are in {}", backup.display());
     match done.seen.0 - done.last.0.min(done.seen.0) {
-        0 => say!("unreadable records after record {} are lost, if there were any", done.last.0),
-        1 => say!("record {} is lost, and so are unreadable records after it", done.seen.0),
-        _ => say!(
+        0 => output!("unreadable records after record {} are lost, if there were any", done.last.0),
+        1 => output!("record {} is lost, and so are unreadable records after it", done.seen.0),
+        _ => output!(
             "records {} to {} are lost, and so are unreadable records after them",
             done.last.0 + 1,
             done.seen.0

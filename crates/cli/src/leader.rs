@@ -151,7 +151,7 @@ fn print_leaders(args: &LeaderArgs, leads: &[Leads]) {
             let Leads { site, partitions } = leads;
             json!({ "site": site, "partitions": partitions.len(), "led": partitions })
         };
-        say!("{}", json!({ "leaders": leads.iter().map(site).collect::<Vec<_>>() }));
+        output!("{}", json!({ "leaders": leads.iter().map(site).collect::<Vec<_>>() }));
         return;
     }
     let width = leads.iter().map(|leads| leads.site.len()).max().unwrap_or(0);
@@ -162,7 +162,7 @@ fn print_leaders(args: &LeaderArgs, leads: &[Leads]) {
             true => format!(": {}", ranges(partitions)),
             false => String::new(),
         };
-        say!("{site:width$}  leads {} {unit}{which}", partitions.len());
+        output!("{site:width$}  leads {} {unit}{which}", partitions.len());
     }
 }
 

@@ -193,13 +193,14 @@ impl Writer {
         if lost == 0 {
             return;
         }
-        let mut note = format!("({lost} lines of the log were dropped here)");
-        if self.json.load(Ordering::Relaxed) {
-            let line = serde_json::json!({
-                "timestamp": utc(now_ms()), "level": "WARN", "message": note, "target": SERVER,
-            });
-            note = line.to_string();
-        }
+        let (time, note) = (utc(now_ms()), format!("{lost} lines of the log were dropped here"));
+        let mut note = match self.json.load(Ordering::Relaxed) {
+            true => serde_json::json!({
+                "timestamp": time, "level": "WARN", "message": note, "target": SERVER,
+            })
+            .to_string(),
+            false => format!("{time} WARN  {note}"),
+        };
         note.push('\n');
         if self.entries.try_send(Entry::Line(note.into_bytes())).is_err() {
             self.lost.fetch_add(lost, Ordering::Relaxed);
@@ -285,7 +286,11 @@ mod tests {
         let written: Vec<String> = read.iter().collect();
         assert_eq!(written[0], "0\n");
         assert_eq!(written.last().unwrap(), "last\n");
-        let dropped = written.iter().filter_map(|line| line.strip_prefix('(')?.split(' ').next());
+        let dropped = written.iter().filter_map(|line| {
+            let (time, rest) = line.split_once(" WARN  ")?;
+            assert!(time.ends_with('Z'), "{line}");
+            rest.strip_suffix(" lines of the log were dropped here\n")
+        });
         let dropped: Vec<usize> = dropped.map(|count| count.parse().unwrap()).collect();
         let written = written.len() - dropped.len() - 1;
         assert!(written < lines && written + dropped.iter().sum::<usize>() == lines, "{dropped:?}");
@@ -300,7 +305,7 @@ mod tests {
         writer.note_lost_lines();
         drop(writer);
         let note: serde_json::Value = serde_json::from_str(&read.recv().unwrap()).unwrap();
-        assert_eq!(note["message"], "(3 lines of the log were dropped here)");
+        assert_eq!(note["message"], "3 lines of the log were dropped here");
         assert_eq!((&note["level"], &note["target"]), (&"WARN".into(), &"server".into()));
     }
 

@@ -1,13 +1,7 @@
 //! The `solera` command.
 
-/// Prints a line to standard output. Ignores write errors: a reader that closes the pipe early,
-/// such as `head`, needs no more lines.
-macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($text)*);
-    }};
-}
+#[macro_use]
+mod output;
 
 mod admin;
 mod backup;
@@ -81,11 +75,19 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(text) if text.use_stderr() => text.exit(),
+        // --help and --version.
+        Err(text) => {
+            output::note(text.print());
+            return output::finish(ExitCode::SUCCESS);
+        }
+    };
     let log = Log::start();
     let code = run_command(command, &log);
     log.flush();
-    code
+    output::finish(code)
 }
 
 fn run_command(command: Command, log: &Log) -> ExitCode {

@@ -19,6 +19,7 @@ Examples:
   solera papers calibrate > crates/bench/src/virtual_cluster/costs.json
                                              recounts the costs of steps of virtual clusters, in a few minutes
   solera papers calibrate --check            lists steps whose costs differ from the table
+  solera papers calibrate --turns            latencies beside a saturated space of primary, in seconds
 
 All numbers are measured in this run. A missed target is reported and is not an error. The command exits
 with 1 if the experiments cannot run, or if their results cannot be written.";
@@ -128,12 +129,12 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
         }
     };
     let written = results.map_err(|error| error.to_string()).and_then(|results| {
-        say!("{}", results.to_string().trim_end());
+        output!("{}", results.to_string().trim_end());
         write(args, &results)
     });
     match written {
         Ok(page) => {
-            say!("\nThe page is {}", page.display());
+            output!("\nThe page is {}", page.display());
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -160,7 +161,7 @@ fn calibrated(args: &PapersArgs, report: &dyn Fn(&str)) -> ExitCode {
     };
     match done {
         Ok((text, holds)) => {
-            say!("{}", text.trim_end());
+            output!("{}", text.trim_end());
             if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde_json::json;
 use solera::{Client, Endpoint};
 use solera_backup::{Allow, Difference, RestoreError, Restored, SpaceInfo, restore};
@@ -35,22 +35,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Create a new cluster from a backup
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[command(group = ArgGroup::new("target").args(["to", "data"]).required(true))]
 pub(crate) struct RestoreArgs {
     /// File that `solera backup` wrote
     file: PathBuf,
     /// Fill a running, empty cluster through this node
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        required_unless_present = "data",
-        conflicts_with = "data"
-    )]
+    #[arg(long, value_name = "HOST:PORT")]
     to: Option<Endpoint>,
     #[command(flatten)]
     login: LoginArgs,
     /// With --to: write even if the cluster holds keys. Strings are replaced; elements and fields
     /// are added
-    #[arg(long, requires = "to")]
+    #[arg(long, conflicts_with = "data")]
     force: bool,
     /// Write even if the cluster's spaces differ from the backup's, and list the differences
     #[arg(long)]
@@ -59,16 +55,16 @@ pub(crate) struct RestoreArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// With --data: number of sites (default 3, or as configured)
-    #[arg(long, requires = "data")]
+    #[arg(long, conflicts_with = "to")]
     sites: Option<usize>,
     /// With --data: number of logical partitions (default 16, or as configured)
-    #[arg(long, requires = "data")]
+    #[arg(long, conflicts_with = "to")]
     partitions: Option<u16>,
     /// With --data: number of workers per site (default 1, or as configured)
-    #[arg(long, requires = "data", value_parser = clap::value_parser!(u8).range(1..))]
+    #[arg(long, conflicts_with = "to", value_parser = clap::value_parser!(u8).range(1..))]
     workers: Option<u8>,
     /// With --data: configuration file (solera.toml)
-    #[arg(long, requires = "data")]
+    #[arg(long, conflicts_with = "to")]
     config: Option<PathBuf>,
     /// Print the result as JSON
     #[arg(long)]
@@ -81,7 +77,7 @@ pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
         Ok(done) => {
             done.print(args.json);
             if let (Some(data), false) = (&args.data, args.json) {
-                say!("start it with `solera up --data {}` and the same options", data.display());
+                output!("start it with `solera up --data {}` and the same options", data.display());
             }
             ExitCode::SUCCESS
         }
@@ -90,7 +86,7 @@ pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
             match failure {
                 Failure::OtherSpaces(differences, _) => {
                     if args.json {
-                        say!("{}", json!({ "differences": differences }));
+                        output!("{}", json!({ "differences": differences }));
                     }
                     ExitCode::from(OTHER_SPACES)
                 }
@@ -159,25 +155,25 @@ impl Done {
                 "keys": tally.keys(), "content": tally, "compared": compared, "unread": unread,
                 "durable": durable, "differences": differences,
             });
-            return say!("{about}");
+            return output!("{about}");
         }
         if !differences.is_empty() {
-            say!(
+            output!(
                 "the cluster's spaces differ from the backup's:\n{}",
                 table(differences).trim_end()
             );
         }
-        say!("restored {}", Amount(tally));
+        output!("restored {}", Amount(tally));
         match (*compared, *unread) {
-            (true, 0) => say!("read back and compared: all data is identical"),
-            (true, keys) => say!(
+            (true, 0) => output!("read back and compared: all data is identical"),
+            (true, keys) => output!(
                 "read back and compared: all data is identical, except {keys} keys in spaces outside snapshots, \
                  which were not compared"
             ),
             (false, _) => {}
         }
         if !durable {
-            say!("the data is not durable at other sites yet: are they all running?");
+            output!("the data is not durable at other sites yet: are they all running?");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! `solera run`: calls transactions of a MixT source over in-memory stores.
 
 use std::error::Error;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,6 +16,7 @@ use solera_program::ir::Program;
 use solera_program::types::{StoreId, Type};
 use solera_program::value::Value;
 
+use crate::output;
 use crate::source::Source;
 
 const EXAMPLES: &str = "\
@@ -26,9 +26,9 @@ Examples:
 
 Each store of the program is an in-memory space with the level that the store declares. It is empty at first and is
 discarded at the end. Arguments are those of SOLERA.CALL: a handle is a key, with or without its store before a colon;
-lists, sets, maps, options and structs are JSON. A map is an array of pairs, or an object if its keys are strings. `then` begins the next call. A store may declare
-`query strong_size(of: *set<T>) -> int`; other custom operations require a database that implements them, and a call
-fails when it reaches one. `-` stands for standard input.
+lists, sets, maps, options and structs are JSON. A map is an array of pairs, or an object if its keys are strings.
+`then` begins the next call. A store may declare `query strong_size(of: *set<T>) -> int`; other custom operations
+require a database that implements them, and a call fails when it reaches one. `-` stands for standard input.
 
 Exit codes: 0 all calls succeeded; 1 the program has errors, or a call failed, which skips the remaining calls; 2 the
 file cannot be read.";
@@ -65,7 +65,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
                 load(&program, &source.text).await.map_err(|error| error.to_string())?;
             for call in args.calls.split(|word| word == "then") {
                 let reply = self::call(&mut client, call).await?;
-                say_bytes(&shown(&program, &call[0], &reply)?);
+                output::bytes(&shown(&program, &call[0], &reply)?);
             }
             Ok(())
         })
@@ -192,12 +192,6 @@ fn value(program: &Program, reply: &Reply, ty: &Type) -> Result<Value, String> {
         }
         (reply, _) => return Err(format!("{reply:?} does not match the type of the result")),
     })
-}
-
-/// Writes a line that need not be valid text.
-fn say_bytes(line: &[u8]) {
-    // Ignores write errors, like `say!`.
-    let _ = std::io::stdout().write_all(&[line, b"\n"].concat());
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
     let progress = Progress::begin(move || format!("seed {seed}"));
     let report = run(&scenario(args, seed), trace);
     drop(progress);
-    say!(
+    output!(
         "seed {seed}: {} transactions, {} steps, {:.1} s of virtual time",
         report.transactions,
         report.steps,
@@ -158,13 +158,13 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
         if let Err(error) = fs::write(file, report.trace.bytes()) {
             return cannot_write(file, error);
         }
-        say!("the trace is in {}", file.display());
+        output!("the trace is in {}", file.display());
     }
     for known in &report.known_failures {
-        say!("  known failure: {known}");
+        output!("  known failure: {known}");
     }
     if report.violations.is_empty() {
-        say!("no violation");
+        output!("no violation");
         return ExitCode::SUCCESS;
     }
     print_violations(&report, 5);
@@ -173,7 +173,7 @@ fn one(args: &SimArgs, seed: u64) -> ExitCode {
 
 fn print_faults(tally: &Tally) {
     if !tally.is_empty() {
-        say!("faults that took effect: {tally}");
+        output!("faults that took effect: {tally}");
     }
 }
 
@@ -181,29 +181,29 @@ fn print_faults(tally: &Tally) {
 fn print_paths(tally: &Tally) {
     let mut paths: Vec<_> = tally.paths().collect();
     paths.sort_by_key(|(_, count)| *count);
-    say!("rare paths of the protocol, and how often they were taken:");
+    output!("rare paths of the protocol, and how often they were taken:");
     for (path, count) in paths {
         match count {
-            0 => say!("   never  {}", path.0),
-            count => say!("{count:>8}  {}", path.0),
+            0 => output!("   never  {}", path.0),
+            count => output!("{count:>8}  {}", path.0),
         }
     }
 }
 
 fn print_violations(report: &Report, limit: usize) {
     for violation in report.violations.iter().take(limit) {
-        say!("  {violation}");
+        output!("  {violation}");
         if let Violation::Anomaly(anomaly) = violation {
             for t in anomaly.transactions() {
-                say!("  transaction {t}: {}", report.history.transactions[t]);
+                output!("  transaction {t}: {}", report.history.transactions[t]);
             }
             if let Some(key) = anomaly.key() {
-                say!("  writers of '{key}': {}", writers(report, key));
+                output!("  writers of '{key}': {}", writers(report, key));
             }
         }
     }
     if report.violations.len() > limit {
-        say!("  and {} more", report.violations.len() - limit);
+        output!("  and {} more", report.violations.len() - limit);
     }
 }
 
@@ -252,8 +252,8 @@ fn many(args: &SimArgs) -> ExitCode {
                     total.add(seed, &report);
                     if !report.violations.is_empty() {
                         bar.suspend(|| {
-                            say!("seed {seed} failed; replay: {}", replay(args, seed));
-                            say!("  {}", report.violations[0]);
+                            output!("seed {seed} failed; replay: {}", replay(args, seed));
+                            output!("  {}", report.violations[0]);
                         });
                         bar.set_message(format!(", {} failed", total.failed));
                     }
@@ -293,11 +293,13 @@ impl Total {
 fn print_total(args: &SimArgs, total: Total) -> ExitCode {
     let Total { transactions, steps, failed, mut known, tally } = total;
     let (seeds, from) = (args.seeds, args.from);
-    say!("{seeds} seeds from {from}: {transactions} transactions, {steps} steps; {failed} failed");
+    output!(
+        "{seeds} seeds from {from}: {transactions} transactions, {steps} steps; {failed} failed"
+    );
     known.sort_unstable();
     if !known.is_empty() {
         let seeds: Vec<String> = known.iter().map(u64::to_string).collect();
-        say!(
+        output!(
             "{} of them have known failures, which are not counted: while some workers of a site are down, other sites cannot commit \
              on groups that its remaining workers lead, or after a strong transaction that depends on updates which only one of them received from it. \
              Run these with --seed for details: {}",
@@ -309,7 +311,7 @@ fn print_total(args: &SimArgs, total: Total) -> ExitCode {
     print_paths(&tally);
     let too_rare = tally.too_rare(kind(args), args.from, args.seeds);
     for (what, least) in &too_rare {
-        say!("too rare to be tested: {what}; expected at least {least}");
+        output!("too rare to be tested: {what}; expected at least {least}");
     }
     if failed == 0 && too_rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

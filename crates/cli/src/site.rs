@@ -167,19 +167,19 @@ fn print_sites(args: &SiteArgs, sites: &[Site]) {
     if args.json {
         let site =
             |site: &Site| json!({ "name": site.name, "status": site.status, "life": site.life });
-        say!("{}", json!({ "sites": sites.iter().map(site).collect::<Vec<_>>() }));
+        output!("{}", json!({ "sites": sites.iter().map(site).collect::<Vec<_>>() }));
         return;
     }
     let width = sites.iter().map(|site| site.name.len()).max().unwrap_or(0);
     for Site { name, status, life, .. } in sites {
-        say!("{name:width$}  {status:8}  life {life}");
+        output!("{name:width$}  {status:8}  life {life}");
     }
     let added = match &args.action {
         Action::Add { name } => sites.iter().find(|site| site.name.eq_ignore_ascii_case(name)),
         _ => None,
     };
     if let Some(Site { name, life, .. }) = added {
-        say!(
+        output!(
             "start each of its nodes with an empty directory: solera serve --site {name} --join {life} …"
         );
     }

@@ -99,7 +99,7 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
         let stopped = async {
             stop.requested().await;
             // Stops even if nobody reads standard output any more.
-            say!("\nstopping");
+            output!("\nstopping");
             // Clients that have not finished when the time is up are disconnected, as the setting
             // says.
             let _ = cluster.drain().await;
@@ -121,7 +121,7 @@ fn print_summary(cluster: &Cluster, port: u16) {
     let mut workers: Vec<_> =
         (0..spec.sites.len()).map(|site| spec.workers_of(site).to_string()).collect();
     workers.dedup();
-    say!(
+    output!(
         "Solera {}: cluster '{}', {} sites of {} partitions on {} worker(s) each, f = {}\n",
         env!("CARGO_PKG_VERSION"),
         spec.name,
@@ -131,7 +131,7 @@ fn print_summary(cluster: &Cluster, port: u16) {
         spec.f
     );
     let heads = spec.sites.iter().map(|site| format!("{:>1$}", site.name, width.max(8)));
-    say!(
+    output!(
         "  {:width$}  {:>5}   round trips in ms: {}",
         "site",
         "RESP",
@@ -139,30 +139,39 @@ fn print_summary(cluster: &Cluster, port: u16) {
     );
     for (i, site) in spec.sites.iter().enumerate() {
         let trips = spec.wan.rtt_ms[i].iter().map(|rtt| format!("{rtt:>0$}", width.max(8)));
-        say!(
+        output!(
             "  {:width$}  {:>5}                      {}",
             site.name,
             site.listen.map_or(0, |address| address.port()),
             trips.collect::<Vec<_>>().join(" ")
         );
     }
-    say!("");
+    output!("");
     print_settings(spec);
-    say!("\n  HTTP  http://127.0.0.1:{port}/status  /metrics\n");
+    let scheme = if is_admin_tls(spec) { "https" } else { "http" };
+    output!("\n  HTTP  {scheme}://127.0.0.1:{port}/status  /metrics\n");
     for found in cluster.found() {
-        say!("  {found}");
+        output!("  {found}");
     }
-    match &spec.data {
-        Some(data) => say!("Data is in {}. Try, in other terminals:", data.display()),
-        None => say!(
-            "Data is in memory and is lost when this process exits (--data DIR keeps it). Try, in \
-             other terminals:"
-        ),
+    let place = match &spec.data {
+        Some(data) => format!("Data is in {}.", data.display()),
+        None => "Data is in memory and is lost when this process exits (--data DIR keeps it)."
+            .to_owned(),
+    };
+    let commands = commands_to_try(spec, port);
+    match commands.is_empty() {
+        true => output!("{place}"),
+        false => output!("{place} Try, in other terminals:"),
     }
-    for command in commands_to_try(spec, port) {
-        say!("  {command}");
+    for command in commands {
+        output!("  {command}");
     }
-    say!("Press Ctrl-C to stop.");
+    output!("Press Ctrl-C to stop.");
+}
+
+/// Whether the HTTP interface uses TLS.
+fn is_admin_tls(spec: &ClusterSpec) -> bool {
+    spec.tls.as_ref().is_some_and(|tls| tls.admin)
 }
 
 /// Returns commands that succeed on the cluster, with a login where they need one.
@@ -184,7 +193,8 @@ fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
     if spec.sites.len() > 1 {
         commands.push(redis_cli(2, "get", ""));
         commands.push(login(&|user| user.may_run_all("admin")).map(|user| {
-            let cut = format!("solera fault cut 1 2 --port {port}");
+            let ca = if is_admin_tls(spec) { " --ca …" } else { "" };
+            let cut = format!("solera fault cut 1 2 --port {port}{ca}");
             match user {
                 None => cut,
                 Some(user) => format!("SOLERA_PASSWORD=… {cut} --user {user}"),
@@ -198,28 +208,30 @@ fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
 fn print_settings(spec: &ClusterSpec) {
     if spec.protocol != Baseline::UniStore {
         let (name, what) = (spec.protocol.name(), spec.protocol.explained());
-        say!("  protocol {name}: {what}\n");
+        output!("  protocol {name}: {what}\n");
     }
     for space in spec.spaces.iter() {
-        say!(
+        output!(
             "  space {}: keys beginning with '{}' are {}",
             space.name,
             space.prefix,
             space.level_name()
         );
         if space.runs != Runs::UniStore {
-            say!("    an example protocol, not for production data");
+            output!("    an example protocol, not for production data");
         }
     }
     let tls = spec.sites.iter().filter_map(|site| site.listen_tls);
     let ports: Vec<String> = tls.map(|address| address.port().to_string()).collect();
     if !ports.is_empty() {
-        say!("\n  RESP over TLS on ports {}", ports.join(", "));
+        output!("\n  RESP over TLS on ports {}", ports.join(", "));
     }
     if spec.users.are_configured() {
         match spec.users.without_login().is_some() {
-            true => say!("\n  users: clients that send no AUTH have the rights of user 'default'"),
-            false => say!("\n  users: commands require AUTH"),
+            true => {
+                output!("\n  users: clients that send no AUTH have the rights of user 'default'")
+            }
+            false => output!("\n  users: commands require AUTH"),
         }
     }
 }
@@ -259,6 +271,11 @@ mod tests {
                 "redis-cli -p 7102 --user root --askpass get greeting",
                 "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --user root",
             ]
+        );
+        let tls = "[tls]\ncert = 'c'\nkey = 'k'\nport = 7200\nadmin = true\n";
+        assert_eq!(
+            to_try(&(admin + tls)).last().unwrap(),
+            "SOLERA_PASSWORD=… solera fault cut 1 2 --port 7100 --ca … --user root"
         );
         let elsewhere = user("bob", &format!("{password}\ncommands = ['+@read']\nkeys = ['b:*']"));
         assert_eq!(to_try(&elsewhere), Vec::<String>::new());

@@ -11,7 +11,7 @@ Examples:
   pwgen 32 1 | solera user hash
 
 Put the printed line below a [[user]] of solera.toml. SHA-256 is fast to compute, so choose long, random
-passwords, such as those of `redis-cli ACL GENPASS`.";
+passwords, such as those of `redis-cli -p 7101 ACL GENPASS`, which needs a running server, or of pwgen.";
 
 /// Prepare users for solera.toml
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ pub(crate) fn main(args: &UserArgs) -> ExitCode {
     };
     match done {
         Ok(line) => {
-            say!("{line}");
+            output!("{line}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -102,7 +102,7 @@ fn run(args: &WanArgs) -> Result<(), Box<dyn std::error::Error>> {
             let seed = args.seed.wrapping_add(number << 48);
             let proxy = Proxy::bind(listen.as_str(), to, delays, seed).await;
             let proxy = proxy.map_err(|error| format!("cannot listen on {listen}: {error}"))?;
-            say!("{} -> {to}", proxy.address()?);
+            output!("{} -> {to}", proxy.address()?);
             proxies.spawn(proxy.serve());
         }
         stop.requested().await;

@@ -141,6 +141,10 @@ async fn damage_is_reported_and_repaired_only_on_request() {
     assert!(repaired.status.success(), "{}", text(&repaired.stderr));
     assert!(text(&repaired.stdout).contains("unreadable records"), "{}", text(&repaired.stdout));
     assert!(folder.with_extension("backup-1").join("0000000001.segment").is_file());
+    let checked = journal(&["check"], &dir);
+    let told = text(&checked.stdout);
+    let copy = "worker-0.backup-1\n  not checked: a copy of what a repair has changed\n";
+    assert!(checked.status.success() && told.contains(copy), "{told}");
     let up = start(&dir, &["--sites", "1"]);
     // The records before the damage are recovered.
     let mut client = up.client(1).await;

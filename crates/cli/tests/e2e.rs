@@ -3,9 +3,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{Folder, SOLERA, Up, eventually, ok};
@@ -291,7 +292,7 @@ fn http_errors_are_json_with_the_reason() {
         (page.to_vec(), 415, "content-type: application/json"),
         (get("GET /faults").into_bytes(), 405, "/faults does not support GET"),
         (get("DELETE /status").into_bytes(), 405, "/status does not support DELETE"),
-        (get("GET /status?detailed=perhaps").into_bytes(), 400, "query string"),
+        (get("GET /status?detailed=perhaps").into_bytes(), 400, "detailed is true or false"),
         (post(3, b"\xff\xfe\xfd"), 400, "not UTF-8"),
         (post(2, b"{}"), 400, "this is not a valid fault"),
         (post(1 << 20, b""), 413, "longer than 65536 bytes"),
@@ -437,9 +438,57 @@ async fn a_client_that_closes_its_sending_side_receives_all_replies() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let folder = Folder::new();
+    let source = folder.file("s.mixt", "store s : causal {} transaction t() -> int { return 1; }");
+    let source = source.to_str().unwrap();
+    for arguments in [&["sim", "--seeds", "1"][..], &["run", source, "t"], &["--help"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(SOLERA).args(arguments).stdout(full).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        assert!(error.contains("cannot write to standard output: No space left"), "{error}");
+        // A reader may close the pipe early.
+        let mut command = Command::new(SOLERA);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_rejected_with_what_to_do() {
+    for (arguments, reason) in [
+        (&["restore", "x"][..], "<--to <HOST:PORT>|--data <DIR>>"),
+        (&["restore", "x", "--to", "h:1", "--data", "d"], "'--to <HOST:PORT>' cannot be used with"),
+        (&["restore", "x", "--to", "h:1", "--sites", "3"], "cannot be used with '--sites <SITES>'"),
+        (
+            &["restore", "x", "--data", "d", "--force"],
+            "'--data <DIR>' cannot be used with '--force'",
+        ),
+    ] {
+        let output = Command::new(SOLERA).args(arguments).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(reason), "{error}");
+    }
+}
+
+/// Tests run a build whose requests cost more than those of documents.
+#[test]
+fn counted_costs_are_compared_only_with_the_same_profile() {
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
+    let output = Command::new(SOLERA).args(["costs", "--check", table]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{error}");
+    assert!(error.contains("`cargo build --profile dist` builds target/dist/solera"), "{error}");
+}
+
+#[test]
 fn faults_require_a_cluster_and_known_sites() {
     let output = Command::new(SOLERA).args(["fault", "heal", "--port", "1"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no cluster answers on port 1"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no cluster answers on 127.0.0.1:1 "));
     let up = Up::start(&[]);
     let output = up.fault(&["kill", "atlantis"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

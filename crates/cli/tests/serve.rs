@@ -413,6 +413,25 @@ async fn peers_with_other_settings_are_rejected_with_the_reason() {
     }
 }
 
+#[tokio::test]
+async fn faults_are_refused_with_the_reason() {
+    let plan = Plan::new("");
+    let node = plan.start(0, 0);
+    eventually(&node, async || node.http("/health").is_some()).await;
+    let (host, port) = (node.admin.ip().to_string(), node.admin.port().to_string());
+    for fault in ["status", "heal"] {
+        let output =
+            Command::new(SOLERA).args(["fault", fault, "--host", &host, "--port", &port]).output();
+        let output = output.unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.stdout.is_empty() && !output.status.success(), "{output:?}");
+        assert!(
+            error.contains("a node of `solera serve`, which has no injected faults"),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn invalid_sites_nodes_and_ports_are_rejected() {
     let plan = Plan::new("");

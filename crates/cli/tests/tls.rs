@@ -226,8 +226,9 @@ fn solera_up_serves_clients_over_tls() {
     let mut command = Command::new(SOLERA);
     command.args(["up", "--port", &(lab.port + 4).to_string(), "--config"]).arg(&config);
     let mut up = Process::start(command.stdout(Stdio::piped()));
-    let lines = BufReader::new(up.child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.into_iter().any(|line| line.contains("over TLS on ports")));
+    let mut lines = BufReader::new(up.child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("over TLS on ports")));
+    assert!(lines.any(|line| line.contains("HTTP  https://127.0.0.1:")));
     assert_eq!(lab.ask(None, "PING").unwrap(), "+PONG\r\n+OK\r\n");
     // The HTTP interface uses TLS as well, because `tls.admin` is set.
     lab.authority("other");

@@ -298,7 +298,17 @@ fn login_options_are_accepted_before_and_after_a_subcommand() {
         assert!(text(&output.stdout).contains("virginia"), "{words:?}");
     }
     let refused = solera(&["site", "list", "--at", &at, "--user", "alice", "--password", "no"]);
-    assert!(text(&refused.stderr).contains("WRONGPASS"), "{}", text(&refused.stderr));
+    let error = text(&refused.stderr);
+    assert!(error.contains("the user or the password is wrong, or the user is dis"), "{error}");
+    for (login, reason) in [
+        (&["--user", "alice"][..], "the user 'alice' or the password in SOLERA_PASSWORD is wrong"),
+        (&[], "the cluster has users; log in with --user, and the password in SOLERA_PASSWORD"),
+    ] {
+        let mut command = Command::new(SOLERA);
+        command.args(["fault", "status", "--port", &up.port.to_string()]).args(login);
+        let error = text(&command.env("SOLERA_PASSWORD", "wrong").output().unwrap().stderr);
+        assert!(error.contains(&format!("{}: {reason}", up.admin())), "{error}");
+    }
     // A command that only reads a file rejects login options.
     let refused = solera(&[&["backup", "check", "file"][..], &login].concat());
     assert!(text(&refused.stderr).contains("--user"), "{}", text(&refused.stderr));

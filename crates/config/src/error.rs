@@ -7,9 +7,8 @@ use std::fmt;
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable(String, String),
-    /// The file is not TOML, or has a setting that does not exist. The text has line and column.
-    Malformed(String, String),
-    /// A setting contradicts another one or is out of range.
+    /// The file is not TOML, or a setting does not exist, contradicts another one or is out of
+    /// range.
     Invalid {
         /// File and line of the setting, if it is in a file.
         at: Option<String>,
@@ -22,7 +21,6 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigError::Unreadable(file, reason) => write!(f, "cannot read {file}: {reason}"),
-            ConfigError::Malformed(file, reason) => write!(f, "{file}: {reason}"),
             ConfigError::Invalid { at: Some(at), reason } => write!(f, "{at}: {reason}"),
             ConfigError::Invalid { at: None, reason } => f.write_str(reason),
         }

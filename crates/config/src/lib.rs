@@ -5,6 +5,7 @@ mod acl;
 mod durability;
 mod error;
 mod log;
+mod malformed;
 mod modules;
 mod nodes;
 mod placed;

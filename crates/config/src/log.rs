@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use solera_commands::similar;
+
 /// Areas of the log. An event's area is its target in `tracing`.
 pub mod areas {
     /// Start, stop and settings of the process.
@@ -59,7 +61,11 @@ impl FromStr for LogLevel {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = LogLevel::ALL.iter().find(|(_, name)| *name == text).map(|(level, _)| *level);
-        found.ok_or_else(|| "the levels are error, warn, info and debug".to_owned())
+        found.ok_or_else(|| {
+            let near = similar(text, LogLevel::ALL.iter().map(|(_, name)| *name));
+            let near = near.map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+            format!("{near}the levels are error, warn, info and debug")
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reader of `solera.toml`, which reports the place of each error.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use solera_unistore::MAX_WORKERS;
 use toml::Spanned;
 
 use crate::error::ConfigError;
+use crate::malformed;
 use crate::placed::Placed;
 use crate::spec::{ClusterSpec, Overrides, SiteSpec};
 use crate::wan::Wan;
@@ -152,50 +153,11 @@ impl<T> Setting<T> {
 impl Reader<'_> {
     fn read(&self, over: Overrides) -> Result<ClusterSpec, ConfigError> {
         let file = toml::from_str(self.text).map_err(|error| {
-            let mut reason = error.to_string();
-            if let Some(hint) = error.span().and_then(|span| self.hint(error.message(), span)) {
-                reason.push_str(&format!("{hint}\n"));
-            }
-            ConfigError::Malformed(self.file.clone().unwrap_or_default(), reason)
+            let place = error.span().map(|span| span.start);
+            let at = self.at(place).or_else(|| self.file.clone());
+            ConfigError::Invalid { at, reason: malformed::reason(self.text, &error) }
         })?;
         self.build(file, over)
-    }
-
-    /// Returns advice in addition to the parser's message.
-    fn hint(&self, message: &str, at: Range<usize>) -> Option<String> {
-        let found = self.text.get(at.clone())?;
-        if message.contains("must be quoted") {
-            return Some(format!("texts need quotes: \"{found}\""));
-        }
-        if !message.contains("expected a sequence") {
-            return None;
-        }
-        if let Some(path) = self.table_at(at.start) {
-            let (_, name) = path.rsplit_once('.').unwrap_or(("", &path));
-            return Some(format!("each {name} is a table: [[{path}]]"));
-        }
-        let mut lines = self.text.get(..at.start)?.rsplit('\n');
-        let setting = match found {
-            // The first part of a key with dots.
-            "site" | "space" | "store" | "user" => found,
-            _ => lines.find_map(|line| Some(line.split_once('=')?.0.trim()))?,
-        };
-        Some(match setting {
-            "site" | "space" | "store" | "user" if !found.starts_with('{') => {
-                format!("each {setting} is a table: [[{setting}]]")
-            }
-            "conflicts" => "conflicts is a list of pairs: [[\"DECRBY\", \"SET\"]]".to_owned(),
-            setting => format!("{setting} is a list: [{found}]"),
-        })
-    }
-
-    /// Returns the table whose header, `[table]`, begins at this position.
-    fn table_at(&self, start: usize) -> Option<String> {
-        let before = self.text.get(..start)?.rsplit('\n').next()?;
-        let header = self.text.get(start..)?.lines().next()?.strip_prefix('[')?;
-        let path = header.split_once(']').filter(|_| before.trim().is_empty())?.0;
-        let names = path.split('.').map(|name| name.trim().trim_matches(['"', '\'']));
-        Some(names.collect::<Vec<_>>().join("."))
     }
 
     /// Returns a value with its place, for a later check by another crate.
@@ -209,9 +171,8 @@ impl Reader<'_> {
 
     /// Returns the file and line of a position, for messages.
     fn at(&self, place: Option<usize>) -> Option<String> {
-        let line = |start| self.text[..start].matches('\n').count() + 1;
         let at = place.zip(self.file.as_ref());
-        at.map(|(start, file)| format!("{file}, line {}", line(start)))
+        at.map(|(start, file)| format!("{file}, line {}", malformed::line_of(self.text, start)))
     }
 
     /// Checks a number of workers. It is one byte, in timestamps too.
@@ -408,7 +369,7 @@ impl Reader<'_> {
 
     fn max_memory(&self, amount: &Spanned<Amount>) -> Result<u64, ConfigError> {
         let place = Some(amount.span().start);
-        match amount.get_ref().bytes() {
+        match amount.get_ref().bytes("max_memory") {
             Ok(bytes) if bytes < LEAST_MEMORY => {
                 let least = LEAST_MEMORY >> 20;
                 let reason = format!("the process alone may take {least} MiB; max_memory is more");
@@ -511,8 +472,18 @@ mod tests {
             ("[[site]]\nname = '2'", "line 2: site '2': a number"),
             ("[[site]]\nname = \"a\\tb\"", r#"line 2: "a\tb" is no name for a site"#),
             ("site = 3", "[[site]]"),
-            ("cluster = eu", "line 1, column 11"),
-            ("cluster = eu", "texts need quotes: \"eu\""),
+            ("cluster = eu", "s.toml, line 1: texts need quotes: \"eu\""),
+            ("\ncluster = 'eu", "line 2: this is not TOML: invalid literal string"),
+            ("f = 1\nf = 2", "line 2: 'f' is set twice"),
+            ("sites = '3'", "line 1: sites: expected a whole number"),
+            ("\nwan = 3", "line 2: wan: expected a string, found integer `3`"),
+            ("max_memory = 1.5", "line 1: max_memory: 1.5 is no amount of bytes; amounts are"),
+            ("[[space]]\nname = 'x'", "line 1: the setting 'prefix' is missing"),
+            ("spase = 1", "line 1: there is no setting 'spase' here; did you mean 'space'?"),
+            (
+                "[log]\ncolour = 1",
+                "line 2: there is no setting 'colour' here; there are format, level, areas",
+            ),
             ("[[space]]\nstrong = [\nDECRBY]", "texts need quotes: \"DECRBY\""),
             ("[[space]]\nstrong = 'SET'", "strong is a list: ['SET']"),
             ("[[space]]\nconflicts = [\n'SET', 'SET']", "conflicts is a list of pairs: [["),
@@ -532,12 +503,12 @@ mod tests {
             ("data = 'd'\nprotocol = 'causal'", "line 2: the protocol 'causal' is for comparisons"),
             ("leader = 'mars'", "line 1: there is no site 'mars' to lead; the sites are"),
             ("strong_max_bytes = '1 GiB'", "line 1: strong_max_bytes is 1 KiB to 512 MiB"),
-            ("\nstrong_max_bytes = 'much'", "line 2: 'much' is no amount of bytes"),
+            ("\nstrong_max_bytes = 'much'", "line 2: strong_max_bytes: 'much' is no amount of"),
             ("\nstrong_max_operations = 0", "line 2: strong_max_operations is 1 to 10000000"),
             ("workers = 1000", "line 1: a site has 1 to 32 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),
-            ("max_memory = '4 Gibi'", "line 1: '4 Gibi' is no amount of bytes"),
+            ("max_memory = '4 GX'", "line 1: max_memory: '4 GX' is no amount of bytes"),
             ("\nmax_memory = 1000", "line 2: the process alone may take 32 MiB"),
             ("log_level = 'loud'", "line 1: there is no level 'loud': the levels are error"),
             ("transaction_timeout_ms = 0", "line 1: no transaction"),
@@ -552,6 +523,7 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");
+            assert!(error.starts_with("s.toml, line ") && !error.contains('\n'), "{error}");
         }
     }
 

@@ -73,6 +73,11 @@ pub(crate) const PRIMARY: &str = "primary";
 /// Levels that this version supports.
 const SERVED: [Level; 4] = [Level::Linearizable, Level::Por, Level::Causal, Level::Eventual];
 
+/// Returns the levels that this version supports.
+pub(crate) fn served() -> [Level; 4] {
+    SERVED
+}
+
 /// Returns the names of the supported levels, for messages.
 pub(crate) fn served_levels() -> String {
     let names = SERVED.map(|level| format!("'{level}'"));

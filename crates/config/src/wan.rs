@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::malformed;
+
 /// Regions of the built-in matrix.
 const REGIONS: [&str; 5] = ["virginia", "california", "frankfurt", "ireland", "brazil"];
 
@@ -105,7 +107,9 @@ impl Wan {
                 let text = std::fs::read_to_string(file)
                     .map_err(|error| WanError::Unreadable(file.to_owned(), error.to_string()))?;
                 let wan: WanFile = toml::from_str(&text).map_err(|error| {
-                    WanError::Malformed(file.to_owned(), error.to_string().trim().to_owned())
+                    let line = error.span().map(|span| malformed::line_of(&text, span.start));
+                    let at = line.map_or(String::new(), |line| format!(", line {line}"));
+                    WanError::Malformed(format!("{file}{at}"), malformed::reason(&text, &error))
                 })?;
                 Wan { names: wan.names, rtt_ms: wan.rtt_ms }.checked(name, sites)
             }

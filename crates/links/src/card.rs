@@ -125,11 +125,12 @@ impl Card {
             // The settings from which the identifier is derived are more informative.
             difference = first_difference(caller, called).or_else(|| {
                 let what = "the cluster's identifier".to_owned();
-                Some((what, caller.id.to_string(), called.id.to_string()))
+                let (caller, called) = (caller.id.to_string(), called.id.to_string());
+                Some(Refusal::Disagreement { what, caller, called })
             });
         }
-        if let Some((what, caller, called)) = difference {
-            return Err(Refusal::Disagreement { what, caller, called });
+        if let Some(difference) = difference {
+            return Err(difference);
         }
         if caller.to != called.from {
             let (meant, called) = (identity.name_of(caller.to), identity.name_of(called.from));
@@ -156,8 +157,8 @@ impl Card {
         let (caller, called) = if caller_is_other { (theirs, self) } else { (self, theirs) };
         let difference =
             first_difference(caller, called).or_else(|| unknown_protocol(caller, called));
-        if let Some((what, caller, called)) = difference {
-            return Err(Refusal::Disagreement { what, caller, called });
+        if let Some(difference) = difference {
+            return Err(difference);
         }
         let ahead_us = theirs.clock_us.wrapping_sub(self.clock_us) as i64;
         let apart = Duration::from_micros(ahead_us.unsigned_abs());
@@ -188,50 +189,60 @@ fn shortened(text: String) -> String {
     format!("{start}… {} bytes, checksum {:08x}", text.len(), crc32c::crc32c(text.as_bytes()))
 }
 
-/// Returns how two lists contradict each other: the name of the difference, and both values; `None`
-/// if one list is a prefix of the other.
-fn contradiction(
-    caller: &[(String, String)],
-    called: &[(String, String)],
-) -> Option<(String, String, String)> {
+/// Returns how two lists contradict each other; `None` if one list is a prefix of the other.
+fn contradiction(caller: &[(String, String)], called: &[(String, String)]) -> Option<Refusal> {
     type Site = (String, String);
     let differs = |what: &str, how: &dyn Fn(&Site) -> String| {
         let all = |sites: &[Site]| sites.iter().map(how).collect::<Vec<_>>().join(", ");
         let differ = caller.iter().zip(called).any(|(one, other)| how(one) != how(other));
-        differ.then(|| (what.to_owned(), all(caller), all(called)))
+        let (what, caller, called) = (what.to_owned(), all(caller), all(called));
+        differ.then_some(Refusal::Disagreement { what, caller, called })
     };
     differs("the sites", &|(name, _)| name.clone())
         .or_else(|| differs("the nodes' workers", &|(name, workers)| format!("{name}: {workers}")))
 }
 
-/// Returns the first setting that differs, and both values. Settings that depend on the list of
-/// sites may differ while the lists do.
-fn first_difference(caller: &Card, called: &Card) -> Option<(String, String, String)> {
+/// Returns the first setting that differs. Settings that depend on the list of sites may differ
+/// while the lists do. A setting that one node does not have shows another release.
+fn first_difference(caller: &Card, called: &Card) -> Option<Refusal> {
     let same_sites = caller.sites.len() == called.sites.len();
     let (caller, called) = (&caller.agreed, &called.agreed);
     let find = |all: &[(String, String)], what: &str| {
-        let found = all.iter().find(|(name, _)| name == what);
-        found.map_or("nothing".to_owned(), |(_, how)| how.clone())
+        all.iter().find(|(name, _)| name == what).map(|(_, how)| how.clone())
     };
     let compared = |(what, _): &&(String, String)| same_sites || what != WITH_THE_SITES;
     caller.iter().chain(called).filter(compared).find_map(|(what, _)| {
-        let (one, other) = (find(caller, what), find(called, what));
-        (one != other).then(|| (what.clone(), one, other))
+        match (find(caller, what), find(called, what)) {
+            (one, other) if one == other => None,
+            (Some(caller), Some(called)) => {
+                Some(Refusal::Disagreement { what: what.clone(), caller, called })
+            }
+            (one, other) => {
+                let [caller, called] = [one, other].map(|it| it.unwrap_or_else(nothing));
+                Some(Refusal::Releases { what: what.clone(), caller, called })
+            }
+        }
     })
 }
 
-/// Returns a protocol of which two nodes have no version in common, and the versions of each.
-fn unknown_protocol(caller: &Card, called: &Card) -> Option<(String, String, String)> {
+fn nothing() -> String {
+    "nothing".to_owned()
+}
+
+/// Returns a protocol of which two nodes have no version in common. Their configurations name the
+/// same protocols, so that only their releases can differ.
+fn unknown_protocol(caller: &Card, called: &Card) -> Option<Refusal> {
     let of = |card: &Card, protocol| {
         card.speaks.iter().find(|speaks| speaks.protocol == protocol).cloned()
     };
-    let versions = |speaks: Option<Speaks>| {
-        speaks.map_or_else(|| "nothing".to_owned(), |speaks| speaks.versions())
-    };
+    let versions = |speaks: Option<Speaks>| speaks.map_or_else(nothing, |speaks| speaks.versions());
     caller.speaks.iter().chain(&called.speaks).find_map(|Speaks { protocol, name, .. }| {
         let (one, other) = (of(caller, *protocol), of(called, *protocol));
         let common = one.as_ref().zip(other.as_ref()).and_then(|(one, other)| one.common(other));
-        let what = || format!("messages of protocol {protocol} ({name})");
-        common.is_none().then(|| (what(), versions(one), versions(other)))
+        common.is_none().then(|| Refusal::Releases {
+            what: format!("messages of protocol {protocol} ({name})"),
+            caller: versions(one),
+            called: versions(other),
+        })
     })
 }

@@ -70,6 +70,20 @@ pub enum WireError {
     Misplaced,
 }
 
+impl WireError {
+    /// Returns the kind of the error in one word, for counts.
+    pub fn label(&self) -> &'static str {
+        match self {
+            WireError::Length(_) => "length",
+            WireError::Damaged => "damaged",
+            WireError::Kind(_) => "kind",
+            WireError::Content => "content",
+            WireError::Foreign(_) => "protocol",
+            WireError::Misplaced => "misplaced",
+        }
+    }
+}
+
 /// Appends an encoded frame.
 ///
 /// # Panics

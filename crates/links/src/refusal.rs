@@ -17,7 +17,7 @@ pub enum Refusal {
     /// The other node uses another version of the wire format.
     #[error(
         "the other node speaks version {0} of the wire format, this one version {VERSION}; \
-         upgrade the older one"
+         upgrade them to the same release"
     )]
     Version(u16),
     /// The greeting is cut short, altered, or not written by this version.
@@ -42,6 +42,19 @@ pub enum Refusal {
         /// The caller's value.
         caller: String,
         /// The called node's value.
+        called: String,
+    },
+    /// The nodes run releases of Solera that do not understand one another.
+    #[error(
+        "different releases of Solera: {what}: '{caller}' at the caller, '{called}' at the \
+         called node; upgrade them to the same release"
+    )]
+    Releases {
+        /// What differs.
+        what: String,
+        /// The caller's version.
+        caller: String,
+        /// The called node's version.
         called: String,
     },
     /// The caller meant another node.
@@ -144,6 +157,24 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Returns the kind of the reason in one word, for counts.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Refusal::NotSolera => "no_greeting",
+            Refusal::Damaged => "damaged",
+            Refusal::Version(_) | Refusal::Releases { .. } => "release",
+            Refusal::OtherCluster { .. } => "cluster",
+            Refusal::Disagreement { .. } | Refusal::NotListed(_) | Refusal::Lacks(..) => "settings",
+            Refusal::WrongAddress { .. } | Refusal::NoSuchNode => "node",
+            Refusal::Taken => "taken",
+            Refusal::Clocks { .. } | Refusal::Ahead { .. } => "clock",
+            Refusal::Removed(_) | Refusal::UnknownLife(_) => "life",
+            Refusal::OtherData(..) | Refusal::OlderCopy(..) | Refusal::Forgetful(..) => "data",
+            Refusal::Tls(_) => "tls",
+            Refusal::FromPeer(_) => "by_peer",
+        }
+    }
+
     /// Converts the reason why a node is not admitted, with names.
     pub fn of(unwelcome: Unwelcome, node: NodeId, identity: &Identity) -> Refusal {
         let name = |site: SiteId| {

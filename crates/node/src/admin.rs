@@ -25,6 +25,10 @@ use crate::http_auth::{Guard, guard};
 use crate::metrics;
 use crate::network::NoWrites;
 
+/// Error of a request for faults to a node of `solera serve`.
+pub const NO_FAULTS: &str = "this is a node of `solera serve`, which has no injected faults; faults are for a \
+                             cluster of `solera up`";
+
 /// Reason why the HTTP server cannot run.
 #[derive(Debug)]
 pub struct AdminError {
@@ -88,9 +92,10 @@ impl AdminListener {
             .route("/metrics", get(measurements))
             .route("/health", get(async || "alive\n"))
             .route("/ready", get(ready));
-        if cluster.here.is_none() {
-            router = router.route("/faults", post(faults));
-        }
+        router = match cluster.here {
+            None => router.route("/faults", post(faults)),
+            Some(_) => router.route("/faults", post(no_faults)),
+        };
         let attempts = Arc::new(Mutex::new(Attempts::default()));
         let tls = cluster.admin_tls.clone();
         let guarded = Guard { cluster: cluster.clone(), attempts };
@@ -134,7 +139,11 @@ async fn status(
 ) -> Response {
     let detail = match detail {
         Ok(Query(detail)) => detail,
-        Err(error) => return refusal(StatusCode::BAD_REQUEST, error.body_text()),
+        // The query has no other part that can be wrong.
+        Err(_) => {
+            let reason = "detailed is true or false, as in /status?detailed=true";
+            return refusal(StatusCode::BAD_REQUEST, reason);
+        }
     };
     // Many users may read the status, but keys are user data.
     let names_keys = user.may_run("solera.at-risk");
@@ -181,6 +190,10 @@ async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static,
         "another node of the site cannot be reached\n".into()
     };
     (StatusCode::SERVICE_UNAVAILABLE, reason)
+}
+
+async fn no_faults() -> Response {
+    refusal(StatusCode::NOT_FOUND, NO_FAULTS)
 }
 
 async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Response {
@@ -240,7 +253,13 @@ fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static 
 
 async fn measurements(State(cluster): State<Arc<Cluster>>) -> Response {
     let (sites, reached) = cluster.measured().await;
-    let text = metrics::render(&sites, &reached, cluster.memory_status(), cluster.incomplete());
+    let text = metrics::render(
+        &sites,
+        &reached,
+        cluster.memory_status(),
+        cluster.incomplete(),
+        cluster.refused_of_peers(),
+    );
     ([("content-type", "text/plain; version=0.0.4")], text).into_response()
 }
 

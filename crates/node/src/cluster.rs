@@ -31,6 +31,7 @@ use crate::gauge::Gauge;
 use crate::here::Here;
 use crate::link::Link;
 use crate::membership::Membership;
+use crate::metrics::RefusedCount;
 use crate::modules::{Incomplete, Modules};
 use crate::network::{Destination, Network};
 use crate::peers::Peers;
@@ -540,6 +541,19 @@ impl Cluster {
         let memory = self.network.memory();
         let max_bytes = self.network.settings().max_memory;
         MemoryStatus { used_bytes: memory.used(), max_bytes, full: memory.is_full() }
+    }
+
+    /// Returns the handshakes and frames that this node's links have refused; `None` where one
+    /// process runs all sites, whose links are in memory.
+    pub(crate) fn refused_of_peers(&self) -> Option<[Vec<RefusedCount>; 2]> {
+        let name = |site: Option<SiteId>| {
+            site.map_or_else(String::new, |site| self.spec.sites[site.index()].name.clone())
+        };
+        let counts = self.here.as_ref()?.refused.counts();
+        Some(counts.map(|counts| {
+            let counts = counts.into_iter();
+            counts.map(|((site, reason), count)| (name(site), reason, count)).collect()
+        }))
     }
 
     /// Returns samples of the workers of a site that run in this process.

@@ -117,7 +117,10 @@ admin = 'c:3'
                 from(&format!("partitions = 32\n{TWO_SITES}")),
                 "partitions: '32' at the caller, '16' at",
             ),
-            (from(&format!("f = 1\n{TWO_SITES}")), "f: '1' at the caller, '0' at the called"),
+            (
+                from(&format!("f = 1\n{TWO_SITES}")),
+                "f: '1' at the caller, '0' at the called node; give all nodes the same file",
+            ),
             (
                 from(&format!(
                     "{TWO_SITES}[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'eventual'\n"
@@ -133,7 +136,10 @@ admin = 'c:3'
             (Card { to: id(0), ..good.clone() }, "meant node 1 of site eu, but this is node 1 of"),
             (Card { from: id(1), ..good.clone() }, "the caller is no other node of this cluster"),
             (Card { from: id(6), ..good.clone() }, "the caller is no other node of this cluster"),
-            (Card { agreed: Vec::new(), ..good.clone() }, "partitions: 'nothing' at the caller"),
+            (
+                Card { agreed: Vec::new(), ..good.clone() },
+                "different releases of Solera: partitions: 'nothing' at the caller",
+            ),
             (
                 Card { speaks: vec![speaks(1, 3, 4)], ..good.clone() },
                 "messages of protocol 1 (UniStore): 'versions 3 to 4' at the caller, 'version 2' at",
@@ -144,7 +150,8 @@ admin = 'c:3'
             ),
             (
                 Card { speaks: Vec::new(), ..good.clone() },
-                "messages of protocol 1 (UniStore): 'nothing' at the caller, 'version 2' at",
+                "messages of protocol 1 (UniStore): 'nothing' at the caller, 'version 2' at the called node; \
+                 upgrade them to the same release",
             ),
             (
                 from(&format!("{NEW}{TWO_SITES}")),

@@ -7,6 +7,7 @@ use solera_machine::NodeId;
 
 use crate::link::Link;
 use crate::links::Running;
+use crate::refused::Refused;
 use crate::tls::PeerTls;
 
 /// The node that this process runs, and its links to the other nodes.
@@ -15,6 +16,8 @@ pub(crate) struct Here {
     pub(crate) links: Vec<Arc<Link>>,
     /// TLS configuration of new links; `None` without TLS.
     pub(crate) peer_tls: Option<Arc<ArcSwap<PeerTls>>>,
+    /// Handshakes and frames that the links have refused.
+    pub(crate) refused: Arc<Refused>,
     /// Keeps the links running.
     _running: Running,
 }
@@ -24,9 +27,10 @@ impl Here {
         id: NodeId,
         links: Vec<Arc<Link>>,
         peer_tls: Option<Arc<ArcSwap<PeerTls>>>,
+        refused: Arc<Refused>,
         running: Running,
     ) -> Here {
-        Here { id, links, peer_tls, _running: running }
+        Here { id, links, peer_tls, refused, _running: running }
     }
 
     /// Whether all other nodes of the own site can be reached.

@@ -35,6 +35,7 @@ mod progress;
 mod questions;
 mod random;
 mod recovering;
+mod refused;
 mod reload;
 mod run;
 mod status;
@@ -43,7 +44,7 @@ mod tls;
 mod utc;
 mod worker;
 
-pub use admin::{AdminError, AdminListener};
+pub use admin::{AdminError, AdminListener, NO_FAULTS};
 pub use clock::Clock;
 pub use cluster::{Cluster, Fault, FaultError, SiteDown, SiteInfo, SiteRef, StartError};
 pub use data_dir::{disown, examine};

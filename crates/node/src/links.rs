@@ -23,6 +23,7 @@ use crate::handshake::clock_us;
 use crate::link::Link;
 use crate::membership::{Runs, refused_by};
 use crate::network::Network;
+use crate::refused::Refused;
 use crate::tls::PeerTls;
 
 mod answering;
@@ -76,6 +77,8 @@ pub(crate) struct Carrier {
     pub(crate) links: Vec<Arc<Link>>,
     /// Refusals that were logged.
     pub(crate) refusals: Mutex<RefusalLog>,
+    /// Handshakes and frames that were refused.
+    pub(crate) refused: Arc<Refused>,
 }
 
 /// The running thread. Dropping it stops it.
@@ -258,6 +261,15 @@ impl Carrier {
         explained.map_or(failure, |reason| Failure::Refused(Refusal::Tls(reason)))
     }
 
+    /// Counts the frame that ended an open connection with a node, if one did.
+    fn count_frame(&self, node: NodeId, failure: &Failure) {
+        match failure {
+            Failure::Frame(error) => self.refused.count_frame(node.site, *error),
+            Failure::Refused(refusal) => self.refused.count_late_frame(node.site, refusal),
+            Failure::Broken(_) | Failure::Io(_) => {}
+        }
+    }
+
     /// Whether a refusal should be logged as a warning now.
     fn should_log(&self, line: &str) -> bool {
         let mut refusals = self.refusals.lock().expect("nothing panics with the lock");
@@ -323,6 +335,8 @@ enum Failure {
     Broken(String),
     /// The same, as an error of the operating system or of TLS.
     Io(std::io::Error),
+    /// The other node sent a frame that no correct node of this version sends.
+    Frame(WireError),
 }
 
 impl Failure {
@@ -337,6 +351,7 @@ impl std::fmt::Display for Failure {
             Failure::Refused(refusal) => refusal.fmt(f),
             Failure::Broken(reason) => f.write_str(reason),
             Failure::Io(error) => error.fmt(f),
+            Failure::Frame(error) => write!(f, "it sent {error}"),
         }
     }
 }
@@ -355,7 +370,7 @@ impl From<std::io::Error> for Failure {
 
 impl From<WireError> for Failure {
     fn from(error: WireError) -> Self {
-        Failure::Broken(format!("it sent {error}"))
+        Failure::Frame(error)
     }
 }
 

@@ -19,12 +19,14 @@ pub(crate) fn render(
     reached: &[ReachedSite],
     memory: MemoryStatus,
     incomplete: Option<Incomplete>,
+    refused: Option<[Vec<RefusedCount>; 2]>,
 ) -> String {
     render_sites(sites)
         + &render_journals(sites)
         + &render_memory(memory)
         + &render_incomplete(incomplete)
         + &render_links(reached)
+        + &refused.map_or_else(String::new, |refused| render_refused(&refused))
 }
 
 type Counter = (&'static str, fn(&SiteStatus) -> u64);
@@ -274,6 +276,24 @@ fn render_links(sites: &[ReachedSite]) -> String {
     text
 }
 
+/// A number of refusals, with the other node's site, empty if unknown, and the reason.
+pub(crate) type RefusedCount = (String, &'static str, u64);
+
+/// Renders the counts of refused handshakes and frames.
+fn render_refused([handshakes, frames]: &[Vec<RefusedCount>; 2]) -> String {
+    let mut text = String::new();
+    let metrics =
+        [("solera_refused_handshakes_total", handshakes), ("solera_refused_frames_total", frames)];
+    for (name, counts) in metrics {
+        head(&mut text, name);
+        for (site, reason, count) in counts {
+            let labels = format!("peer_site=\"{site}\",reason=\"{reason}\"");
+            let _ = writeln!(text, "{name}{{{labels}}} {count}");
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -320,7 +340,9 @@ mod tests {
             nodes: vec![link],
         };
         let memory = MemoryStatus { used_bytes: 7, max_bytes: Some(9), full: false };
-        render(&[site], &[reached], memory, Some(Incomplete::default()))
+        let refused = || vec![("us".to_owned(), "damaged", 1)];
+        let refused = Some([refused(), refused()]);
+        render(&[site], &[reached], memory, Some(Incomplete::default()), refused)
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::links::Carrier;
 use crate::membership::{refused_by, share};
 use crate::modules::Modules;
 use crate::random::random;
+use crate::refused::Refused;
 use crate::run::Run;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
@@ -218,6 +219,7 @@ impl Node {
         };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;
         warn_of_times_ahead(&cluster, &spec);
+        let refused = Arc::new(Refused::default());
         let carrier = Carrier {
             topology: Arc::new(spec.topology()),
             identity: identity(&spec),
@@ -230,9 +232,10 @@ impl Node {
             network: cluster.network.clone(),
             links: links.clone(),
             refusals: Mutex::default(),
+            refused: refused.clone(),
         };
         let running = carrier.start(peer).map_err(cannot_listen("peer"))?;
-        cluster.here = Some(Here::new(me, links, peer_tls, running));
+        cluster.here = Some(Here::new(me, links, peer_tls, refused, running));
         Ok((cluster, admin))
     }
 }
@@ -359,8 +362,13 @@ fn take_port(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
     use solera_config::sample::parse;
+    use solera_links::{Card, Frame, Greeting, HEAD, Kind, write_frame};
+
+    use super::*;
 
     fn refused(text: &str, site: &str, node: usize) -> String {
         Node::bind(parse(text), site, node, None).err().unwrap().to_string()
@@ -385,6 +393,96 @@ admin = '127.0.0.1:3'
             let error = refused(text, site, node);
             assert!(error.contains(reason), "{error}");
         }
+    }
+
+    /// Sends bytes after an accepted hello of site us, and waits until the node closes the
+    /// connection.
+    fn send_as_us(spec: &ClusterSpec, port: u16, bytes: &[u8]) {
+        let [eu, us] = [0, 1].map(|site| NodeId { site: SiteId(site), node: 0 });
+        let hello = Greeting::Hello(Card::new(&identity(spec), us, eu, 7, clock_us()));
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(&hello.encode()).unwrap();
+        let mut head = [0; HEAD];
+        stream.read_exact(&mut head).unwrap();
+        let mut body = vec![0; Greeting::body_length(&head).unwrap()];
+        stream.read_exact(&mut body).unwrap();
+        assert!(matches!(Greeting::decode(&head, &body), Ok(Greeting::Welcome(_))));
+        stream.write_all(bytes).unwrap();
+        // The connection may also be reset.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+
+    #[tokio::test]
+    async fn refused_handshakes_and_frames_are_counted() {
+        let free: Vec<TcpListener> =
+            (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let ports: Vec<u16> = free.iter().map(|it| it.local_addr().unwrap().port()).collect();
+        drop(free);
+        let text = format!(
+            "[[site]]\nname = 'eu'\n[[site.node]]\nresp = '127.0.0.1:{}'\npeer = '127.0.0.1:{}'\n\
+             admin = '127.0.0.1:{}'\n[[site]]\nname = 'us'\n[[site.node]]\nresp = '127.0.0.9:1'\n\
+             peer = '127.0.0.9:2'\nadmin = '127.0.0.9:3'\n",
+            ports[0], ports[1], ports[2]
+        );
+        let spec = parse(&text);
+        let (cluster, _admin) =
+            Node::bind(spec.clone(), "eu", 1, None).unwrap().start(None, None).unwrap();
+
+        let hello = |spec: &ClusterSpec| {
+            let [eu, us] = [0, 1].map(|site| NodeId { site: SiteId(site), node: 0 });
+            Greeting::Hello(Card::new(&identity(spec), us, eu, 7, clock_us())).encode()
+        };
+        let mut other_version = hello(&spec);
+        other_version[9] += 1;
+        let mut damaged = hello(&spec);
+        *damaged.last_mut().unwrap() ^= 1;
+        let space = "[[space]]\nname = 'x'\nprefix = 'x'\nlevel = 'eventual'\n";
+        let other_spaces = hello(&parse(&format!("{text}{space}")));
+        let handshakes = [
+            (&b"GET / HTTP/1.1\r\n\r\n"[..], "", "no_greeting"),
+            (&other_version, "", "release"),
+            (&damaged, "", "damaged"),
+            (&other_spaces, "us", "settings"),
+        ];
+        for (bytes, ..) in handshakes {
+            let mut stream = TcpStream::connect(("127.0.0.1", ports[1])).unwrap();
+            stream.write_all(bytes).unwrap();
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+        let frame = |kind, body: &[u8]| {
+            let mut bytes = Vec::new();
+            write_frame(&mut bytes, Frame { kind, number: 1, body });
+            bytes
+        };
+        let mut flipped = frame(Kind::Ping, b"");
+        flipped[4] ^= 1;
+        let frames = [
+            (vec![0; 64], "length"),
+            (flipped, "damaged"),
+            (frame(Kind::Ack, b""), "kind"),
+            (frame(Kind::Ask, b"\xff"), "content"),
+            (frame(Kind::Messages, &[0, 0, 99, 1]), "protocol"),
+        ];
+        for (bytes, _) in &frames {
+            send_as_us(&spec, ports[1], bytes);
+        }
+        let expected = |counts: Vec<(&str, &'static str)>| {
+            let counts = counts.into_iter();
+            let mut counts: Vec<_> =
+                counts.map(|(site, reason)| (site.to_owned(), reason, 1)).collect();
+            counts.sort();
+            counts
+        };
+        let handshakes = expected(handshakes.map(|(_, site, reason)| (site, reason)).to_vec());
+        let frames = expected(frames.map(|(_, reason)| ("us", reason)).to_vec());
+        // A connection ends before its end is counted.
+        for _ in 0..1000 {
+            if cluster.refused_of_peers().unwrap() == [&*handshakes, &*frames] {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(cluster.refused_of_peers().unwrap(), [handshakes, frames]);
     }
 
     #[test]

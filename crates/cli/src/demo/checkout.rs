@@ -55,19 +55,19 @@ async fn with_table(url: &str, time: Duration) -> Checked {
 
 async fn run(table: &Table, time: Duration) -> Checked {
     let stock = table.counts().await?;
-    say!(
+    output!(
         "A shop in three regions sells what is in one table of PostgreSQL (examples/checkout.sql)."
     );
-    say!(
+    output!(
         "Carts and orders are in Solera, causal: at every site, and at local speed. One transaction"
     );
-    say!("takes from the table and logs the order (examples/checkout.mixt), atomically.\n");
-    say!(
+    output!("takes from the table and logs the order (examples/checkout.mixt), atomically.\n");
+    output!(
         "The table is in the schema {}, which is removed at the end. In stock: {}.",
         table.schema(),
         listed(&stock)
     );
-    say!(
+    output!(
         "Three sites: virginia ─61 ms─ california, virginia ─90 ms─ frankfurt, california ─147 ms─ frankfurt;\n\
          {CUSTOMERS_PER_SITE} customers at each, who order until nothing is left, {} s at most. PostgreSQL is near all of them.\n",
         time.as_secs()
@@ -122,14 +122,14 @@ async fn sell(
 }
 
 fn latencies(sales: &[Sale]) {
-    say!("  site           put in a cart             order");
-    say!("                 median       p99         median       p99");
+    output!("  site           put in a cart             order");
+    output!("                 median       p99         median       p99");
     for (site, sale) in SITES.iter().zip(sales) {
         let of = |times: &[Duration]| {
             let shown = |percent| percentile(times, percent).map_or("-".to_owned(), super::ms);
             format!("{:>9} {:>9}", shown(50), shown(99))
         };
-        say!("  {site:<12} {}      {}", of(&sale.puts), of(&sale.orders));
+        output!("  {site:<12} {}      {}", of(&sale.puts), of(&sale.orders));
     }
 }
 
@@ -170,21 +170,21 @@ async fn balance(
     }
     drop(progress);
     let count = |of: fn(&Sale) -> u64| sales.iter().map(of).sum::<u64>();
-    say!(
+    output!(
         "\n{} orders were accepted, and {} rejected because too little stock was left.",
         accepted.len(),
         count(|sale| sale.rejected)
     );
-    say!("{} calls aborted because of conflicts, and were retried.", count(|sale| sale.retries));
+    output!("{} calls aborted because of conflicts, and were retried.", count(|sale| sale.retries));
     match all(|sale| &sale.doubtful).count() {
         0 => {}
-        doubtful => say!("{doubtful} calls had an unknown outcome, which the log decides."),
+        doubtful => output!("{doubtful} calls had an unknown outcome, which the log decides."),
     }
-    say!("Left in the table: {}.", listed(left));
-    say!(
+    output!("Left in the table: {}.", listed(left));
+    output!(
         "\nChecked, at each site: every accepted order is in the log exactly once, no rejected one is,"
     );
-    say!("and together they equal what is missing in the table. Nothing was sold twice.");
+    output!("and together they equal what is missing in the table. Nothing was sold twice.");
     Ok(())
 }
 

@@ -39,29 +39,31 @@ async fn run(time: Duration) -> Checked {
     if compiled.program.is_none() {
         return Err(CheckFailed(render::render(&compiled.diagnostics, FILE, SOURCE, false)));
     }
-    say!(
+    output!(
         "The compiler rejects programs that mix levels unsafely, such as examples/contest_rejected.mixt:\n"
     );
     let contest = compile(CONTEST);
     check(contest.program.is_none(), "the compiler does not reject the contest")?;
     let first = contest.diagnostics.get(..1).unwrap_or_default();
     for line in render::render(first, "contest_rejected.mixt", CONTEST, false).lines() {
-        say!("  {line}");
+        output!("  {line}");
     }
-    say!("\n{FILE} passes the check: no causal or eventual value influences a linearizable one.");
-    say!("How `post` runs (solera explain shows all of it):\n");
+    output!(
+        "\n{FILE} passes the check: no causal or eventual value influences a linearizable one."
+    );
+    output!("How `post` runs (solera explain shows all of it):\n");
     let mut transactions = explain::transactions(&compiled, SOURCE);
     transactions.retain(|transaction| transaction.name == "post");
     for line in explain::text(&transactions).lines() {
-        say!("  {line}");
+        output!("  {line}");
     }
-    say!(
+    output!(
         "\nThree sites: virginia ─61 ms─ california, virginia ─90 ms─ frankfurt, california ─147 ms─ \
          frankfurt,\nwith {CLIENTS_PER_SITE} clients each, for {} s per variant. The mix of calls is the paper's:",
         time.as_secs()
     );
     let mix: Vec<_> = MIX.iter().map(|(name, part)| format!("{part}% {name}")).collect();
-    say!("{}.\n", mix.join(", "));
+    output!("{}.\n", mix.join(", "));
     let measuring = |variant: &'static str| {
         let seconds = time.as_secs();
         Progress::begin(move || format!("measuring {variant} for {seconds} s"))
@@ -212,22 +214,22 @@ fn text(value: Value) -> Result<String, CheckFailed> {
 }
 
 fn table(mixed: &Measured, strong: &Measured, time: Duration) {
-    say!("                         mixed                all linearizable");
-    say!("  transaction       median     p99          median     p99");
+    output!("                         mixed                all linearizable");
+    output!("  transaction       median     p99          median     p99");
     let shown = |time: Option<Duration>| time.map_or("-".to_owned(), super::ms);
     for (name, _) in MIX {
         let of = |one: &Measured| {
             let (half, most) = (one.percentile(name, 50), one.percentile(name, 99));
             format!("{:>9} {:>9}", shown(half), shown(most))
         };
-        say!("  {name:<13} {}    {}", of(mixed), of(strong));
+        output!("  {name:<13} {}    {}", of(mixed), of(strong));
     }
     let (a, b) = (mixed.per_second(time), strong.per_second(time));
-    say!("  {:<13} {a:>17.1}/s    {b:>17.1}/s", "all calls");
-    say!("  {:<13} {:>19}    {:>19}", "failed", mixed.failed, strong.failed);
-    say!(
+    output!("  {:<13} {a:>17.1}/s    {b:>17.1}/s", "all calls");
+    output!("  {:<13} {:>19}    {:>19}", "failed", mixed.failed, strong.failed);
+    output!(
         "\nThe mixed variant completes {:.1} times as many calls. Every acknowledged join was found.",
         a / b
     );
-    say!("Both clusters, their clients and their network share this computer.");
+    output!("Both clusters, their clients and their network share this computer.");
 }

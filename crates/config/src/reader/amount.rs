@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::malformed::AMOUNTS;
+
 const UNITS: [(&str, u64); 9] = [
     ("", 1),
     ("b", 1),
@@ -23,20 +25,16 @@ pub(super) enum Amount {
 }
 
 impl Amount {
-    /// Returns the number of bytes.
+    /// Returns the number of bytes. `setting` is the name of the setting, for the error.
     ///
     /// # Errors
     /// A description of the error.
-    pub(super) fn bytes(&self) -> Result<u64, String> {
+    pub(super) fn bytes(&self, setting: &str) -> Result<u64, String> {
         let (found, shown) = match self {
             Amount::Bytes(bytes) => (u64::try_from(*bytes).ok(), bytes.to_string()),
             Amount::Text(text) => (in_words(text), format!("'{text}'")),
         };
-        found.ok_or_else(|| {
-            format!(
-                "{shown} is no amount of bytes; amounts are as \"512 MiB\", \"4 GiB\", \"4 GB\""
-            )
-        })
+        found.ok_or_else(|| format!("{setting}: {shown} is no amount of bytes; {AMOUNTS}"))
     }
 }
 
@@ -67,9 +65,9 @@ mod tests {
             ("4 GiBs", None),
             ("99999999999 GiB", None),
         ] {
-            assert_eq!(Amount::Text(text.to_owned()).bytes().ok(), bytes, "{text}");
+            assert_eq!(Amount::Text(text.to_owned()).bytes("x").ok(), bytes, "{text}");
         }
-        assert_eq!(Amount::Bytes(9).bytes(), Ok(9));
-        assert!(Amount::Bytes(-9).bytes().unwrap_err().contains("-9 is no amount"));
+        assert_eq!(Amount::Bytes(9).bytes("x"), Ok(9));
+        assert!(Amount::Bytes(-9).bytes("x").unwrap_err().contains("x: -9 is no amount"));
     }
 }

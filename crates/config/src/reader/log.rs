@@ -83,13 +83,14 @@ mod tests {
         for (text, reason) in [
             ("[log]\nformat = 'xml'", "s.toml, line 2: there is no format 'xml': the formats are"),
             ("[log]\nlevel = 'loud'", "s.toml, line 2: there is no level 'loud': the levels are"),
+            ("[log]\nlevel = 'wran'", "line 2: there is no level 'wran': did you mean 'warn'?"),
             ("[log.areas]\nlinks = 'loud'", "s.toml, line 2: there is no level 'loud'"),
             (
                 "[log.areas]\n\nattic = 'info'",
                 "s.toml, line 3: there is no area 'attic' of the log",
             ),
             ("log_level = 'info'\n[log]\nlevel = 'warn'", "s.toml, line 1: log_level is the level"),
-            ("[log]\ncolour = 'red'", "unknown field `colour`"),
+            ("[log]\ncolour = 'red'", "s.toml, line 2: there is no setting 'colour' here"),
         ] {
             let error = read(text, "").unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");

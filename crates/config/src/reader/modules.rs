@@ -43,7 +43,7 @@ impl Reader<'_> {
         let amount = |name: &str, given: Option<Spanned<Amount>>, least: u64, most: u64| {
             let Some(given) = given else { return Ok(None) };
             let Placed { value, at } = self.placed(given);
-            match value.bytes() {
+            match value.bytes(name) {
                 Ok(value) if (least..=most).contains(&value) => Ok(Some(Placed { value, at })),
                 Ok(_) => {
                     let (least, most) = (least >> 10, most >> 20);
@@ -98,7 +98,7 @@ mod tests {
             ("threads = 0", "s.toml, line 2: threads is 1 to 64"),
             ("\nattempts = 0", "line 3: attempts is 1 to 1000"),
             ("max_value = 7", "line 2: max_value is 1 KiB to 512 MiB"),
-            ("max_source = 'much'", "line 2: 'much' is no amount of bytes"),
+            ("max_source = 'much'", "line 2: max_source: 'much' is no amount of bytes"),
             ("colour = 1", "colour"),
         ] {
             let error = parse(text).unwrap_err();

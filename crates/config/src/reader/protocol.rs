@@ -1,6 +1,7 @@
 //! The protocol of a cluster, the first leader of strong transactions, and the limits of their
 //! size.
 
+use solera_commands::similar;
 use solera_time::SiteId;
 use solera_unistore::StrongLimits;
 use toml::Spanned;
@@ -28,8 +29,12 @@ impl Reader<'_> {
         let place = Some(name.span().start);
         let mut names = Baseline::NAMES.into_iter();
         let Some((baseline, _)) = names.find(|(_, other)| name.get_ref() == other) else {
-            let names = Baseline::NAMES.map(|(_, name)| name).join(", ");
-            let reason = format!("there is no protocol '{}'; there are {names}", name.get_ref());
+            let names = Baseline::NAMES.map(|(_, name)| name);
+            let name = name.get_ref();
+            let reason = match similar(name, names) {
+                Some(near) => format!("there is no protocol '{name}'; did you mean '{near}'?"),
+                None => format!("there is no protocol '{name}'; there are {}", names.join(", ")),
+            };
             return self.invalid(place, reason);
         };
         if has_data && baseline != Baseline::UniStore {
@@ -50,7 +55,7 @@ impl Reader<'_> {
         let mut limits = StrongLimits::default();
         if let Some(amount) = bytes {
             let place = Some(amount.span().start);
-            limits.bytes = match amount.get_ref().bytes() {
+            limits.bytes = match amount.get_ref().bytes("strong_max_bytes") {
                 Ok(bytes @ LEAST_BYTES..=MOST_BYTES) => bytes as usize,
                 Ok(_) => {
                     return self.invalid(place, "strong_max_bytes is 1 KiB to 512 MiB".to_owned());

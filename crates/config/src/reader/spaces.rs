@@ -1,13 +1,14 @@
 //! `[[space]]`: parts of the key space, with their levels and conflicts.
 
 use serde::Deserialize;
+use solera_commands::similar;
 use solera_levels::{Level, UnknownLevel};
 use toml::Spanned;
 
 use super::Reader;
 use crate::error::ConfigError;
 use crate::spaces::{
-    Answer, Declared, PRIMARY, Relation, Space, SpaceError, Spaces, served_levels,
+    Answer, Declared, PRIMARY, Relation, Space, SpaceError, Spaces, served, served_levels,
 };
 
 #[derive(Debug, Deserialize)]
@@ -54,8 +55,10 @@ impl Reader<'_> {
                 return self.invalid(place, format!("{error}{also}"));
             }
             Err(UnknownLevel(level)) => {
+                let near = similar(&level, served().map(Level::name));
+                let near = near.map_or_else(String::new, |near| format!(" did you mean '{near}'?"));
                 let reason = format!(
-                    "space '{name}': there is no level '{level}'; this version serves {}{also}",
+                    "space '{name}': there is no level '{level}';{near} this version serves {}{also}",
                     served_levels()
                 );
                 return self.invalid(place, reason);
@@ -200,6 +203,10 @@ mod tests {
                 "s.toml, line 4: space 'x': there is no level 'strong'; this version",
             ),
             (
+                "level = 'cusal'",
+                "s.toml, line 4: space 'x': there is no level 'cusal'; did you mean 'causal'? this",
+            ),
+            (
                 "level = 'pcpsi'",
                 "line 4: space 'x': the level 'pcpsi' is not served by this version",
             ),
@@ -321,8 +328,8 @@ mod tests {
                 "line 6: space 'x': GET changes nothing, so that its order with itself",
             ),
             ("strong = ['GET']", "line 5: space 'x': GET is strong and conflicts with nothing"),
-            ("strong = 'SET'", "strong = 'SET'"),
-            ("conflicts = ['SET', 'SET']", "conflicts = ['SET', 'SET']"),
+            ("strong = 'SET'", "s.toml, line 5: strong is a list: ['SET']"),
+            ("conflicts = ['SET', 'SET']", "s.toml, line 5: conflicts is a list of pairs: [["),
         ] {
             let error = parse(&format!("level = 'por'\n{text}")).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");

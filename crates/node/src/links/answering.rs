@@ -11,6 +11,7 @@ use solera_links::{
 use solera_machine::NodeId;
 use solera_machine::{Address, Topology};
 use solera_site::Message;
+use solera_time::SiteId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -54,11 +55,11 @@ impl Carrier {
     async fn serve_call(&self, stream: TcpStream, from: SocketAddr, permit: Permit) {
         // Without it acknowledgements wait; not fatal.
         let _ = stream.set_nodelay(true);
-        let mut opened = None;
+        let (mut opened, mut site) = (None, None);
         let greeted = timeout(GREETING_TIMEOUT, async {
             let certificate = self.open(stream, &mut opened).await?;
             let stream = opened.as_mut().expect("it was opened without failure");
-            self.welcome(stream, certificate).await
+            self.welcome(stream, certificate, &mut site).await
         });
         let greeted = tokio::select! {
             greeted = greeted => greeted,
@@ -73,6 +74,7 @@ impl Carrier {
         let (incoming, life) = match greeted {
             Ok(Ok(welcomed)) => welcomed,
             Ok(Err(Failure::Refused(refusal))) => {
+                self.refused.count_handshake(site, &refusal);
                 let reason = shortened(refusal.to_string());
                 let line = format!("refused a call from {}: {reason}", from.ip());
                 if self.should_log(&line) {
@@ -103,6 +105,9 @@ impl Carrier {
         let Incoming { link, connection } = &incoming;
         let mut has_sent = false;
         let ended = self.receive(link, *connection, life, stream, &mut has_sent).await;
+        if let Err(failure) = &ended {
+            self.count_frame(link.peer, failure);
+        }
         if link.hung_up(*connection) {
             let reason = ended.err().map_or("it was closed".to_owned(), |error| error.to_string());
             match has_sent {
@@ -168,14 +173,18 @@ impl Carrier {
         }
     }
 
+    /// Reads a caller's greeting, and accepts it or fails with the reason to refuse it. `site` is
+    /// then the site that the caller claims to belong to, if it is one of the cluster.
     async fn welcome(
         &self,
         stream: &mut Stream,
         certificate: Option<CertificateDer<'static>>,
+        site: &mut Option<SiteId>,
     ) -> Result<(Incoming, u32), Failure> {
         let Greeting::Hello(theirs) = read_greeting(stream).await? else {
             return Err(Failure::Refused(Refusal::Damaged));
         };
+        *site = Some(theirs.from.site).filter(|site| site.index() < self.spec.sites.len());
         let link = self.links.iter().find(|link| link.peer == theirs.from);
         let link = link.map(|link| (link, link.handshake()));
         let mut mine = self.card(theirs.from);

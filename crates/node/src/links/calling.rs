@@ -62,7 +62,8 @@ impl Carrier {
                 Err(failure) => {
                     let text = failure.to_string();
                     let news = link.failed(text.clone());
-                    if let Failure::Refused(_) = failure {
+                    if let Failure::Refused(refusal) = &failure {
+                        self.refused.count_handshake(Some(link.peer.site), refusal);
                         let line = format!("link to {} is refused: {text}", link.name);
                         match self.should_log(&line) {
                             true => warn!(target: LINKS, "{line}"),
@@ -160,7 +161,10 @@ impl Carrier {
         };
         match ended {
             Ok(()) => "this node stops".to_owned(),
-            Err(error) => error.to_string(),
+            Err(failure) => {
+                self.count_frame(link.peer, &failure);
+                failure.to_string()
+            }
         }
     }
 }

@@ -30,7 +30,7 @@ const fn histogram(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// All metrics, in the order of the reference.
-pub static METRICS: [Metric; 48] = [
+pub static METRICS: [Metric; 50] = [
     gauge("solera_build_info", &["version"], "Always 1; its label is the version."),
     gauge("solera_site_alive", &[], "Whether the site runs."),
     gauge("solera_keys", &[], "Keys stored at the site."),
@@ -185,6 +185,21 @@ pub static METRICS: [Metric; 48] = [
         "solera_link_reconnects_total",
         &["to_site", "to_node"],
         "Number of times that the connection to another node was restored.",
+    ),
+    counter(
+        "solera_refused_handshakes_total",
+        &["peer_site", "reason"],
+        "Handshakes with other nodes in which one of the two refused the other, by the site that the other node claims \
+         to belong to (empty if unknown) and by reason: no_greeting (not a Solera node), damaged, release (another \
+         version), cluster, settings, node (wrong address), taken (another process is connected as that node), clock, \
+         life (its site was removed, or is not added), data (lost or older), tls, by_peer (the other node refused).",
+    ),
+    counter(
+        "solera_refused_frames_total",
+        &["peer_site", "reason"],
+        "Frames of other nodes that were refused, which ends their connection, by the sender's site and by reason: \
+         length, damaged, kind, content, protocol (a protocol or version that this node does not run), misplaced (not \
+         between workers of the two nodes); clock, life, data (as of handshakes).",
     ),
 ];
 

@@ -1,0 +1,48 @@
+//! Standard output, whose write errors become the result of the command.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+/// First error of writing to standard output.
+static FAILED: OnceLock<io::Error> = OnceLock::new();
+
+/// Prints a line to standard output. [`finish`] reports an error at the end of the command.
+macro_rules! output {
+    ($($text:tt)*) => {
+        $crate::output::line(::std::format_args!($($text)*))
+    };
+}
+
+/// Prints a line to standard output.
+pub(crate) fn line(text: Arguments<'_>) {
+    note(writeln!(io::stdout(), "{text}"));
+}
+
+/// Prints bytes, which need not be text, as a line to standard output.
+pub(crate) fn bytes(line: &[u8]) {
+    note(io::stdout().write_all(&[line, b"\n"].concat()));
+}
+
+/// Notes the result of writing to standard output.
+pub(crate) fn note(written: io::Result<()>) {
+    if let Err(error) = written {
+        // Later errors have the same cause.
+        let _ = FAILED.set(error);
+    }
+}
+
+/// Returns the exit code of a command that has ended with `code`: a failure if its output could not
+/// be written. A reader that closes the pipe early, such as `head`, needs no more lines, and is no
+/// failure.
+pub(crate) fn finish(code: ExitCode) -> ExitCode {
+    note(io::stdout().flush());
+    match FAILED.get() {
+        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("solera: cannot write to standard output: {error}");
+            if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
+        }
+        _ => code,
+    }
+}
