@@ -99,7 +99,7 @@ pub enum Rule {
     /// A group remembers a transaction until its coordinator and its other groups will not ask
     /// again.
     Remember,
-    /// A group that may have forgotten a transaction of a former life does not claim that it
+    /// A group that may have forgotten a transaction of a former generation does not claim that it
     /// aborted.
     AdmitForgotten,
     /// When other groups have finished with a transaction, a leader confirms that it still leads
@@ -134,18 +134,18 @@ pub(crate) struct Configuration {
     /// Number of the configuration; greater than that of every earlier one.
     pub(crate) number: u64,
     pub(crate) members: Vec<SiteId>,
-    /// First run of each member's present life.
+    /// First run of each member's present generation.
     first_runs: BTreeMap<SiteId, u64>,
 }
 
 impl Configuration {
-    /// Creates a configuration of these members, each with the first run of its present life.
+    /// Creates a configuration of these members, each with the first run of its present generation.
     pub(crate) fn new(number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) -> Self {
         let first_runs: BTreeMap<SiteId, u64> = members.into_iter().collect();
         Configuration { number, members: first_runs.keys().copied().collect(), first_runs }
     }
 
-    /// Whether the life in which a transaction was submitted has ended. Its groups may have
+    /// Whether the generation in which a transaction was submitted has ended. Its groups may have
     /// delivered and forgotten it without a trace.
     pub(crate) fn is_former(&self, tid: TransactionId) -> bool {
         let first_run = self.first_runs.get(&tid.coordinator.site);

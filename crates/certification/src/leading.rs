@@ -23,7 +23,7 @@ use crate::rare;
 use crate::reservations::Reservations;
 use crate::step::Step;
 
-/// Number of transactions whose phases one sign of life reports: enough for 20,000 in a second.
+/// Number of transactions whose phases one heartbeat reports: enough for 20,000 in a second.
 const PHASES: usize = 1024;
 
 /// State of a leader.

@@ -96,9 +96,9 @@ pub enum Vote {
     /// The snapshot lacks a conflicting transaction, given here; or the leader never received the
     /// transaction.
     Abort(Option<AbortCause>),
-    /// The leader does not know the transaction, and the life of its coordinator's site has ended:
-    /// either the group never received it, or it delivered and forgot it. The transaction cannot
-    /// commit in this group any more, but this vote does not imply that it aborted.
+    /// The leader does not know the transaction, and the generation of its coordinator's site has
+    /// ended: either the group never received it, or it delivered and forgot it. The transaction
+    /// cannot commit in this group any more, but this vote does not imply that it aborted.
     Forgotten,
 }
 

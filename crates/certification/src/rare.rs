@@ -32,7 +32,7 @@ solera_machine::rare_paths! {
     /// A leader forgets a transaction that others have finished with, after a quorum has confirmed
     /// its term.
     CONFIRMS_TERM = "a leader confirms its term before it forgets";
-    /// A leader votes on a transaction of a former life that its group may have forgotten.
+    /// A leader votes on a transaction of a former generation that its group may have forgotten.
     ADMITS_FORGOTTEN = "a leader admits that it may have forgotten";
     /// Members of a group give different causes for an abort.
     DIFFERENT_ABORTS = "members abort for different reasons";

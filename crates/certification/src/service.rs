@@ -257,7 +257,7 @@ impl<W: Clone + Send> Service<W> {
 
     /// Sets the sites whose members form the groups from now on. The number grows with every
     /// change; the first configuration has 0. Each site comes with the first run of its present
-    /// life: its coordinators' earlier runs submit nothing any more.
+    /// generation: its coordinators' earlier runs submit nothing any more.
     pub fn set_members(&mut self, number: u64, members: impl IntoIterator<Item = (SiteId, u64)>) {
         if number > self.configuration.number || !self.begun {
             self.configuration = Configuration::new(number, members);

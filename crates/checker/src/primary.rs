@@ -5,9 +5,9 @@
 //! the home's order, and every site answers reads from its own copy.
 //!
 //! Checks eight guarantees: all sites end alike; lists hold only what was written; surviving sites
-//! return prefixes of the final list; a list only grows within one life of a site; sessions read
-//! their own updates; ATTACH makes a session's past visible; updates are lost only with sites; and
-//! the order follows real time.
+//! return prefixes of the final list; a list only grows within one generation of a site; sessions
+//! read their own updates; ATTACH makes a session's past visible; updates are lost only with sites;
+//! and the order follows real time.
 //!
 //! All times are readings of one clock. Of two equal times, neither is before the other: a recorder
 //! whose clock does not advance between two events hides their order from this checker. An answer
@@ -22,7 +22,7 @@
 //! let read = Read {
 //!     session: 1,
 //!     site: 2,
-//!     life: 0,
+//!     generation: 0,
 //!     key: "cart".to_owned(),
 //!     invoked: 10,
 //!     ended: 12,
@@ -31,7 +31,7 @@
 //! let violations = check(&History { reads: vec![read], ..History::default() });
 //! assert_eq!(
 //!     violations[0].to_string(),
-//!     "never written: the read of 'cart' by session 1 at site 2 (life 0, times 10 to 12) shows 7"
+//!     "never written: the read of 'cart' by session 1 at site 2 (generation 0, times 10 to 12) shows 7"
 //! );
 //! ```
 
@@ -49,7 +49,7 @@ pub struct History {
     pub attached: Vec<Attached>,
     /// Lists at the surviving sites at the end.
     pub finals: Vec<Final>,
-    /// Lives of sites that ended for good.
+    /// Generations of sites that ended for good.
     pub losses: Vec<Loss>,
 }
 
@@ -82,8 +82,9 @@ pub struct Read {
     pub session: usize,
     /// Site that answered.
     pub site: usize,
-    /// Life of the site that answered. A site that was lost and joined again has a new life.
-    pub life: u32,
+    /// Generation of the site that answered. A site that was lost and joined again has a new
+    /// generation.
+    pub generation: u32,
     /// Key.
     pub key: String,
     /// Time at which the client invoked it.
@@ -119,14 +120,14 @@ pub struct Final {
     pub list: Vec<u64>,
 }
 
-/// The end of a life of a site, which was destroyed for good, or removed, with its data.
+/// The end of a generation of a site, which was destroyed for good, or removed, with its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// Site.
     pub site: usize,
-    /// Life that ended.
-    pub life: u32,
-    /// Time from which this life orders nothing and answers nothing.
+    /// Generation that ended.
+    pub generation: u32,
+    /// Time from which this generation orders nothing and answers nothing.
     pub at: u64,
 }
 
@@ -161,21 +162,21 @@ pub enum Violation {
         /// Update that it shows.
         update: Update,
     },
-    /// A read at a life that was never lost is not a prefix of the final list.
+    /// A read at a generation that was never lost is not a prefix of the final list.
     NotAPrefix {
         /// Read.
         read: Read,
         /// Final list.
         last: Final,
     },
-    /// One life of a site returned two lists of a key, and neither is a prefix of the other.
+    /// One generation of a site returned two lists of a key, and neither is a prefix of the other.
     Forked {
         /// Read of the shorter list.
         one: Read,
         /// Read of the longer list, or of one as long.
         other: Read,
     },
-    /// One life of a site returned a list of a key, and later one that does not extend it.
+    /// One generation of a site returned a list of a key, and later one that does not extend it.
     WentBack {
         /// Read that ended first.
         earlier: Read,
@@ -246,7 +247,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         judge.convergence(),
         judge.contents(),
         judge.prefixes(),
-        judge.lives(),
+        judge.generations(),
         judge.own_updates(),
         judge.attachments(),
         judge.durability(),
@@ -310,11 +311,12 @@ impl<'a> Judge<'a> {
         self.history.losses.iter().any(|loss| loss.at >= time)
     }
 
-    /// Whether the life that answered a read is certain to be the one that the site led at `since`.
-    fn is_same_life(&self, since: u64, read: &Read) -> bool {
+    /// Whether the generation that answered a read is certain to be the one that the site led at
+    /// `since`.
+    fn is_same_generation(&self, since: u64, read: &Read) -> bool {
         let ended_between = |loss: &Loss| {
-            // A life that ended during the read may have answered it.
-            let over = if loss.life == read.life { read.invoked } else { read.ended };
+            // A generation that ended during the read may have answered it.
+            let over = if loss.generation == read.generation { read.invoked } else { read.ended };
             loss.site == read.site && (since..=over).contains(&loss.at)
         };
         !self.history.losses.iter().any(ended_between)
@@ -365,15 +367,15 @@ impl<'a> Judge<'a> {
         violations
     }
 
-    /// Checks that lists at lives that were not lost are prefixes of the final ones. A lost life
-    /// may have shown updates that were lost with it, or that were submitted and ordered again
-    /// since.
+    /// Checks that lists at generations that were not lost are prefixes of the final ones. A lost
+    /// generation may have shown updates that were lost with it, or that were submitted and ordered
+    /// again since.
     fn prefixes(&self) -> Vec<Violation> {
         let losses = self.history.losses.iter();
-        let lost: BTreeSet<_> = losses.map(|loss| (loss.site, loss.life)).collect();
+        let lost: BTreeSet<_> = losses.map(|loss| (loss.site, loss.generation)).collect();
         let reads = self.history.reads.iter();
         reads
-            .filter(|read| !lost.contains(&(read.site, read.life)))
+            .filter(|read| !lost.contains(&(read.site, read.generation)))
             .filter_map(|read| {
                 let last = *self.finals.get(read.key.as_str())?;
                 let differ = !last.list.starts_with(&read.list);
@@ -382,13 +384,16 @@ impl<'a> Judge<'a> {
             .collect()
     }
 
-    /// Checks that, within one life of a site, the list of a key only grows at its end.
-    fn lives(&self) -> Vec<Violation> {
-        let mut lives: BTreeMap<(usize, u32, &str), Vec<&Read>> = BTreeMap::new();
+    /// Checks that, within one generation of a site, the list of a key only grows at its end.
+    fn generations(&self) -> Vec<Violation> {
+        let mut generations: BTreeMap<(usize, u32, &str), Vec<&Read>> = BTreeMap::new();
         for read in &self.history.reads {
-            lives.entry((read.site, read.life, &read.key)).or_default().push(read);
+            generations.entry((read.site, read.generation, &read.key)).or_default().push(read);
         }
-        lives.into_values().flat_map(|reads| [forks(&reads), steps_back(&reads)].concat()).collect()
+        generations
+            .into_values()
+            .flat_map(|reads| [forks(&reads), steps_back(&reads)].concat())
+            .collect()
     }
 
     /// Checks that sessions read what their own site had reported as applied.
@@ -400,7 +405,7 @@ impl<'a> Judge<'a> {
                 let heard = update.applied.filter(|applied| *applied < read.invoked);
                 update.key == read.key
                     && update.site == read.site
-                    && heard.is_some_and(|applied| self.is_same_life(applied, read))
+                    && heard.is_some_and(|applied| self.is_same_generation(applied, read))
             };
             let mut missed = self.updates_of(read.session).iter();
             if let Some(update) =
@@ -421,7 +426,7 @@ impl<'a> Judge<'a> {
             let later = self.reads_of(attached.session).iter().filter(|read| {
                 read.site == attached.site
                     && read.invoked > attached.at
-                    && self.is_same_life(attached.at, read)
+                    && self.is_same_generation(attached.at, read)
             });
             for read in later {
                 let shown: BTreeSet<u64> = read.list.iter().copied().collect();
@@ -538,7 +543,7 @@ fn common(one: &[u64], other: &[u64]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// Reports reads of a key at one life of a site of which neither extends the other.
+/// Reports reads of a key at one generation of a site of which neither extends the other.
 fn forks(reads: &[&Read]) -> Vec<Violation> {
     let mut by_length = reads.to_vec();
     by_length.sort_by_key(|read| read.list.len());
@@ -552,7 +557,7 @@ fn forks(reads: &[&Read]) -> Vec<Violation> {
         .collect()
 }
 
-/// Reports reads of a key at one life of a site that do not extend one that ended before they
+/// Reports reads of a key at one generation of a site that do not extend one that ended before they
 /// began.
 fn steps_back(reads: &[&Read]) -> Vec<Violation> {
     let mut by_start = reads.to_vec();
@@ -669,10 +674,10 @@ impl fmt::Display for Update {
 
 impl fmt::Display for Read {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Read { session, site, life, key, invoked, ended, .. } = self;
+        let Read { session, site, generation, key, invoked, ended, .. } = self;
         write!(
             f,
-            "the read of '{key}' by session {session} at site {site} (life {life}, times {invoked} \
+            "the read of '{key}' by session {session} at site {site} (generation {generation}, times {invoked} \
              to {ended})"
         )
     }
@@ -712,8 +717,8 @@ mod tests {
     }
 
     impl Read {
-        fn life(self, life: u32) -> Self {
-            Read { life, ..self }
+        fn generation(self, generation: u32) -> Self {
+            Read { generation, ..self }
         }
     }
 
@@ -741,8 +746,8 @@ mod tests {
             self
         }
 
-        fn lost(mut self, site: usize, life: u32, at: u64) -> Self {
-            self.losses.push(Loss { site, life, at });
+        fn lost(mut self, site: usize, generation: u32, at: u64) -> Self {
+            self.losses.push(Loss { site, generation, at });
             self
         }
 
@@ -758,7 +763,7 @@ mod tests {
 
     fn read(session: usize, site: usize, (invoked, ended): (u64, u64), list: &[u64]) -> Read {
         let (key, list) = ("k".to_owned(), list.to_vec());
-        Read { session, site, life: 0, key, invoked, ended, list }
+        Read { session, site, generation: 0, key, invoked, ended, list }
     }
 
     fn ends(site: usize, list: &[u64]) -> Final {
@@ -784,8 +789,8 @@ mod tests {
             .read(read(0, 1, (19, 20), &[1, 2]))
             .read(read(1, 1, (19, 21), &[1, 2, 5]))
             .read(read(1, 1, (25, 26), &[1, 2, 5, 4]))
-            .read(read(0, 0, (25, 27), &[]).life(1))
-            .read(read(0, 0, (28, 29), &[1, 2, 5]).life(1));
+            .read(read(0, 0, (25, 27), &[]).generation(1))
+            .read(read(0, 0, (28, 29), &[1, 2, 5]).generation(1));
         assert_eq!(history.reported(), NONE);
         // The other updates, of 1 to 9, were invoked and not answered.
         assert_eq!(history.updates.len(), 9);
@@ -805,8 +810,7 @@ mod tests {
     #[test]
     fn a_list_holds_an_update_once() {
         let history = History::ending(&[1, 2]).lost(0, 0, 9).read(read(1, 0, (3, 4), &[1, 2, 1]));
-        let expected =
-            "repeated: the read of 'k' by session 1 at site 0 (life 0, times 3 to 4) shows 1 again";
+        let expected = "repeated: the read of 'k' by session 1 at site 0 (generation 0, times 3 to 4) shows 1 again";
         assert_eq!(history.reported(), [expected]);
         let expected = [0, 1]
             .map(|site| format!("repeated: the final list of 'k' at site {site} shows 2 again"));
@@ -818,8 +822,7 @@ mod tests {
         let elsewhere = Update { key: "other".to_owned(), ..update(1, 0, 3, 0) };
         let history = History::ending(&[1]).update(elsewhere.clone()).lost(0, 0, 9);
         let history = history.read(read(1, 0, (3, 4), &[1, 3]));
-        let expected =
-            "never written: the read of 'k' by session 1 at site 0 (life 0, times 3 to 4) shows 3";
+        let expected = "never written: the read of 'k' by session 1 at site 0 (generation 0, times 3 to 4) shows 3";
         assert_eq!(history.reported(), [expected]);
         let expected = [0, 1]
             .map(|site| format!("never written: the final list of 'k' at site {site} shows 3"));
@@ -830,55 +833,57 @@ mod tests {
     fn a_read_does_not_show_what_is_invoked_later() {
         let history = History::ending(&[1]).update(update(2, 1, 1, 4));
         assert_eq!(history.clone().read(read(1, 0, (3, 4), &[1])).reported(), NONE);
-        let expected = "from the future: the read of 'k' by session 1 at site 0 (life 0, times 2 to 3) \
+        let expected = "from the future: the read of 'k' by session 1 at site 0 (generation 0, times 2 to 3) \
                     shows update 1 of 'k' by session 2 at site 1 (invoked at 4)";
         assert_eq!(history.read(read(1, 0, (2, 3), &[1])).reported(), [expected]);
     }
 
     #[test]
-    fn a_surviving_life_shows_prefixes_of_the_final_list() {
+    fn a_surviving_generation_shows_prefixes_of_the_final_list() {
         let history = History::ending(&[1, 2]).read(read(1, 0, (3, 4), &[1, 3]));
-        let expected = "not a prefix: the read of 'k' by session 1 at site 0 (life 0, times 3 to 4), \
+        let expected = "not a prefix: the read of 'k' by session 1 at site 0 (generation 0, times 3 to 4), \
                     and the final list of 'k' at site 0: they agree on 1 updates, then the first \
                     shows 3 and the second shows 2";
         assert_eq!(history.reported(), [expected]);
         // A list that is too long is wrong, too.
         let longer = History::ending(&[1]).read(read(1, 0, (3, 4), &[1, 2]));
         assert!(longer.reported()[0].ends_with("then the first shows 2 and the second ends"));
-        // Only the life that was lost is excused, before and after the loss.
+        // Only the generation that was lost is excused, before and after the loss.
         assert_eq!(history.clone().lost(1, 0, 1).reported(), [expected]);
         assert_eq!(history.clone().lost(0, 1, 1).reported(), [expected]);
         assert_eq!(history.lost(0, 0, 9).reported(), NONE);
     }
 
     #[test]
-    fn one_life_shows_lists_that_continue_one_another() {
+    fn one_generation_shows_lists_that_continue_one_another() {
         let history = History::ending(&[1, 2]).lost(0, 0, 9).lost(0, 1, 19);
         let history = history.read(read(1, 0, (3, 6), &[1, 2]));
-        // Another life, another site, another key.
+        // Another generation, another site, another key.
         let elsewhere = Update { key: "other".to_owned(), ..update(1, 0, 5, 0) };
         let other_key = Read { key: "other".to_owned(), ..read(2, 0, (3, 6), &[5]) };
-        let history =
-            history.update(elsewhere).read(read(2, 0, (13, 16), &[1, 3]).life(1)).read(other_key);
+        let history = history
+            .update(elsewhere)
+            .read(read(2, 0, (13, 16), &[1, 3]).generation(1))
+            .read(other_key);
         assert_eq!(history.reported(), NONE);
         let history = history.read(read(2, 0, (4, 7), &[1, 3, 4]));
-        let expected = "forked: the read of 'k' by session 1 at site 0 (life 0, times 3 to 6), and the \
-                    read of 'k' by session 2 at site 0 (life 0, times 4 to 7): they agree on 1 \
+        let expected = "forked: the read of 'k' by session 1 at site 0 (generation 0, times 3 to 6), and the \
+                    read of 'k' by session 2 at site 0 (generation 0, times 4 to 7): they agree on 1 \
                     updates, then the first shows 2 and the second shows 3";
         assert_eq!(history.reported(), [expected]);
     }
 
     #[test]
-    fn one_life_goes_forward() {
+    fn one_generation_goes_forward() {
         let history = History::ending(&[1, 2]).read(read(1, 0, (3, 6), &[1, 2]));
-        // A read that overlaps it, and reads at another site and another life.
+        // A read that overlaps it, and reads at another site and another generation.
         let history = history.read(read(2, 0, (6, 7), &[1])).read(read(2, 1, (8, 9), &[1]));
-        let history = history.read(read(2, 0, (8, 9), &[]).life(1));
+        let history = history.read(read(2, 0, (8, 9), &[]).generation(1));
         assert_eq!(history.reported(), NONE);
         // The one that ended last before it is not the longest.
         let mut history = history.read(read(3, 0, (8, 9), &[1]));
-        let expected = "went back: the read of 'k' by session 1 at site 0 (life 0, times 3 to 6), and \
-                    later the read of 'k' by session 3 at site 0 (life 0, times 8 to 9): they \
+        let expected = "went back: the read of 'k' by session 1 at site 0 (generation 0, times 3 to 6), and \
+                    later the read of 'k' by session 3 at site 0 (generation 0, times 8 to 9): they \
                     agree on 1 updates, then the first shows 2 and the second ends";
         assert_eq!(history.reported(), [expected]);
         // Whatever the order in which reads were recorded.
@@ -889,7 +894,7 @@ mod tests {
     #[test]
     fn a_session_reads_its_own_updates() {
         let applied = History::ending(&[1, 2]).update(update(1, 0, 2, 3).applied(5));
-        let expected = "misses its own: the read of 'k' by session 1 at site 0 (life 0, times 6 to 8) \
+        let expected = "misses its own: the read of 'k' by session 1 at site 0 (generation 0, times 6 to 8) \
                     does not show update 2 of 'k' by session 1 at site 0 (invoked at 3, heard \
                     applied at 5)";
         let history = applied.clone().read(read(1, 0, (6, 8), &[1]));
@@ -906,8 +911,8 @@ mod tests {
         let accepted = History::ending(&[1, 2]).update(update(1, 0, 2, 3).accepted(4));
         assert_eq!(accepted.read(read(1, 0, (6, 8), &[1])).reported(), NONE);
         // The site was lost in between, or during the read.
-        for (at, life) in [(6, 0), (8, 1)] {
-            let reread = applied.clone().read(read(1, 0, (6, 8), &[1]).life(life));
+        for (at, generation) in [(6, 0), (8, 1)] {
+            let reread = applied.clone().read(read(1, 0, (6, 8), &[1]).generation(generation));
             assert_eq!(reread.lost(0, 0, at).reported(), NONE);
         }
     }
@@ -919,7 +924,7 @@ mod tests {
             history.read(read(1, 0, (3, 4), &[1, 2])).read(read(1, 0, (3, 5), &[1, 2, 3]));
         let read_then = history.attached(1, 1, 5, 9);
         let history = read_then.clone().read(read(1, 1, (10, 12), &[1]));
-        let expected = "misses its past: the read of 'k' by session 1 at site 1 (life 0, times 10 to \
+        let expected = "misses its past: the read of 'k' by session 1 at site 1 (generation 0, times 10 to \
                     12) does not show 2, which was in the past with which the session attached at \
                     site 1 (times 5 to 9)";
         assert_eq!(history.reported(), [expected]);
@@ -934,8 +939,8 @@ mod tests {
         let others = others.read(read(2, 1, (10, 12), &[])).read(read(1, 2, (10, 12), &[]));
         assert_eq!(others.reported(), NONE);
         // The site was lost in between, or during the read.
-        for (at, life) in [(10, 0), (12, 1)] {
-            let reread = read_then.clone().read(read(1, 1, (10, 12), &[1]).life(life));
+        for (at, generation) in [(10, 0), (12, 1)] {
+            let reread = read_then.clone().read(read(1, 1, (10, 12), &[1]).generation(generation));
             assert_eq!(reread.lost(1, 0, at).reported(), NONE);
         }
     }
@@ -944,7 +949,7 @@ mod tests {
     fn attaching_brings_along_what_the_session_had_heard_applied() {
         let applied = |at| History::ending(&[1]).update(update(1, 0, 1, 3).accepted(4).applied(at));
         let history = applied(5).attached(1, 1, 6, 9).read(read(1, 1, (10, 12), &[]));
-        let expected = "misses its past: the read of 'k' by session 1 at site 1 (life 0, times 10 to \
+        let expected = "misses its past: the read of 'k' by session 1 at site 1 (generation 0, times 10 to \
                     12) does not show 1, which was in the past with which the session attached at \
                     site 1 (times 6 to 9)";
         assert_eq!(history.reported(), [expected]);

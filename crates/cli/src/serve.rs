@@ -44,9 +44,9 @@ pub(crate) struct ServeArgs {
     /// Data directory. Without it, data is kept in memory and is lost when the process exits
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Start as a node of a site that `solera site add` has added; LIFE is the number that this
-    /// command printed
-    #[arg(long, value_name = "LIFE", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Start as a node of a site that `solera site add` has added; GENERATION is the number that
+    /// this command printed
+    #[arg(long, value_name = "GENERATION", value_parser = clap::value_parser!(u32).range(1..))]
     join: Option<u32>,
     /// Listen on this IP address, such as 0.0.0.0, instead of the hosts in the file
     #[arg(long)]

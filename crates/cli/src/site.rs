@@ -89,7 +89,7 @@ pub(crate) fn main(args: &SiteArgs) -> ExitCode {
 struct Site {
     name: String,
     status: String,
-    life: i64,
+    generation: i64,
     /// Site whose confirmation of this state is missing, if any.
     waits_for: Option<String>,
 }
@@ -148,7 +148,7 @@ async fn ask(client: &mut Client, command: &[&str]) -> Result<Vec<Site>, String>
         Some(Site {
             name: text("name")?,
             status: text("status")?,
-            life: text("life")?.parse().ok()?,
+            generation: text("generation")?.parse().ok()?,
             waits_for: text("waits-for").filter(|name| !name.is_empty()),
         })
     };
@@ -165,22 +165,21 @@ fn text_of(value: &Value) -> Option<&str> {
 
 fn print_sites(args: &SiteArgs, sites: &[Site]) {
     if args.json {
-        let site =
-            |site: &Site| json!({ "name": site.name, "status": site.status, "life": site.life });
+        let site = |site: &Site| json!({ "name": site.name, "status": site.status, "generation": site.generation });
         output!("{}", json!({ "sites": sites.iter().map(site).collect::<Vec<_>>() }));
         return;
     }
     let width = sites.iter().map(|site| site.name.len()).max().unwrap_or(0);
-    for Site { name, status, life, .. } in sites {
-        output!("{name:width$}  {status:8}  life {life}");
+    for Site { name, status, generation, .. } in sites {
+        output!("{name:width$}  {status:8}  generation {generation}");
     }
     let added = match &args.action {
         Action::Add { name } => sites.iter().find(|site| site.name.eq_ignore_ascii_case(name)),
         _ => None,
     };
-    if let Some(Site { name, life, .. }) = added {
+    if let Some(Site { name, generation, .. }) = added {
         output!(
-            "start each of its nodes with an empty directory: solera serve --site {name} --join {life} …"
+            "start each of its nodes with an empty directory: solera serve --site {name} --join {generation} …"
         );
     }
 }

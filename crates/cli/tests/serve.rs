@@ -74,10 +74,10 @@ impl Plan {
         Node::start(&mut command, self.at(site, node, 0), self.at(site, node, 2))
     }
 
-    /// Starts a node of a site that joins in this life.
-    fn start_joining(&self, site: usize, node: usize, life: u32) -> Node {
+    /// Starts a node of a site that joins in this generation.
+    fn start_joining(&self, site: usize, node: usize, generation: u32) -> Node {
         let mut command = self.command(SITES[site], node);
-        command.args(["--join", &life.to_string()]);
+        command.args(["--join", &generation.to_string()]);
         self.started(command, site, node)
     }
 
@@ -341,7 +341,7 @@ async fn a_site_is_removed_and_joins_again_while_the_other_serves() {
     assert!(!plan.site(&["add", "us"]).status.success(), "it joins already");
     let mut former = plan.start_joining(1, 0, 1);
     assert!(!former.child.wait().unwrap().success());
-    eventually(&former, async || former.log().contains("it is the data of life 0")).await;
+    eventually(&former, async || former.log().contains("it is the data of generation 0")).await;
     for (node, place) in nodes[1].iter_mut().enumerate() {
         std::fs::remove_dir_all(plan.data_of(1, node)).unwrap();
         *place = plan.start_joining(1, node, 1);

@@ -38,7 +38,7 @@ impl Acceptance {
         }
     }
 
-    /// Updates the statuses of the sites. Answers from an earlier life of a site are removed.
+    /// Updates the statuses of the sites. Answers from an earlier generation of a site are removed.
     pub(crate) fn note(&mut self, members: &Members) {
         self.answers.retain(|node, _| has_a_say(*node, members));
     }
@@ -164,7 +164,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn answers_from_an_earlier_life_are_removed() {
+    fn answers_from_an_earlier_generation_are_removed() {
         let two = members(&[FOUNDER; 2]);
         let mut acceptance = Acceptance::default();
         acceptance.heard(node(1), refused(), &two);

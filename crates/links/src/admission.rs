@@ -12,8 +12,8 @@ use crate::acceptance::Acceptance;
 /// Identity of a node's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Life of its site.
-    pub life: u32,
+    /// Generation of its site.
+    pub generation: u32,
     /// Random number drawn when the data was created.
     pub data: u64,
     /// Number of processes that were started with it; 0 for a node in memory.
@@ -22,12 +22,12 @@ pub struct Origin {
     pub incarnation: u64,
 }
 
-/// Reason why a node of another life, or with other data, is not admitted.
+/// Reason why a node of another generation, or with other data, is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwelcome {
     /// The site was removed.
     Removed,
-    /// The site joins, or has joined, in a life that this node does not know.
+    /// The site joins, or has joined, in a generation that this node does not know.
     Unknown,
     /// The node has other data than before.
     OtherData,
@@ -50,8 +50,8 @@ pub struct NodeRole {
     pub site: Option<SiteId>,
     /// Whether it stores data on a disk.
     pub durable: bool,
-    /// Life of the site that it belongs to.
-    pub life: u32,
+    /// Generation of the site that it belongs to.
+    pub generation: u32,
 }
 
 /// A node's knowledge of the sites and of the other nodes, from which it admits nodes.
@@ -100,31 +100,31 @@ impl Admission {
         &self.members
     }
 
-    /// Checks whether messages of a life of a site count.
+    /// Checks whether messages of a generation of a site count.
     ///
     /// # Errors
     /// The reason why they do not.
-    pub fn admits(&self, site: SiteId, life: u32) -> Result<(), Unwelcome> {
+    pub fn admits(&self, site: SiteId, generation: u32) -> Result<(), Unwelcome> {
         if Some(site) == self.role.site {
             // The nodes of a site join together, before they learn that the site may join.
-            return match life.cmp(&self.role.life) {
+            return match generation.cmp(&self.role.generation) {
                 Ordering::Less => Err(Unwelcome::Removed),
                 Ordering::Equal => Ok(()),
                 Ordering::Greater => Err(Unwelcome::Unknown),
             };
         }
-        let (present, status) = (self.members.life(site), self.members.status(site));
+        let (present, status) = (self.members.generation(site), self.members.status(site));
         let gone = matches!(status, SiteStatus::Leaving | SiteStatus::Gone);
-        if life < present || (life == present && gone) {
+        if generation < present || (generation == present && gone) {
             return Err(Unwelcome::Removed);
         }
-        if life > present && self.knows_members() { Err(Unwelcome::Unknown) } else { Ok(()) }
+        if generation > present && self.knows_members() { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
     /// Whether this node knows the statuses of the other sites. A joining node learns them from
     /// the nodes that it admits; until then it takes all listed sites for founders.
     fn knows_members(&self) -> bool {
-        self.role.site.is_none_or(|site| self.members.life(site) >= self.role.life)
+        self.role.site.is_none_or(|site| self.members.generation(site) >= self.role.generation)
     }
 
     /// Checks whether a node with this data may be admitted, whose list has `listed` sites. A node
@@ -135,7 +135,7 @@ impl Admission {
     /// # Errors
     /// The reason why it may not.
     pub fn may_enter(&self, node: NodeId, origin: Origin, listed: usize) -> Result<(), Unwelcome> {
-        self.admits(node.site, origin.life)?;
+        self.admits(node.site, origin.generation)?;
         let members = &self.members;
         let mut beyond = SiteId::all(members.sites()).skip(listed);
         if let Some(site) = beyond.find(|site| !members.is_new(*site))
@@ -148,7 +148,7 @@ impl Admission {
         let mut others = SiteId::all(members.sites()).filter(|site| !is_own(*site));
         let keeps = self.role.durable && others.any(|site| !members.is_new(site));
         let before = self.entered.get(&node).filter(|_| keeps || !is_own(node.site));
-        let Some(before) = before.filter(|before| before.life == origin.life) else {
+        let Some(before) = before.filter(|before| before.generation == origin.generation) else {
             return Ok(());
         };
         if before.data != origin.data {
@@ -175,15 +175,15 @@ impl Admission {
     ///
     /// # Errors
     /// The reason why they do not.
-    pub fn may_speak(&self, node: NodeId, life: u32) -> Result<(), Unwelcome> {
-        self.admits(node.site, life)?;
+    pub fn may_speak(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
+        self.admits(node.site, generation)?;
         let present = self.entered.get(&node).map(|origin| origin.incarnation);
         let lacks = present.is_some() && self.lacking.get(&node).copied() == present;
         if lacks { Err(Unwelcome::Forgetful) } else { Ok(()) }
     }
 
     /// Whether a worker of a site has forgotten a time of its own that it had announced. Times of
-    /// former lives of the site do not count.
+    /// former generations of the site do not count.
     pub fn has_forgotten(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
         let former = self.members.gaps(site).last().map_or(Timestamp::ZERO, |gap| gap.end);
         self.members.is_member(site) && heard > former && has_forgotten(run, heard)
@@ -252,24 +252,24 @@ mod tests {
     const NODE: NodeId = NodeId { site: SiteId(1), node: 0 };
     const SIBLING: NodeId = NodeId { site: SiteId(0), node: 1 };
 
-    fn admission(members: Members, durable: bool, life: u32) -> Admission {
-        let role = NodeRole { site: Some(SiteId(0)), durable, life };
+    fn admission(members: Members, durable: bool, generation: u32) -> Admission {
+        let role = NodeRole { site: Some(SiteId(0)), durable, generation };
         Admission::new(role, members, BTreeMap::new())
     }
 
-    fn of(sites: usize, durable: bool, life: u32) -> Admission {
-        admission(Members::new(sites), durable, life)
+    fn of(sites: usize, durable: bool, generation: u32) -> Admission {
+        admission(Members::new(sites), durable, generation)
     }
 
     fn let_in(
         admission: &mut Admission,
         node: NodeId,
-        life: u32,
+        generation: u32,
         data: u64,
         starts: u64,
     ) -> Result<(), Unwelcome> {
         // Each start is a process of its own.
-        let origin = Origin { life, data, starts, incarnation: starts };
+        let origin = Origin { generation, data, starts, incarnation: starts };
         admission.may_enter(node, origin, 2)?;
         admission.note_entry(node, origin, 2);
         Ok(())
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(let_in(&mut durable, SIBLING, 1, 8, 1), Err(Unwelcome::Unknown));
         assert_eq!(let_in(&mut durable, SIBLING, 0, 8, 1), Ok(()));
         assert_eq!(let_in(&mut durable, SIBLING, 0, 9, 1), Err(Unwelcome::OtherData));
-        // A joining node does not know other sites' lives yet.
+        // A joining node does not know other sites' generations yet.
         assert_eq!(let_in(&mut of(2, true, 1), NODE, 3, 8, 1), Ok(()));
         // A node in memory, and a node that no other site could restore, continue with what they
         // have.
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(let_in(&mut membership, NODE, 0, 7, 6), Ok(()));
         // A copy from before start 6 is started as start 5 or 6.
         for starts in [5, 6] {
-            let origin = Origin { life: 0, data: 7, starts, incarnation: 99 };
+            let origin = Origin { generation: 0, data: 7, starts, incarnation: 99 };
             assert_eq!(membership.may_enter(NODE, origin, 2), Err(Unwelcome::OlderCopy));
         }
         assert_eq!(let_in(&mut membership, NODE, 0, 7, 7), Ok(()));
@@ -328,7 +328,7 @@ mod tests {
         let without = |known: &Admission, site| known.without(SiteId(site), nodes.into_iter());
         assert_eq!(without(&admission, 2), nodes, "nodes not heard from may not list it");
         assert_eq!(without(&admission, 1), []);
-        let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
+        let origin = Origin { generation: 0, data: 7, starts: 1, incarnation: 1 };
         admission.note_entry(nodes[0], origin, 2);
         assert_eq!(without(&admission, 2), nodes);
         for node in nodes {
@@ -340,7 +340,8 @@ mod tests {
     #[test]
     fn a_process_that_lacks_stored_data_is_cut_off_and_not_admitted_again() {
         let mut admission = of(2, true, 0);
-        let origin = |incarnation| Origin { life: 0, data: 7, starts: incarnation, incarnation };
+        let origin =
+            |incarnation| Origin { generation: 0, data: 7, starts: incarnation, incarnation };
         admission.note_lacking(NODE);
         admission.note_entry(NODE, origin(1), 2);
         assert_eq!(admission.may_speak(NODE, 0), Ok(()), "it was not let in then");
@@ -355,7 +356,7 @@ mod tests {
     #[test]
     fn a_list_without_a_site_that_takes_part_is_refused() {
         let membership = of(3, true, 0);
-        let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
+        let origin = Origin { generation: 0, data: 7, starts: 1, incarnation: 1 };
         let refused = membership.may_enter(NODE, origin, 2);
         assert_eq!(refused, Err(Unwelcome::Lacks(SiteId(2))));
         assert_eq!(membership.may_enter(NODE, origin, 3), Ok(()));
@@ -363,9 +364,9 @@ mod tests {
 
     #[test]
     fn a_joining_node_checks_no_list_before_it_knows_the_sites() {
-        let role = NodeRole { site: Some(SiteId(2)), durable: true, life: 1 };
+        let role = NodeRole { site: Some(SiteId(2)), durable: true, generation: 1 };
         let mut joining = Admission::new(role, Members::new(4), BTreeMap::new());
-        let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
+        let origin = Origin { generation: 0, data: 7, starts: 1, incarnation: 1 };
         joining.note(&members(&[FOUNDER, FOUNDER, GONE, FOUNDER]));
         assert_eq!(joining.may_enter(NODE, origin, 3), Ok(()));
         joining.note(&members(&[FOUNDER, FOUNDER, JOINING, GONE]));

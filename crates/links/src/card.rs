@@ -32,8 +32,8 @@ pub struct Card {
     pub to: NodeId,
     /// Random number of the process.
     pub incarnation: u64,
-    /// Life of the site that the sender belongs to.
-    pub life: u32,
+    /// Generation of the site that the sender belongs to.
+    pub generation: u32,
     /// Random number of the data, drawn when a node begins without data.
     pub data: u64,
     /// Number of processes that were started with the data; 0 for a node in memory.
@@ -73,7 +73,7 @@ impl Card {
             from,
             to,
             incarnation,
-            life: 0,
+            generation: 0,
             data: incarnation,
             starts: 0,
             runs: Vec::new(),
@@ -85,8 +85,8 @@ impl Card {
 
     /// Returns the identity of the sender's data.
     pub fn origin(&self) -> Origin {
-        let Card { life, data, starts, incarnation, .. } = *self;
-        Origin { life, data, starts, incarnation }
+        let Card { generation, data, starts, incarnation, .. } = *self;
+        Origin { generation, data, starts, incarnation }
     }
 
     /// Checks whether the node that sent `theirs` may talk to the node that sends this card.

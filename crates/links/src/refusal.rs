@@ -129,7 +129,7 @@ pub enum Refusal {
         "site {0} was not added again with the number that its nodes were given, as far as this \
          node knows; `--join` takes the number that `solera site add {0}` printed"
     )]
-    UnknownLife(String),
+    UnknownGeneration(String),
     /// The node, of this site, has other data than before.
     #[error(
         "{0} does not have the data that it had, so it cannot take part; `solera site remove \
@@ -168,7 +168,7 @@ impl Refusal {
             Refusal::WrongAddress { .. } | Refusal::NoSuchNode => "node",
             Refusal::Taken => "taken",
             Refusal::Clocks { .. } | Refusal::Ahead { .. } => "clock",
-            Refusal::Removed(_) | Refusal::UnknownLife(_) => "life",
+            Refusal::Removed(_) | Refusal::UnknownGeneration(_) => "generation",
             Refusal::OtherData(..) | Refusal::OlderCopy(..) | Refusal::Forgetful(..) => "data",
             Refusal::Tls(_) => "tls",
             Refusal::FromPeer(_) => "by_peer",
@@ -186,7 +186,7 @@ impl Refusal {
         let (node, site) = (identity.name_of(node), name(node.site));
         match unwelcome {
             Unwelcome::Removed => Refusal::Removed(site),
-            Unwelcome::Unknown => Refusal::UnknownLife(site),
+            Unwelcome::Unknown => Refusal::UnknownGeneration(site),
             Unwelcome::OtherData => Refusal::OtherData(node, site),
             Unwelcome::OlderCopy => Refusal::OlderCopy(node, site),
             Unwelcome::Forgetful => Refusal::Forgetful(node, site),

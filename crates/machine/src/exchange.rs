@@ -56,9 +56,9 @@ pub enum Input<M, C, D = Infallible, A = Infallible> {
     Message {
         /// The sender.
         from: Address,
-        /// Life of the sender's site in which it sent the message: sites that were removed may join
-        /// again.
-        life: u32,
+        /// Generation of the sender's site in which it sent the message: sites that were removed
+        /// may join again.
+        generation: u32,
         /// The message.
         message: M,
     },

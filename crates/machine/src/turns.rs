@@ -186,8 +186,8 @@ mod tests {
     fn urgent_lanes_go_first() {
         let mut turns = Turns::default();
         push(&mut turns, Lane::USUAL, (1, 1), "bulk");
-        push(&mut turns, Lane::URGENT, (2, 1000), "sign of life");
+        push(&mut turns, Lane::URGENT, (2, 1000), "heartbeat");
         push(&mut turns, Lane::URGENT, (2, 1000), "another");
-        assert_eq!(order(&mut turns), "sign of life another bulk");
+        assert_eq!(order(&mut turns), "heartbeat another bulk");
     }
 }

@@ -6,13 +6,13 @@ use solera_time::{MAX_SITES, SiteId, Timestamp};
 use crate::change::{Change, MemberError};
 use crate::status::{SiteStatus, status_at};
 
-/// Times of the causal transactions that are lost with one life of a site.
+/// Times of the causal transactions that are lost with one generation of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     /// Every member keeps the site's causal transactions up to this time.
     pub cut: Timestamp,
-    /// No member has a transaction of this life with a later time, nor anything that depends on
-    /// one. If the site has joined again, its next life begins after this time.
+    /// No member has a transaction of this generation with a later time, nor anything that depends
+    /// on one. If the site has joined again, its next generation begins after this time.
     pub end: Timestamp,
 }
 
@@ -22,7 +22,7 @@ struct Slot {
     /// Number of changes of the site's status so far. It only grows; its last two bits are the
     /// status.
     stage: u32,
-    /// One gap for each life that has ended.
+    /// One gap for each generation that has ended.
     gaps: Vec<Gap>,
 }
 
@@ -45,22 +45,22 @@ impl TryFrom<Vec<Slot>> for Members {
 }
 
 impl Slot {
-    /// Returns the slot of a removed site whose lives before `life` are unknown.
-    fn before(life: u32) -> Slot {
+    /// Returns the slot of a removed site whose generations before `generation` are unknown.
+    fn before(generation: u32) -> Slot {
         let unknown = Gap { cut: Timestamp::ZERO, end: Timestamp::ZERO };
-        Slot { stage: 4 * life - 2, gaps: vec![unknown; life as usize] }
+        Slot { stage: 4 * generation - 2, gaps: vec![unknown; generation as usize] }
     }
 }
 
 impl Members {
-    /// Returns the list in which all sites are members in their first lives.
+    /// Returns the list in which all sites are members in their first generations.
     pub fn new(sites: usize) -> Self {
         Members(vec![Slot::default(); sites])
     }
 
-    /// Returns the list in which the first `founders` sites are members in their first lives. The
-    /// other sites were listed later. They have the status of sites that were removed before they
-    /// did anything, and can be added.
+    /// Returns the list in which the first `founders` sites are members in their first generations.
+    /// The other sites were listed later. They have the status of sites that were removed before
+    /// they did anything, and can be added.
     pub fn founded(founders: usize, sites: usize) -> Self {
         let mut members = Members::new(sites);
         for slot in members.0.iter_mut().skip(founders) {
@@ -69,13 +69,13 @@ impl Members {
         members
     }
 
-    /// Returns the initial view of a replica that starts in the given life of its site. In any life
-    /// but the first, the site is no member until the other sites have sent the change that lets it
-    /// join.
-    pub fn at_start(sites: usize, founders: usize, site: SiteId, life: u32) -> Self {
+    /// Returns the initial view of a replica that starts in the given generation of its site. In
+    /// any generation but the first, the site is no member until the other sites have sent the
+    /// change that lets it join.
+    pub fn at_start(sites: usize, founders: usize, site: SiteId, generation: u32) -> Self {
         let mut members = Members::founded(founders, sites);
-        if life > 0 {
-            members.0[site.index()] = Slot::before(life);
+        if generation > 0 {
+            members.0[site.index()] = Slot::before(generation);
         }
         members
     }
@@ -95,9 +95,9 @@ impl Members {
         status_at(self.0[site.index()].stage)
     }
 
-    /// Returns the number of a site's current life: 0 from the beginning, then one more each time
-    /// that the site joins.
-    pub fn life(&self, site: SiteId) -> u32 {
+    /// Returns the number of a site's current generation: 0 from the beginning, then one more each
+    /// time that the site joins.
+    pub fn generation(&self, site: SiteId) -> u32 {
         (self.0[site.index()].stage + 1) / 4
     }
 
@@ -126,21 +126,21 @@ impl Members {
         SiteId::all(self.sites()).filter(move |site| self.status(*site) == status)
     }
 
-    /// Returns the gaps of a site's earlier lives.
+    /// Returns the gaps of a site's earlier generations.
     pub fn gaps(&self, site: SiteId) -> &[Gap] {
         &self.0[site.index()].gaps
     }
 
-    /// Returns the gap of the last life of a site that was removed and is not a member again. No
-    /// transactions are added to the history of such a site.
+    /// Returns the gap of the last generation of a site that was removed and is not a member again.
+    /// No transactions are added to the history of such a site.
     pub fn open_gap(&self, site: SiteId) -> Option<Gap> {
         let gone = matches!(self.status(site), SiteStatus::Gone | SiteStatus::Joining);
         self.gaps(site).last().copied().filter(|_| gone)
     }
 
     /// Returns the gap that contains a time of a site's transactions. While the site is removed,
-    /// its last gap contains every time after the cut, since no member knows when the old life
-    /// ended.
+    /// its last gap contains every time after the cut, since no member knows when the old
+    /// generation ended.
     pub fn gap_of(&self, site: SiteId, ts: Timestamp) -> Option<Gap> {
         let (gaps, gone) = (self.gaps(site), self.open_gap(site).is_some());
         let open = |at: usize| gone && at + 1 == gaps.len();
@@ -170,7 +170,7 @@ impl Members {
                 theirs.gaps.clone()
             };
             mine.stage = mine.stage.max(theirs.stage);
-            // A site that joins announces late at what time its new life begins.
+            // A site that joins announces late at what time its new generation begins.
             for (gap, former) in mine.gaps.iter_mut().zip(former) {
                 gap.end = gap.end.max(former.end);
             }
@@ -213,7 +213,7 @@ impl Members {
         Ok(members)
     }
 
-    /// Returns the list after a leaving site has been removed, with the gap of its last life.
+    /// Returns the list after a leaving site has been removed, with the gap of its last generation.
     pub fn closed(&self, site: SiteId, gap: Gap) -> Members {
         let mut members = self.clone();
         let slot = &mut members.0[site.index()];
@@ -232,7 +232,7 @@ impl Members {
         members
     }
 
-    /// Returns the list after a site has joined. Its new life begins after `now`.
+    /// Returns the list after a site has joined. Its new generation begins after `now`.
     pub fn joined(&self, site: SiteId, now: Timestamp) -> Members {
         let mut members = self.ended_at(site, now);
         members.0[site.index()].stage += 1;
@@ -251,19 +251,30 @@ mod tests {
     #[test]
     fn a_site_leaves_and_joins_again_and_again() {
         let mut members = Members::new(3);
-        for life in 0..3 {
-            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Member, life));
+        for generation in 0..3 {
+            assert_eq!(
+                (members.status(C), members.generation(C)),
+                (SiteStatus::Member, generation)
+            );
             members = members.changed(A, C, Change::Remove).unwrap();
-            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Leaving, life));
-            let (cut, end) =
-                (Timestamp(10 * u64::from(life) + 1), Timestamp(10 * u64::from(life) + 5));
+            assert_eq!(
+                (members.status(C), members.generation(C)),
+                (SiteStatus::Leaving, generation)
+            );
+            let (cut, end) = (
+                Timestamp(10 * u64::from(generation) + 1),
+                Timestamp(10 * u64::from(generation) + 5),
+            );
             members = members.closed(C, Gap { cut, end });
-            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Gone, life));
+            assert_eq!((members.status(C), members.generation(C)), (SiteStatus::Gone, generation));
             assert!(members.is_well_formed());
             members = members.changed(B, C, Change::Add).unwrap();
-            assert_eq!((members.status(C), members.life(C)), (SiteStatus::Joining, life + 1));
+            assert_eq!(
+                (members.status(C), members.generation(C)),
+                (SiteStatus::Joining, generation + 1)
+            );
             assert!(members.gap_of(C, Timestamp(1000)).is_some());
-            members = members.joined(C, Timestamp(10 * u64::from(life) + 7));
+            members = members.joined(C, Timestamp(10 * u64::from(generation) + 7));
         }
         for (ts, lost) in [(1, false), (2, true), (7, true), (8, false), (14, true), (28, false)] {
             assert_eq!(members.gap_of(C, Timestamp(ts)).is_some(), lost, "{ts}");
@@ -286,7 +297,7 @@ mod tests {
         let members = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
         let joining = members.changed(A, C, Change::Add).unwrap();
         let leaving = joining.changed(A, C, Change::Remove).unwrap();
-        assert_eq!((leaving.status(C), leaving.life(C)), (SiteStatus::Leaving, 1));
+        assert_eq!((leaving.status(C), leaving.generation(C)), (SiteStatus::Leaving, 1));
     }
 
     #[test]
@@ -312,7 +323,7 @@ mod tests {
     fn a_site_that_is_listed_later_waits_to_be_added() {
         let short = Members::new(2);
         let long = Members::founded(2, 3);
-        assert_eq!((long.status(C), long.life(C)), (SiteStatus::Gone, 0));
+        assert_eq!((long.status(C), long.generation(C)), (SiteStatus::Gone, 0));
         assert!(long.is_well_formed() && long.is_new(C) && !long.is_new(B));
         assert_eq!(long.first(2), short);
         // Lists of different lengths exchange the statuses of the sites that both have.
@@ -322,7 +333,7 @@ mod tests {
         assert!(other.merge(&one));
         assert_eq!((one.sites(), &other), (3, &leaving));
         let joining = long.changed(A, C, Change::Add).unwrap();
-        assert_eq!((joining.status(C), joining.life(C)), (SiteStatus::Joining, 1));
+        assert_eq!((joining.status(C), joining.generation(C)), (SiteStatus::Joining, 1));
         let joined = joining.joined(C, Timestamp(7));
         assert!(joined.gap_of(C, Timestamp(8)).is_none() && !joined.is_new(C));
     }
@@ -338,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_that_began_while_it_was_ended_is_not_forgotten() {
+    fn a_generation_that_began_while_it_was_ended_is_not_forgotten() {
         let gap = Gap { cut: Timestamp(1), end: Timestamp(2) };
         let gone = Members::new(3).changed(A, C, Change::Remove).unwrap().closed(C, gap);
         let joining = gone.changed(A, C, Change::Add).unwrap();

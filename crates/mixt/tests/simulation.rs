@@ -156,7 +156,7 @@ struct Known {
 
 /// Additional events of a world, besides its faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+enum Extras {
     /// Everybody may do everything, and all hosts share a clock.
     Plain,
     /// Users have different rights that change, each host has its own clock, and hosts restart.
@@ -167,7 +167,7 @@ enum Life {
 
 #[derive(Clone)]
 struct Setting {
-    life: Life,
+    extras: Extras,
     world: Arc<World>,
     databases: Rc<Databases>,
     module: Module,
@@ -190,37 +190,37 @@ fn setting(seed: u64, faults: Faults, remote: bool) -> Setting {
     let bindings = Bindings::new(module.program(), &here, &bind).unwrap();
     let collectors = [(); CLEANERS].map(|()| Some(Collector::new(LIMITS)));
     let known = Known { collectors, ..Known::default() };
-    let (life, known) = (Life::Plain, Rc::new(RefCell::new(known)));
-    Setting { life, world, databases, module, modules, bindings, known }
+    let (extras, known) = (Extras::Plain, Rc::new(RefCell::new(known)));
+    Setting { extras, world, databases, module, modules, bindings, known }
 }
 
 impl Setting {
     fn with_users(self, lax: Lax) -> Setting {
         self.world.users.add(&USERS, &DATABASES, lax);
-        Setting { life: Life::Users(lax), ..self }
+        Setting { extras: Extras::Users(lax), ..self }
     }
 
     /// Adds hosts whose clocks differ by `ahead_ms`, even if that is too much.
     fn with_clocks(self, ahead_ms: u64) -> Setting {
-        Setting { life: Life::Clocks { ahead_ms }, ..self.with_users(Lax::No) }
+        Setting { extras: Extras::Clocks { ahead_ms }, ..self.with_users(Lax::No) }
     }
 
     /// Returns the clock of a host. Clocks differ by less than the reserve before others may take a
-    /// transaction over, unless the setting is [`Life::Clocks`].
+    /// transaction over, unless the setting is [`Extras::Clocks`].
     fn clock(&self, host: usize) -> HostClock {
-        let ahead_ms = match self.life {
-            Life::Plain => 0,
-            Life::Users(_) => AHEAD_MS,
-            Life::Clocks { ahead_ms } => ahead_ms,
+        let ahead_ms = match self.extras {
+            Extras::Plain => 0,
+            Extras::Users(_) => AHEAD_MS,
+            Extras::Clocks { ahead_ms } => ahead_ms,
         };
         HostClock { world: Arc::clone(&self.world), ahead_ms: host as u64 * ahead_ms }
     }
 
     /// Returns the site of a client, and its user if the databases check users.
     fn caller(&self, client: usize) -> (usize, Option<&'static str>) {
-        match self.life {
-            Life::Plain => (self.world.below(2) as usize, None),
-            Life::Users(_) | Life::Clocks { .. } => {
+        match self.extras {
+            Extras::Plain => (self.world.below(2) as usize, None),
+            Extras::Users(_) | Extras::Clocks { .. } => {
                 (client % CLEANERS, Some(USERS[client % USERS.len()]))
             }
         }
@@ -322,9 +322,9 @@ impl Setting {
 
     /// Returns the host that gets a client's garbage.
     fn whose(&self, host: usize) -> usize {
-        match self.life {
-            Life::Plain => self.world.below(CLEANERS as u64) as usize,
-            Life::Users(_) | Life::Clocks { .. } => host,
+        match self.extras {
+            Extras::Plain => self.world.below(CLEANERS as u64) as usize,
+            Extras::Users(_) | Extras::Clocks { .. } => host,
         }
     }
 
@@ -455,7 +455,7 @@ fn live(setting: &Setting, clients: usize, steps: u64) {
         let world = Arc::clone(world);
         tasks.push(Box::pin(async move { remote.deliver(world).await }));
     }
-    if setting.life != Life::Plain {
+    if setting.extras != Extras::Plain {
         tasks.push(Box::pin(setting.clone().administrator()));
     }
     for _ in 0..steps {
@@ -465,7 +465,7 @@ fn live(setting: &Setting, clients: usize, steps: u64) {
         if which < clients && world.below(1000) < DEATHS {
             tasks[which] = Box::pin(setting.clone().client(which));
         }
-        if setting.life != Life::Plain && world.below(3_000) == 0 {
+        if setting.extras != Extras::Plain && world.below(3_000) == 0 {
             restart(setting, clients, &mut tasks);
         }
         if world.below(40) == 0 {
@@ -495,7 +495,7 @@ fn restart(setting: &Setting, clients: usize, tasks: &mut [Task]) {
 
 /// Grants all rights, so that waiting transactions can be completed.
 fn grant_all(setting: &Setting) {
-    if setting.life != Life::Plain {
+    if setting.extras != Extras::Plain {
         for user in USERS {
             DATABASES.iter().for_each(|name| setting.world.users.grant(user, name, true));
         }
@@ -547,7 +547,7 @@ fn violations(setting: &Setting) -> Vec<String> {
     let world = &setting.world;
     let clock = setting.clock(0);
     let known = setting.known.borrow();
-    let user = (setting.life != Life::Plain).then_some(USERS[0]);
+    let user = (setting.extras != Extras::Plain).then_some(USERS[0]);
     for object in 0..OBJECTS {
         let mut connections = setting.connections(0, user);
         let handle = |store: &str, kind: &str| {

@@ -251,8 +251,9 @@ impl Cluster {
             Durability::Memory => random(),
             _ => spec.id(),
         };
-        let (site, life) = (None, None);
-        let run = Run { cluster, first_number: 0, modules, tls, admin_tls, site, life, clock };
+        let (site, generation) = (None, None);
+        let run =
+            Run { cluster, first_number: 0, modules, tls, admin_tls, site, generation, clock };
         Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
@@ -273,19 +274,19 @@ impl Cluster {
         let data = match &spec.data {
             Some(root) if spec.durability != Durability::Memory => {
                 let here: Vec<Address> = receivers.iter().map(|(address, ..)| *address).collect();
-                let data = DataDir::open(root, &spec, &here, run.life);
+                let data = DataDir::open(root, &spec, &here, run.generation);
                 Some(data.map_err(StartError::Storage)?)
             }
             _ => None,
         };
-        let life = data.as_ref().map_or(run.life.unwrap_or(0), DataDir::life);
+        let generation = data.as_ref().map_or(run.generation.unwrap_or(0), DataDir::generation);
         let peers = match &data {
             Some(data) => data.peers().map_err(StartError::Storage)?,
             None => Peers::default(),
         };
         let founders = data.as_ref().map_or(spec.sites.len(), DataDir::founders);
         let members = Members::founded(founders, spec.sites.len());
-        let role = NodeRole { site: run.site, durable: data.is_some(), life };
+        let role = NodeRole { site: run.site, durable: data.is_some(), generation };
         let membership = Membership::new(members, role, peers);
         let network = Arc::new(Network::new(workers, &spec, membership, run.clock.clone()));
         // Clients may connect as soon as the first worker listens.
@@ -306,7 +307,7 @@ impl Cluster {
             found: Vec::new(),
             data: None,
         };
-        cluster.start_workers(receivers, &run, data, (life, founders))?;
+        cluster.start_workers(receivers, &run, data, (generation, founders))?;
         Ok(cluster)
     }
 
@@ -317,7 +318,7 @@ impl Cluster {
         receivers: Vec<Receiver>,
         run: &Run,
         data: Option<DataDir>,
-        (life, founders): (u32, usize),
+        (generation, founders): (u32, usize),
     ) -> Result<(), StartError> {
         let topology = Arc::new(self.spec.topology());
         let (mut openings, mut workers, mut mailboxes) = (Vec::new(), Vec::new(), Vec::new());
@@ -325,7 +326,7 @@ impl Cluster {
             let mut config = machine_config(&self.spec, address, &topology);
             config.first_transaction = run.first_number;
             config.journal = data.is_some();
-            (config.life, config.founders) = (life, founders);
+            (config.generation, config.founders) = (generation, founders);
             let config = site_config(&self.spec, config);
             let seed = random();
             match &data {

@@ -20,7 +20,7 @@ use crate::status::WorkerSample;
 /// An entry of a worker's mailbox.
 pub(crate) enum Envelope {
     /// Messages of another worker, to be handled when they are due.
-    Messages { from: Address, due: Instant, life: u32, messages: Vec<Message> },
+    Messages { from: Address, due: Instant, generation: u32, messages: Vec<Message> },
     /// A control message of the host.
     Control(Control),
 }

@@ -45,9 +45,9 @@ struct About {
     /// Folders of the workers whose data this is; format 1 did not store them.
     #[serde(default)]
     holds: Vec<String>,
-    /// Life of the site that the data belongs to.
+    /// Generation of the site that the data belongs to.
     #[serde(default)]
-    life: u32,
+    generation: u32,
     /// Random number drawn when the directory was created. Other nodes compare it to notice that
     /// the data was replaced.
     #[serde(default)]
@@ -68,7 +68,7 @@ pub(crate) struct DataDir {
     grown: Option<About>,
     /// Whether the directory is new, so that workers may lack a journal.
     begins: bool,
-    life: u32,
+    generation: u32,
     id: u64,
     starts: u64,
     /// Held while any clone may write here.
@@ -106,12 +106,13 @@ pub fn disown(folder: &Path) -> Result<Option<PathBuf>, StorageError> {
 
 impl DataDir {
     /// Opens the directory with the data of these workers, or creates it if it does not exist or is
-    /// empty. `life` is the life of their site; `None` takes the life from the data.
+    /// empty. `generation` is the generation of their site; `None` takes the generation from the
+    /// data.
     pub(crate) fn open(
         root: &Path,
         spec: &ClusterSpec,
         workers: &[Address],
-        life: Option<u32>,
+        generation: Option<u32>,
     ) -> Result<DataDir, StorageError> {
         let unusable = |reason: String| StorageError { folder: root.to_owned(), reason };
         // Before anything is written there.
@@ -127,7 +128,7 @@ impl DataDir {
             sites,
             grown: None,
             begins: false,
-            life: life.unwrap_or(0),
+            generation: generation.unwrap_or(0),
             id: random(),
             starts: 1,
             _lock: lock.into(),
@@ -135,7 +136,7 @@ impl DataDir {
         let about = dir.describe(spec, workers);
         if let Some(found) = read(root, FILE).map_err(&unusable)? {
             let found = found.map_err(|error| unusable(format!("{FILE} is damaged: {error}")))?;
-            found.check(&about, life).map_err(&unusable)?;
+            found.check(&about, generation).map_err(&unusable)?;
             dir.adopt(&found, about);
             for worker in workers {
                 dir.must_hold(*worker)?;
@@ -150,7 +151,7 @@ impl DataDir {
         match read(root, UNFINISHED).map_err(&unusable)? {
             // The first start was interrupted; some workers have a journal.
             Some(Ok(found)) => {
-                found.check(&about, life).map_err(&unusable)?;
+                found.check(&about, generation).map_err(&unusable)?;
                 dir.adopt(&found, about);
             }
             // If the file is incomplete, no worker has a journal.
@@ -161,9 +162,9 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Returns the life of the site that the data belongs to.
-    pub(crate) fn life(&self) -> u32 {
-        self.life
+    /// Returns the generation of the site that the data belongs to.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// Returns the random number that identifies the data.
@@ -196,7 +197,7 @@ impl DataDir {
     }
 
     fn adopt(&mut self, found: &About, now: About) {
-        self.life = found.life;
+        self.generation = found.generation;
         self.id = u64::from_str_radix(&found.id, 16).unwrap_or(0);
         self.founders = found.founders;
         let About { sites, workers, .. } = now;
@@ -243,7 +244,7 @@ impl DataDir {
             partitions: spec.partitions,
             workers: spec.topology().workers,
             holds: workers.iter().map(|worker| self.name_of(*worker)).collect(),
-            life: self.life,
+            generation: self.generation,
             id: format!("{:016x}", self.id),
             starts: self.starts,
         }
@@ -347,7 +348,7 @@ impl About {
         Ok(())
     }
 
-    fn check(&self, now: &About, life: Option<u32>) -> Result<(), String> {
+    fn check(&self, now: &About, generation: Option<u32>) -> Result<(), String> {
         self.must_be_readable()?;
         let About { cluster, sites, partitions, workers, holds, .. } = self;
         let differs = |what: &str, was: String, is: String| {
@@ -383,11 +384,11 @@ impl About {
                 format!("{:?}", now.workers),
             );
         }
-        if life.is_some_and(|life| life != self.life) {
+        if generation.is_some_and(|generation| generation != self.generation) {
             return Err(format!(
-                "it is the data of life {} of the site, and the site joins with life {}: move it away, \
+                "it is the data of generation {} of the site, and the site joins with generation {}: move it away, \
                  and begin with an empty directory",
-                self.life, now.life
+                self.generation, now.generation
             ));
         }
         if *holds != now.holds {

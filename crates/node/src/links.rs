@@ -154,7 +154,7 @@ impl Carrier {
         let membership = self.network.membership();
         let card = Card::new(&self.identity, self.me, to, self.incarnation, clock_us());
         Card {
-            life: membership.life,
+            generation: membership.generation,
             data: self.data.as_ref().map_or(card.data, DataDir::id),
             starts: self.data.as_ref().map_or(0, DataDir::starts),
             runs: self.runs.clone(),
@@ -177,7 +177,7 @@ impl Carrier {
 
     /// Rejects a node that has sent its card and whose site was removed.
     fn is_not_removed(&self, theirs: &Card) -> Result<(), Failure> {
-        match self.network.membership().admits(theirs.from.site, theirs.life) {
+        match self.network.membership().admits(theirs.from.site, theirs.generation) {
             Err(Unwelcome::Removed) => Err(self.unwelcome(theirs.from, Unwelcome::Removed)),
             _ => Ok(()),
         }
@@ -243,8 +243,8 @@ impl Carrier {
     }
 
     /// Checks whether a node may still send messages.
-    fn admits(&self, node: NodeId, life: u32) -> Result<(), Failure> {
-        let admitted = self.network.membership().may_speak(node, life);
+    fn admits(&self, node: NodeId, generation: u32) -> Result<(), Failure> {
+        let admitted = self.network.membership().may_speak(node, generation);
         admitted.map_err(|unwelcome| self.unwelcome(node, unwelcome))
     }
 

@@ -16,8 +16,8 @@ use crate::peers::Peers;
 /// Membership state that the workers and links of a process share.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    /// Life of the site that this process belongs to.
-    pub(crate) life: u32,
+    /// Generation of the site that this process belongs to.
+    pub(crate) generation: u32,
     known: Mutex<Admission>,
     /// Locked while the file of the peers is written; locked before `known`.
     peers: Mutex<Peers>,
@@ -39,7 +39,7 @@ impl Membership {
     /// accepted.
     pub(crate) fn new(members: Members, role: NodeRole, mut peers: Peers) -> Self {
         Membership {
-            life: role.life,
+            generation: role.generation,
             known: Mutex::new(Admission::new(role, members, peers.take_known())),
             peers: Mutex::new(peers),
             refused: AtomicBool::new(false),
@@ -68,8 +68,8 @@ impl Membership {
     }
 
     /// See [`Admission::admits`].
-    pub(crate) fn admits(&self, site: SiteId, life: u32) -> Result<(), Unwelcome> {
-        self.known().admits(site, life)
+    pub(crate) fn admits(&self, site: SiteId, generation: u32) -> Result<(), Unwelcome> {
+        self.known().admits(site, generation)
     }
 
     /// See [`Admission::may_enter`].
@@ -93,8 +93,8 @@ impl Membership {
     }
 
     /// See [`Admission::may_speak`].
-    pub(crate) fn may_speak(&self, node: NodeId, life: u32) -> Result<(), Unwelcome> {
-        self.known().may_speak(node, life)
+    pub(crate) fn may_speak(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
+        self.known().may_speak(node, generation)
     }
 
     /// See [`Admission::survives`].
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     const NODE: NodeId = NodeId { site: SiteId(1), node: 0 };
-    const ROLE: NodeRole = NodeRole { site: Some(SiteId(0)), durable: true, life: 0 };
+    const ROLE: NodeRole = NodeRole { site: Some(SiteId(0)), durable: true, generation: 0 };
 
     #[test]
     fn failed_writes_of_peers_are_repeated() {
@@ -217,7 +217,7 @@ mod tests {
         let sites = ["eu".to_owned(), "us".to_owned()];
         let peers = Peers::open(&root, &sites).unwrap();
         let membership = Membership::new(Members::new(2), ROLE, peers);
-        let origin = Origin { life: 0, data: 7, starts: 1, incarnation: 1 };
+        let origin = Origin { generation: 0, data: 7, starts: 1, incarnation: 1 };
         membership.note_entry(NODE, origin, 2);
         assert!(membership.keep_entries().is_err(), "the folder is not there");
         std::fs::create_dir_all(&root).unwrap();

@@ -102,7 +102,11 @@ impl Network {
             settings: ArcSwap::from_pointee(spec.clone()),
             memory: Memory::default(),
             draining: watch::Sender::new(false),
-            not_serving: AtomicUsize::new(if membership.life == 0 { 0 } else { workers_here }),
+            not_serving: AtomicUsize::new(if membership.generation == 0 {
+                0
+            } else {
+                workers_here
+            }),
             membership,
             modules: OnceLock::new(),
         }
@@ -240,11 +244,17 @@ impl Network {
     /// Sends messages. Messages between sites take time, and are lost on a cut link or when the
     /// receiver is dead; the protocol recovers by itself.
     pub(crate) fn send(&self, from: Address, to: Address, messages: Vec<Message>) {
-        self.deliver(from, self.membership.life, to, messages);
+        self.deliver(from, self.membership.generation, to, messages);
     }
 
-    /// Sends messages on behalf of a node of another site's life `life`.
-    pub(crate) fn deliver(&self, from: Address, life: u32, to: Address, messages: Vec<Message>) {
+    /// Sends messages on behalf of a node of another site's generation `generation`.
+    pub(crate) fn deliver(
+        &self,
+        from: Address,
+        generation: u32,
+        to: Address,
+        messages: Vec<Message>,
+    ) {
         let mailbox = match self.destination(to) {
             Destination::Here(mailbox) => mailbox,
             Destination::There(link) => return link.send(from, to, messages),
@@ -258,7 +268,7 @@ impl Network {
             due += self.delay(a, b);
         }
         // A mailbox without a worker belongs to a cluster that is stopping.
-        let _ = mailbox.send(Envelope::Messages { from, due, life, messages });
+        let _ = mailbox.send(Envelope::Messages { from, due, generation, messages });
     }
 
     /// Sends a control message to a worker of this process. Workers of other nodes get none.
@@ -495,7 +505,7 @@ mod tests {
     #[test]
     fn a_failed_journal_is_the_reason_before_a_full_disk() {
         let spec = ClusterSpec::local(1).unwrap();
-        let role = NodeRole { site: Some(SiteId(0)), durable: true, life: 0 };
+        let role = NodeRole { site: Some(SiteId(0)), durable: true, generation: 0 };
         let membership = Membership::new(Members::new(1), role, Peers::default());
         let here = || Destination::Here(unbounded_channel().0);
         let network =

@@ -168,14 +168,14 @@ impl Node {
     }
 
     /// Starts the node's workers and links. The caller must still serve HTTP, which runs on the
-    /// caller's event loop. `life` is set for a site that was removed and joins again;
+    /// caller's event loop. `generation` is set for a site that was removed and joins again;
     /// `solera site add` prints it.
     ///
     /// # Errors
     /// A thread cannot be started, or another program took a port in the meantime.
     pub fn start(
         self,
-        life: Option<u32>,
+        generation: Option<u32>,
         modules: Option<Arc<dyn Modules>>,
     ) -> Result<(Cluster, AdminListener), ServeError> {
         let Node { id: me, name, mut spec, resp, resp_tls, peer, admin, .. } = self;
@@ -214,7 +214,7 @@ impl Node {
             tls: self.tls.map(current),
             admin_tls: self.admin_tls.map(current),
             site: Some(me.site),
-            life,
+            generation,
             clock: Clock::system(),
         };
         let mut cluster = Cluster::launch(spec.clone(), run, link_to).map_err(ServeError::Start)?;

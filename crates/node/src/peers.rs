@@ -63,7 +63,7 @@ struct Entry {
     site: String,
     /// From 1, as users count.
     node: u8,
-    life: u32,
+    generation: u32,
     data: String,
     starts: u64,
     incarnation: String,
@@ -115,7 +115,7 @@ impl Peers {
         let entry = |(node, origin): (&NodeId, &Origin)| Entry {
             site: sites[node.site.index()].clone(),
             node: node.node + 1,
-            life: origin.life,
+            generation: origin.generation,
             data: format!("{:016x}", origin.data),
             starts: origin.starts,
             incarnation: format!("{:016x}", origin.incarnation),
@@ -149,7 +149,7 @@ impl Entry {
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
         let node = NodeId { site: SiteId(site as u8), node: self.node.checked_sub(1)? };
         let origin = Origin {
-            life: self.life,
+            generation: self.generation,
             data: number(&self.data)?,
             starts: self.starts,
             incarnation: number(&self.incarnation)?,
@@ -188,8 +188,8 @@ mod tests {
         fs::create_dir_all(&root).unwrap();
         let sites = ["eu".to_owned(), "us".to_owned()];
         let node = NodeId { site: SiteId(1), node: 1 };
-        let origin = Origin { life: 1, data: u64::MAX, starts: 3, incarnation: 1 };
-        let role = NodeRole { site: Some(SiteId(0)), durable: true, life: 0 };
+        let origin = Origin { generation: 1, data: u64::MAX, starts: 3, incarnation: 1 };
+        let role = NodeRole { site: Some(SiteId(0)), durable: true, generation: 0 };
         let mut admission = Admission::new(role, Members::new(2), BTreeMap::new());
         let known = || Peers::open(&root, &sites).unwrap().take_known();
         let mut peers = Peers::open(&root, &sites).unwrap();
@@ -209,7 +209,7 @@ mod tests {
         for damage in [
             "[[peer]]\nsite = 'eu'",
             "peer",
-            "[[peer]]\nsite = 'x'\nnode = 1\nlife = 0\ndata = '0'\nstarts = 0\nincarnation = '0'",
+            "[[peer]]\nsite = 'x'\nnode = 1\ngeneration = 0\ndata = '0'\nstarts = 0\nincarnation = '0'",
         ] {
             fs::write(root.join(PEERS), damage).unwrap();
             let error = Peers::open(&root, &sites).unwrap_err();

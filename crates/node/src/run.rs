@@ -25,8 +25,9 @@ pub(crate) struct Run {
     pub(crate) admin_tls: Option<Arc<ArcSwap<TlsAcceptor>>>,
     /// Site that this process belongs to; `None` if it runs the whole cluster.
     pub(crate) site: Option<SiteId>,
-    /// Life of the site that this process belongs to; `None` takes the life from the data.
-    pub(crate) life: Option<u32>,
+    /// Generation of the site that this process belongs to; `None` takes the generation from the
+    /// data.
+    pub(crate) generation: Option<u32>,
     /// Clock of the workers.
     pub(crate) clock: Clock,
 }

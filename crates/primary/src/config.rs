@@ -48,12 +48,13 @@ pub struct Config {
     pub topology: Arc<Topology>,
     /// Number of sites that may fail.
     pub f: usize,
-    /// Life of its site that the worker belongs to. In any but the first, it gets its data from
-    /// others.
-    pub life: u32,
+    /// Generation of its site that the worker belongs to. In any but the first, it gets its data
+    /// from others.
+    pub generation: u32,
     /// Whether to emit records.
     pub journal: bool,
-    /// First number of the life's updates (48 bits count), unless the journal has a greater one.
+    /// First number of the generation's updates (48 bits count), unless the journal has a greater
+    /// one.
     pub first_number: u64,
     /// Intervals and timeouts.
     pub timing: Timing,
@@ -74,7 +75,7 @@ impl Config {
             address,
             topology,
             f,
-            life: 0,
+            generation: 0,
             journal: false,
             first_number: 0,
             timing: Timing::default(),

@@ -9,7 +9,7 @@ use solera_time::{MAX_SITES, SiteId};
 const NEW: u32 = 2;
 
 /// The stage of each site ([`Members::stage`]). Equal lists have the same members in the same
-/// lives.
+/// generations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List(Vec<u32>);
 

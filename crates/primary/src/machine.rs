@@ -86,7 +86,7 @@ impl Replica {
             role: Role::Following,
             home_for: None,
             settled: 0,
-            filled: config.life == 0,
+            filled: config.generation == 0,
             staging: None,
         }
     }
@@ -96,7 +96,7 @@ impl Primary {
     /// Creates the machine of a worker that stores nothing yet and knows these sites.
     pub fn new(config: Config, members: &Members) -> Primary {
         let mut primary = Primary::empty(config, members);
-        if primary.config.life == 0 {
+        if primary.config.generation == 0 {
             // No site has updates yet, so there is nothing to gather.
             for replica in &mut primary.replicas {
                 replica.home_for = Some(primary.list.clone());
@@ -111,7 +111,7 @@ impl Primary {
         let owned = config.topology.owned_by(config.address);
         let replicas = owned.map(|id| Replica::new(id, &config)).collect();
         Primary {
-            requests: Requests::new(config.life, config.first_number),
+            requests: Requests::new(config.generation, config.first_number),
             members: members.clone(),
             list: List::of(members),
             replicas,
@@ -261,7 +261,8 @@ impl Primary {
     }
 
     /// Returns the number of messages dropped since the start: those with another list of sites or
-    /// life, of a site that the replica does not listen to, or about a partition of another worker.
+    /// generation, of a site that the replica does not listen to, or about a partition of another
+    /// worker.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }
@@ -402,8 +403,8 @@ impl Machine for Primary {
 
     fn handle(&mut self, now: Now, input: Input) {
         match input {
-            Input::Message { from, life, message } => {
-                if message.list != self.list || life != self.members.life(from.site) {
+            Input::Message { from, generation, message } => {
+                if message.list != self.list || generation != self.members.generation(from.site) {
                     self.ignored += 1;
                     return;
                 }

@@ -27,7 +27,7 @@ struct Rest {
 
 impl Recovery {
     /// Creates a recovery without any data. `first` is the list of sites with which the worker's
-    /// life began.
+    /// generation began.
     pub fn new(config: Config, first: &Members) -> Recovery {
         let journal = config.journal;
         let mut primary = Primary::new(Config { journal: false, ..config }, first);

@@ -240,7 +240,7 @@ fn follower_and_append(count: u64) -> (Primary, PartitionId, Message) {
 fn give(machine: &mut Primary, message: Message) -> Vec<Body> {
     let now = Now { monotonic: Monotonic(1), physical: Physical(1) };
     assert!(message.validate(A, at(1, 0), &Topology { partitions: 8, workers: vec![1, 1] }));
-    machine.handle(now, Input::Message { from: A, life: 0, message });
+    machine.handle(now, Input::Message { from: A, generation: 0, message });
     let mut sent = Vec::new();
     while let Some(output) = machine.poll_output() {
         if let Output::Send { message, .. } = output {

@@ -178,7 +178,7 @@ fn a_joining_site_is_filled_with_values_and_says_so_only_then() {
     let (mut cluster, keys, list) = with_a_joining_site(3);
     cluster.set_members(A, &list);
     cluster.set_members(B, &list);
-    cluster.begin_life(C, &list);
+    cluster.begin_generation(C, &list);
     let is_like_the_others =
         |cluster: &Cluster| keys.iter().all(|key| cluster.value(C, key) == cluster.value(A, key));
     let mut turns_true = 0;
@@ -211,7 +211,7 @@ fn a_joining_site_without_the_end_of_the_history_is_not_filled() {
     let (mut cluster, keys, list) = with_a_joining_site(3);
     cluster.set_members(A, &list);
     cluster.set_members(B, &list);
-    cluster.begin_life(C, &list);
+    cluster.begin_generation(C, &list);
     cluster.pass(RETRY_MS);
     for home in [A, B] {
         cluster.deliver_on(home, C);
@@ -248,7 +248,7 @@ fn a_joining_site_that_has_the_beginning_of_a_history_is_not_filled() {
         cluster.append(A, &key, "x");
         cluster.deliver_among(&[A, B]);
     }
-    cluster.begin_life(C, &list);
+    cluster.begin_generation(C, &list);
     cluster.pass(RETRY_MS);
     // Of all other partitions it has everything before.
     cluster.deliver_among(&[B, C]);
@@ -273,7 +273,7 @@ fn a_joining_site_begins_anew_when_the_home_moves() {
     let fewer = without(&list, A);
     cluster.set_members(A, &list);
     cluster.set_members(B, &list);
-    cluster.begin_life(C, &list);
+    cluster.begin_generation(C, &list);
     cluster.run();
     assert!(cluster.at(C).is_filled());
     let moves = |key: &&Key| home_of(&list, PartitionId::of(key, PARTITIONS)) == A;
@@ -311,7 +311,7 @@ fn a_joining_site_that_is_stopped_when_the_home_moves_ends_like_the_new_home() {
     let fewer = without(&list, A);
     cluster.set_members(A, &list);
     cluster.set_members(B, &list);
-    cluster.begin_life(C, &list);
+    cluster.begin_generation(C, &list);
     cluster.run();
     let key = key_at([(&list, A)]);
     cluster.append(A, &key, "only C has it");
@@ -341,7 +341,7 @@ fn a_site_that_joins_while_the_home_is_removed_ends_like_the_new_home() {
     for site in [A, B] {
         cluster.set_members(site, &list);
     }
-    cluster.begin_life(C, &list);
+    cluster.begin_generation(C, &list);
     cluster.run();
     // C takes part, and stores an update that B does not.
     cluster.set_members(C, &joined);

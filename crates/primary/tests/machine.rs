@@ -339,41 +339,41 @@ fn a_removed_key_is_at_risk_until_the_removal_is_stored() {
 // Messages that are dropped.
 
 #[test]
-fn messages_of_another_list_or_life_are_dropped() {
+fn messages_of_another_list_or_generation_are_dropped() {
     let fewer = without(&Members::new(3), C);
     let (mut cluster, key) = (cluster(), key());
     cluster.append(A, &key, "x");
-    let (life, message) = cluster.links[&(A, B)][0].clone();
+    let (generation, message) = cluster.links[&(A, B)][0].clone();
     assert!(matches!(message.body, Body::Append { .. }));
     cluster.cut_off(B);
-    let give = |cluster: &mut Cluster, life: u32, message: &Message| {
+    let give = |cluster: &mut Cluster, generation: u32, message: &Message| {
         let (from, message) = (address(A), message.clone());
-        cluster.input(B, Input::Message { from, life, message });
+        cluster.input(B, Input::Message { from, generation, message });
         let answers = cluster.queued(B, A).len();
         cluster.cut_off(B);
         (cluster.applied(B, &key).0, answers)
     };
-    assert_eq!(give(&mut cluster, life + 1, &message), (0, 0), "another life");
+    assert_eq!(give(&mut cluster, generation + 1, &message), (0, 0), "another generation");
     cluster.set_members(B, &fewer);
     cluster.cut_off(B);
-    assert_eq!(give(&mut cluster, life, &message), (0, 0), "the sender's list is older");
+    assert_eq!(give(&mut cluster, generation, &message), (0, 0), "the sender's list is older");
     let list = List::of(&fewer);
     let newer = Message { list, body: message.body.clone() };
-    assert_eq!(give(&mut cluster, life, &newer), (1, 1), "the same list");
+    assert_eq!(give(&mut cluster, generation, &newer), (1, 1), "the same list");
     let newest = List::of(&without(&fewer, A));
     let body = Body::Ask(PartitionId::of(&key, PARTITIONS));
-    assert_eq!(give(&mut cluster, life, &Message { list: newest, body }), (1, 0), "newer");
+    assert_eq!(give(&mut cluster, generation, &Message { list: newest, body }), (1, 0), "newer");
 }
 
 #[test]
 fn a_replica_listens_to_its_home_only() {
     let (mut cluster, key) = (cluster(), key());
     cluster.append(A, &key, "x");
-    let (life, message) = cluster.links[&(A, B)][0].clone();
+    let (generation, message) = cluster.links[&(A, B)][0].clone();
     cluster.cut_off(B);
-    cluster.input(B, Input::Message { from: address(C), life, message: message.clone() });
+    cluster.input(B, Input::Message { from: address(C), generation, message: message.clone() });
     assert_eq!(cluster.applied(B, &key).0, 0);
-    cluster.input(B, Input::Message { from: address(A), life, message });
+    cluster.input(B, Input::Message { from: address(A), generation, message });
     assert_eq!(cluster.applied(B, &key).0, 1);
 }
 

@@ -55,7 +55,7 @@ impl Asked {
 fn ask_again(machine: &mut Primary, request: &Request, now: Now) -> (Vec<Answer>, usize) {
     let list = List::of(machine.members());
     let message = Message { list, body: Body::Forward(vec![request.clone()]) };
-    machine.handle(now, Input::Message { from: address(B), life: 0, message });
+    machine.handle(now, Input::Message { from: address(B), generation: 0, message });
     let (mut answers, mut kept) = (Vec::new(), 0);
     while let Some(output) = machine.poll_output() {
         match output {
@@ -190,7 +190,7 @@ fn a_replica_that_began_anew_during_a_checkpoint_is_rebuilt() {
         let mut cluster = Cluster::new(|config| config.log_entries = 2);
         cluster.set_members(A, &list);
         cluster.set_members(B, &list);
-        cluster.begin_life(C, &list);
+        cluster.begin_generation(C, &list);
         for key in &keys {
             cluster.append(A, key, "x");
         }

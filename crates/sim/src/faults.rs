@@ -38,7 +38,7 @@ pub(crate) enum Fault {
     Destroy(usize),
     /// An operator removes a site at another one, as soon as that is possible.
     Remove(usize),
-    /// The operator makes sure that this life of the site is removed.
+    /// The operator makes sure that this generation of the site is removed.
     RemoveAgain(usize, u32),
     /// An operator adds a site that was removed, and starts it without any data.
     Add(usize),

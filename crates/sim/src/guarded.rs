@@ -44,7 +44,7 @@ enum Fate {
 #[derive(Clone, Debug)]
 struct Attempt {
     site: usize,
-    life: u32,
+    generation: u32,
     units: u32,
     /// Keys that have a guard.
     guarded: BTreeSet<Key>,
@@ -219,10 +219,15 @@ impl GuardedSessions {
     }
 
     fn new_attempt(&mut self, world: &World, site: usize) -> usize {
-        let life = world.life(site);
-        let before = self.attempts.iter().filter(|it| (it.site, it.life) == (site, life)).count();
+        let generation = world.generation(site);
+        let before = self
+            .attempts
+            .iter()
+            .filter(|it| (it.site, it.generation) == (site, generation))
+            .count();
         let bucket = before as u64 / ATTEMPTS_PER_KEY;
-        let key = |letter| Key::from(format!("{letter}-guard-{site}-{life}-{bucket}").as_str());
+        let key =
+            |letter| Key::from(format!("{letter}-guard-{site}-{generation}-{bucket}").as_str());
         let sets = vec![(key("s"), Level::Causal), (key("e"), Level::Eventual)];
         // One key each of a causal, an eventual and a strong space.
         let keys = ["s", "e", "v"].map(key);
@@ -233,7 +238,7 @@ impl GuardedSessions {
         }
         let units = if self.random.chance(10) { 0 } else { self.random.within(1, 4) as u32 };
         let fate = Fate::Never;
-        self.attempts.push(Attempt { site, life, units, guarded, sets, fate });
+        self.attempts.push(Attempt { site, generation, units, guarded, sets, fate });
         self.attempts.len() - 1
     }
 

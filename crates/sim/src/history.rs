@@ -18,15 +18,15 @@ use crate::spaces::conflicts;
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     places: BTreeMap<Cause, Witness>,
-    /// The life of its site that executed each transaction.
-    lives: BTreeMap<Cause, u32>,
+    /// The generation of its site that executed each transaction.
+    generations: BTreeMap<Cause, u32>,
 }
 
 impl Places {
-    /// Records an event of a life of a site.
-    pub(crate) fn note(&mut self, life: u32, event: &Event) {
+    /// Records an event of a generation of a site.
+    pub(crate) fn note(&mut self, generation: u32, event: &Event) {
         if let Event::Snapshot { cause, .. } | Event::Committed { cause: Some(cause), .. } = event {
-            self.lives.insert(*cause, life);
+            self.generations.insert(*cause, generation);
         }
         match event {
             Event::Snapshot { cause, snap_vec, .. } => {
@@ -91,7 +91,7 @@ pub(crate) fn history(
     removed: &BTreeMap<usize, Vec<Gap>>,
     uniform: &[Vec<u64>],
 ) -> History {
-    let (mut transactions, lives): (Vec<Transaction>, Vec<u32>) = recorded
+    let (mut transactions, generations): (Vec<Transaction>, Vec<u32>) = recorded
         .iter()
         .flat_map(|recorded| {
             let (eventual, causal): (Vec<&Step>, Vec<&Step>) =
@@ -99,16 +99,18 @@ pub(crate) fn history(
             let witness = recorded.cause.and_then(|cause| places.places.get(&cause)).cloned();
             let causal = Some(transaction(recorded, &causal, witness));
             let eventual = eventual.into_iter().map(|step| transaction(recorded, &[step], None));
-            let life = recorded.cause.and_then(|cause| places.lives.get(&cause)).copied();
+            let generation =
+                recorded.cause.and_then(|cause| places.generations.get(&cause)).copied();
             let all = causal.into_iter().filter(|t| !t.operations.is_empty()).chain(eventual);
-            all.map(move |transaction| (transaction, life.unwrap_or(0)))
+            all.map(move |transaction| (transaction, generation.unwrap_or(0)))
         })
         .unzip();
     let mut origins = sites;
     for (site, gaps) in removed {
-        for (life, gap) in (0..).zip(gaps) {
-            let of_life = transactions.iter_mut().zip(&lives).filter(|(_, of)| **of == life);
-            separate(of_life.map(|(transaction, _)| transaction), origins, *site, gap.cut);
+        for (generation, gap) in (0..).zip(gaps) {
+            let of_generation =
+                transactions.iter_mut().zip(&generations).filter(|(_, of)| **of == generation);
+            separate(of_generation.map(|(transaction, _)| transaction), origins, *site, gap.cut);
             destroyed.push(origins);
             origins += 1;
         }
@@ -129,17 +131,18 @@ fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>])
         && uniform.iter().all(|uniform| uniform.get(site).is_none_or(|uniform| *uniform < time))
 }
 
-/// Gives the lost transactions of a life of a site an origin of their own, which only that life's
-/// own transactions observe: a site that knows that nothing more of the life will come has not
-/// observed them. Entries of the site itself stay as they are: sites learn at different times where
-/// the gap ends and the next life begins, and there is nothing left in the gap.
+/// Gives the lost transactions of a generation of a site an origin of their own, which only that
+/// generation's own transactions observe: a site that knows that nothing more of the generation
+/// will come has not observed them. Entries of the site itself stay as they are: sites learn at
+/// different times where the gap ends and the next generation begins, and there is nothing left in
+/// the gap.
 fn separate<'a>(
-    of_life: impl Iterator<Item = &'a mut Transaction>,
+    of_generation: impl Iterator<Item = &'a mut Transaction>,
     origin: usize,
     site: usize,
     cut: Timestamp,
 ) {
-    for transaction in of_life {
+    for transaction in of_generation {
         let Some(witness) = transaction.witness.as_mut().filter(|_| transaction.site == site)
         else {
             continue;

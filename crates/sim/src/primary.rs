@@ -44,8 +44,8 @@ struct PrimarySession {
     /// Changes when the session begins anew.
     number: usize,
     site: usize,
-    /// Life of its site.
-    life: u32,
+    /// Generation of its site.
+    generation: u32,
     past: Past,
     /// Its updates that were reported as applied.
     applied: Vec<usize>,
@@ -85,7 +85,7 @@ impl PrimarySessions {
                 PrimarySession {
                     number: index,
                     site: random.below(sites),
-                    life: 0,
+                    generation: 0,
                     past: Past::default(),
                     applied: Vec::new(),
                     left: STEPS,
@@ -149,11 +149,11 @@ impl PrimarySessions {
             self.sessions[index].doing = Doing::Done;
             return;
         }
-        let PrimarySession { site, life, .. } = self.sessions[index];
+        let PrimarySession { site, generation, .. } = self.sessions[index];
         if world.state(site) != SiteState::Up {
             return self.begin_anew(world, index);
         }
-        if world.life(site) != life {
+        if world.generation(site) != generation {
             self.forget(world, index);
         }
         self.sessions[index].left -= 1;
@@ -233,7 +233,7 @@ impl PrimarySessions {
         let Some(site) = self.some_site(world) else { return self.rest(world, index) };
         let invoked = self.tick();
         let session = &mut self.sessions[index];
-        (session.site, session.life) = (site, world.life(site));
+        (session.site, session.generation) = (site, world.generation(site));
         let asked = self.about_past(index, |past| Command::Attach { past });
         self.ask(world, index, Doing::Attach(invoked, asked.len()), asked);
     }
@@ -256,7 +256,7 @@ impl PrimarySessions {
     fn forget(&mut self, world: &World, index: usize) {
         let session = &mut self.sessions[index];
         session.number = self.numbers;
-        session.life = world.life(session.site);
+        session.generation = world.generation(session.site);
         session.past = Past::default();
         session.applied.clear();
         self.numbers += 1;
@@ -374,8 +374,9 @@ impl PrimarySessions {
 
     fn record_read(&mut self, index: usize, key: String, ended: u64, value: Option<&Value>) {
         let list = self.list(value);
-        let PrimarySession { number: session, site, life, invoked, .. } = self.sessions[index];
-        self.history.reads.push(Read { session, site, life, key, invoked, ended, list });
+        let PrimarySession { number: session, site, generation, invoked, .. } =
+            self.sessions[index];
+        self.history.reads.push(Read { session, site, generation, key, invoked, ended, list });
     }
 
     fn note(&mut self, index: usize, key: &str, position: Position) {
@@ -404,7 +405,7 @@ impl PrimarySessions {
     pub(crate) fn site_down(&mut self, world: &mut World, site: usize) {
         if world.state(site) == SiteState::Destroyed {
             let at = self.tick();
-            self.history.losses.push(Loss { site, life: world.life(site), at });
+            self.history.losses.push(Loss { site, generation: world.generation(site), at });
         }
         let waits = |session: &PrimarySession| {
             session.waiting_for.iter().any(|(worker, _)| worker.site.index() == site)

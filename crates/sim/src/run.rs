@@ -421,8 +421,8 @@ impl<'a> Run<'a> {
                 WorldEvent::TrialEvent(at, event) => {
                     self.trial.reported(&mut self.world, at, event)
                 }
-                WorldEvent::Gone { site, life, members } => {
-                    self.trial.gone(&mut self.world, (site, life), &members);
+                WorldEvent::Gone { site, generation, members } => {
+                    self.trial.gone(&mut self.world, (site, generation), &members);
                 }
                 WorldEvent::Event(address, event) => self.note(address, &event),
                 WorldEvent::Reply(from, request, response) => {
@@ -450,7 +450,7 @@ impl<'a> Run<'a> {
     }
 
     fn note(&mut self, address: Address, event: &Event) {
-        self.places.note(self.world.life(address.site.index()), event);
+        self.places.note(self.world.generation(address.site.index()), event);
         match event {
             Event::Committed { dot, snap_vec, partitions, .. } => {
                 let vector = entries(&snap_vec.with(dot.origin, dot.ts));

@@ -69,7 +69,7 @@ pub(crate) struct TrialSessions {
     random: Random,
     requests: u64,
     counters: BTreeMap<u64, Counter>,
-    /// Workers that have settled the removal of a life of a site.
+    /// Workers that have settled the removal of a generation of a site.
     settled: BTreeSet<(Address, SiteId, u32)>,
     problems: Vec<String>,
 }
@@ -257,24 +257,29 @@ impl TrialSessions {
     /// removal that the worker has settled.
     pub(crate) fn reported(&mut self, world: &mut World, at: Address, event: Event) {
         match event {
-            Event::Settled(site, life) => {
+            Event::Settled(site, generation) => {
                 world.tally.count("trial: removals settled");
-                self.settled.insert((at, site, life));
+                self.settled.insert((at, site, generation));
             }
             event => self.problems.push(format!("{at:?}: {event:?}")),
         }
     }
 
-    /// Checks that the protocols of all members have settled the removal of a life of a site that
-    /// is gone.
-    pub(crate) fn gone(&mut self, world: &mut World, life: (SiteId, u32), members: &[SiteId]) {
+    /// Checks that the protocols of all members have settled the removal of a generation of a site
+    /// that is gone.
+    pub(crate) fn gone(
+        &mut self,
+        world: &mut World,
+        generation: (SiteId, u32),
+        members: &[SiteId],
+    ) {
         world.tally.count("trial: removals judged");
         let of_members = self.workers.iter().filter(|worker| members.contains(&worker.site));
-        let missing =
-            of_members.filter(|worker| !self.settled.contains(&(**worker, life.0, life.1)));
+        let missing = of_members
+            .filter(|worker| !self.settled.contains(&(**worker, generation.0, generation.1)));
         self.problems.extend(missing.map(|worker| {
-            let (site, life) = life;
-            format!("life {life} of site {site} is gone, and {worker:?} has not settled that")
+            let (site, generation) = generation;
+            format!("generation {generation} of site {site} is gone, and {worker:?} has not settled that")
         }));
     }
 

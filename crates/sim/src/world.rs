@@ -5,7 +5,7 @@
 //! | `admissions` | which workers accept connections of which others, if links are simulated |
 //! | `faults` | faults of links, sites, clocks and disks |
 //! | `links` | connections between workers, if they are simulated |
-//! | `lives` | workers that crash, start from their disks, and write checkpoints |
+//! | `restarts` | workers that crash, start from their disks, and write checkpoints |
 //! | `members` | sites that an operator removes and adds |
 
 mod admissions;
@@ -13,8 +13,8 @@ mod copies;
 mod faults;
 mod frame_ledger;
 mod links;
-mod lives;
 mod members;
+mod restarts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,8 +57,8 @@ enum Due {
         from: Address,
         to: Address,
         message: Box<Message>,
-        /// Life of the sender's site.
-        life: u32,
+        /// Generation of the sender's site.
+        generation: u32,
         epoch: u64,
         /// Incarnations of both workers.
         incarnations: (u64, u64),
@@ -89,9 +89,9 @@ pub(crate) enum WorldEvent {
     Trial(Address, RequestId, solera_trial::Response, bool),
     /// An event of `trial` at a worker.
     TrialEvent(Address, solera_trial::Event),
-    /// A worker is the first to learn that a life of a site is gone. The members are those of its
-    /// list.
-    Gone { site: SiteId, life: u32, members: Vec<SiteId> },
+    /// A worker is the first to learn that a generation of a site is gone. The members are those of
+    /// its list.
+    Gone { site: SiteId, generation: u32, members: Vec<SiteId> },
     /// A step of the protocol at a replica.
     Event(Address, Event),
     /// A site stopped, for good or for a while.
@@ -143,15 +143,15 @@ pub(crate) struct World {
     cuts: Vec<Vec<u32>>,
     /// See [`Fault::Mute`].
     mute: BTreeSet<(usize, usize)>,
-    /// The current life of each site.
-    lives: Vec<u32>,
-    /// Sites that were removed in some life.
+    /// The current generation of each site.
+    generations: Vec<u32>,
+    /// Sites that were removed in some generation.
     removed: BTreeSet<usize>,
-    /// Number of each site's lives that are known to be gone.
-    gone_lives: Vec<usize>,
+    /// Number of each site's generations that are known to be gone.
+    gone_generations: Vec<usize>,
     /// The latest time at which a transaction at each site has read or written.
     latest: Vec<Timestamp>,
-    /// Sites whose present life has served clients.
+    /// Sites whose present generation has served clients.
     served: BTreeSet<usize>,
     skew: ByWorker<i64>,
     slow: ByWorker<u64>,
@@ -215,9 +215,9 @@ impl World {
             epochs: vec![vec![0; sites]; sites],
             cuts: vec![vec![0; sites]; sites],
             mute: BTreeSet::new(),
-            lives: vec![0; sites],
+            generations: vec![0; sites],
             removed: BTreeSet::new(),
-            gone_lives: vec![0; sites],
+            gone_generations: vec![0; sites],
             latest: vec![Timestamp::ZERO; sites],
             served: (0..sites).collect(),
             skew: ByWorker::default(),
@@ -295,12 +295,12 @@ impl World {
         self.now = at;
         self.steps += 1;
         match due {
-            Due::Deliver { from, to, message, life, epoch, incarnations } => {
-                self.deliver(from, to, message, life, epoch, incarnations);
+            Due::Deliver { from, to, message, generation, epoch, incarnations } => {
+                self.deliver(from, to, message, generation, epoch, incarnations);
             }
             Due::Deadline(address) => self.deadline(address),
-            Due::Job(address, life, job, work) => self.finish(address, life, job, work),
-            Due::Synced(address, life) => self.synced(address, life),
+            Due::Job(address, generation, job, work) => self.finish(address, generation, job, work),
+            Due::Synced(address, generation) => self.synced(address, generation),
             Due::Fault(fault) => self.strike(fault),
             Due::Link(step) => self.link_step(step),
             Due::Unanswered(worker, request) => {
@@ -440,9 +440,9 @@ impl World {
         *from_first.find(|worker| self.answers(**worker)).unwrap_or(&workers[first])
     }
 
-    /// Returns the life of a site that runs, or that ran last.
-    pub(crate) fn life(&self, site: usize) -> u32 {
-        self.lives[site]
+    /// Returns the generation of a site that runs, or that ran last.
+    pub(crate) fn generation(&self, site: usize) -> u32 {
+        self.generations[site]
     }
 
     pub(crate) fn sites(&self) -> usize {
@@ -669,8 +669,8 @@ impl World {
                 let random = self.random.within(20_000, slow);
                 let takes = self.steady.map_or(random, |steady| steady.sync);
                 let at = self.now + storage.slow + takes;
-                let life = storage.starts;
-                self.push(at, Due::Synced(address, life));
+                let generation = storage.starts;
+                self.push(at, Due::Synced(address, generation));
                 if let Some(links) = &mut self.links {
                     links.copies.submit(address, self.now);
                 }
@@ -679,14 +679,14 @@ impl World {
         self.look_after(address);
     }
 
-    fn synced(&mut self, address: Address, life: u64) {
+    fn synced(&mut self, address: Address, generation: u64) {
         let gone = self.states[address.site.index()] == SiteState::Destroyed;
         let (Some(worker), Some(storage)) =
             (self.workers.get_mut(&address), self.storages.get_mut(&address))
         else {
             return;
         };
-        if storage.starts != life || gone {
+        if storage.starts != generation || gone {
             return;
         }
         storage.end_sync(worker);
@@ -748,10 +748,10 @@ impl World {
         let last = self.last_arrival(from, to, class_of(&message));
         let at = earliest.max(*last + 1) + busy;
         *last = at;
-        let (epoch, life) = (self.epochs[a][b], self.lives[a]);
+        let (epoch, generation) = (self.epochs[a][b], self.generations[a]);
         let incarnations = (self.incarnation(from), self.incarnation(to));
         let message = Box::new(message);
-        self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
+        self.push(at, Due::Deliver { from, to, message, generation, epoch, incarnations });
     }
 
     /// Returns the time that a message takes from one worker to another.
@@ -779,20 +779,20 @@ impl World {
 
     /// Begins a job on the core that is free first.
     fn begin_job(&mut self, address: Address, job: JobId, work: Job) {
-        let life = self.incarnation(address);
+        let generation = self.incarnation(address);
         let cores = self.cores.get_or_insert_with(address, Default::default);
         let core = cores.iter_mut().min().expect("there are some");
         *core = (*core).max(self.now) + work.cost().as_nanos() as u64;
         let at = *core;
-        self.push(at, Due::Job(address, life, job, Box::new(work)));
+        self.push(at, Due::Job(address, generation, job, Box::new(work)));
     }
 
     /// Handles the end of a job. Its result is discarded if its process has died.
-    fn finish(&mut self, address: Address, life: u64, job: JobId, work: Box<Job>) {
+    fn finish(&mut self, address: Address, generation: u64, job: JobId, work: Box<Job>) {
         if self.states[address.site.index()] == SiteState::Paused {
-            return self.push(self.now + MS, Due::Job(address, life, job, work));
+            return self.push(self.now + MS, Due::Job(address, generation, job, work));
         }
-        if self.runs(address.site.index()) && self.incarnation(address) == life {
+        if self.runs(address.site.index()) && self.incarnation(address) == generation {
             self.handle(address, Input::Done { job, result: work.run() });
         }
     }
@@ -808,7 +808,7 @@ impl World {
         from: Address,
         to: Address,
         message: Box<Message>,
-        life: u32,
+        generation: u32,
         epoch: u64,
         incarnations: (u64, u64),
     ) {
@@ -830,19 +830,19 @@ impl World {
             let other = if a == victim { b } else { a };
             if ambush.before {
                 self.strike_in_ambush(ambush, victim, other);
-                return self.deliver(from, to, message, life, epoch, incarnations);
+                return self.deliver(from, to, message, generation, epoch, incarnations);
             }
-            self.receive(from, to, message, life);
+            self.receive(from, to, message, generation);
             return self.strike_in_ambush(ambush, victim, other);
         }
-        self.receive(from, to, message, life);
+        self.receive(from, to, message, generation);
     }
 
-    fn receive(&mut self, from: Address, to: Address, message: Box<Message>, life: u32) {
+    fn receive(&mut self, from: Address, to: Address, message: Box<Message>, generation: u32) {
         if self.trace.is_on() {
             self.trace.write(self.now, format_args!("{from:?} → {to:?} {message:?}"));
         }
-        self.handle(to, Input::Message { from, life, message: *message });
+        self.handle(to, Input::Message { from, generation, message: *message });
     }
 
     /// Whether a site's workers run.

@@ -64,10 +64,10 @@ fn no_member_acknowledges_in_a_former_term() {
 }
 
 /// A site was removed with eventual writes of a session, and added again. The session's causal past
-/// had a greater entry of that site, from its new life, which hid the loss of the writes from a
-/// barrier.
+/// had a greater entry of that site, from its new generation, which hid the loss of the writes from
+/// a barrier.
 #[test]
-fn a_new_life_of_a_site_does_not_hide_writes_of_the_former() {
+fn a_new_generation_of_a_site_does_not_hide_writes_of_the_former() {
     stays_clean(&Scenario::members(26).promising(), 26);
 }
 
@@ -147,12 +147,12 @@ fn a_transaction_that_is_about_to_be_certified_holds_the_floor() {
     clean_members(937);
 }
 
-/// A group had delivered and forgotten a transaction that a site submitted in a former life. A
-/// member elsewhere still had its vote. The site's new life voted to abort because it did not know
-/// the transaction, and SOLERA.OUTCOME then answered that a committed transaction had aborted.
-/// (Found before outcomes were remembered when transactions are forgotten.)
+/// A group had delivered and forgotten a transaction that a site submitted in a former generation.
+/// A member elsewhere still had its vote. The site's new generation voted to abort because it did
+/// not know the transaction, and SOLERA.OUTCOME then answered that a committed transaction had
+/// aborted. (Found before outcomes were remembered when transactions are forgotten.)
 #[test]
-fn no_group_claims_that_a_forgotten_transaction_of_a_former_life_aborted() {
+fn no_group_claims_that_a_forgotten_transaction_of_a_former_generation_aborted() {
     for seed in [501103, 501176, 501194, 501695, 502055, 502409] {
         clean_members(seed);
     }
@@ -186,7 +186,7 @@ fn an_operator_sees_to_it_that_a_removal_is_known() {
 
 /// A site that had not joined yet was removed and added again before the other sites had durably
 /// recorded the removal; the one that had lost it in a power failure. From then on they waited for
-/// the site's former life. The operator now adds a site once its removal is known.
+/// the site's former generation. The operator now adds a site once its removal is known.
 #[test]
 fn an_operator_adds_a_site_once_its_removal_is_known() {
     clean_members(30_000_497);
@@ -203,16 +203,16 @@ fn a_member_gives_its_vote_up_when_the_leader_has_forgotten_the_transaction() {
 
 /// A site was added, and the site that took the command crashed before the addition was durable.
 /// What joined was destroyed before any other site had learned of it. The simulated operator gave
-/// the next life a number that the sites did not know.
+/// the next generation a number that the sites did not know.
 #[test]
-fn a_life_that_no_site_learned_of_does_not_count() {
+fn a_generation_that_no_site_learned_of_does_not_count() {
     clean_members(100_005_163);
 }
 
-/// The site that took the command to add another had not learned of that site's latest life, so
-/// that the new life had the number of an earlier one.
+/// The site that took the command to add another had not learned of that site's latest generation,
+/// so that the new generation had the number of an earlier one.
 #[test]
-fn a_site_is_added_by_one_that_knows_its_latest_life() {
+fn a_site_is_added_by_one_that_knows_its_latest_generation() {
     clean_members(200_007_064);
 }
 
@@ -307,19 +307,19 @@ fn a_lost_past_is_not_here_before_all_workers_know_of_the_loss() {
     stays_clean(&Scenario::links(seed), seed);
 }
 
-/// A site was removed and added again, and removed once more before anything of its second life was
-/// kept. The checker treated reads of the second life as older than the end of the first life, as
-/// other sites knew it.
+/// A site was removed and added again, and removed once more before anything of its second
+/// generation was kept. The checker treated reads of the second generation as older than the end of
+/// the first generation, as other sites knew it.
 #[test]
-fn what_a_short_life_has_read_is_not_older_than_the_end_of_the_life_before() {
+fn what_a_short_generation_has_read_is_not_older_than_the_end_of_the_generation_before() {
     clean_members(50_000_179);
-    // All of a second life was lost; what it had read is not what was lost with the first.
+    // All of a second generation was lost; what it had read is not what was lost with the first.
     clean_members(640_000_043);
 }
 
 /// While a checkpoint was written, a site was removed and joined again. Its part of a partition had
-/// updates of the new life already. When the record of the removal was replayed over it, they were
-/// dropped as updates of the former life.
+/// updates of the new generation already. When the record of the removal was replayed over it, they
+/// were dropped as updates of the former generation.
 #[test]
 fn a_removal_that_a_checkpoint_knows_of_drops_nothing_again() {
     let seed = 113_720_244;

@@ -74,7 +74,7 @@ impl Config {
         let usual = solera_primary::Config::new(unistore.address, unistore.topology.clone());
         self.primary = Some(solera_primary::Config {
             f: unistore.f,
-            life: unistore.life,
+            generation: unistore.generation,
             journal: unistore.journal,
             first_number: unistore.first_transaction,
             ..usual
@@ -92,11 +92,11 @@ impl Config {
         self
     }
 
-    /// Returns the list of sites with which the worker's life began.
+    /// Returns the list of sites with which the worker's generation began.
     pub(crate) fn first_members(&self) -> Members {
         let Config { unistore: config, .. } = self;
         let (sites, me) = (config.topology.sites(), config.address.site);
-        Members::at_start(sites, config.founders, me, config.life)
+        Members::at_start(sites, config.founders, me, config.generation)
     }
 }
 
@@ -410,8 +410,8 @@ impl Machine for Site {
         use solera_machine::Input as Of;
 
         match input {
-            Input::Message { from, life, message: Message::UniStore(message) } => {
-                self.unistore.handle(now, Of::Message { from, life, message });
+            Input::Message { from, generation, message: Message::UniStore(message) } => {
+                self.unistore.handle(now, Of::Message { from, generation, message });
                 self.pass_on_members(now);
             }
             Input::Client { request, command: Command::UniStore(command) } => {
@@ -425,14 +425,16 @@ impl Machine for Site {
             Input::Message { message: Message::Trial(_), .. } if self.trial.is_none() => {
                 self.not_run.trial += 1;
             }
-            Input::Message { from, life, message: Message::Primary(message) } => {
-                self.with_primary(|it| it.handle(now, Of::Message { from, life, message }));
+            Input::Message { from, generation, message: Message::Primary(message) } => {
+                self.with_primary(|it| it.handle(now, Of::Message { from, generation, message }));
             }
             Input::Client { request, command: Command::Primary(command) } => {
                 self.with_primary(|it| it.handle(now, Of::Client { request, command }));
             }
-            Input::Message { from, life, message: Message::Trial(message) } => {
-                self.with_trial(now, |it| it.handle(now, Of::Message { from, life, message }));
+            Input::Message { from, generation, message: Message::Trial(message) } => {
+                self.with_trial(now, |it| {
+                    it.handle(now, Of::Message { from, generation, message })
+                });
             }
             Input::Client { request, command: Command::Trial(command) } => {
                 self.with_trial(now, |it| it.handle(now, Of::Client { request, command }));

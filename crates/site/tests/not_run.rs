@@ -26,7 +26,7 @@ fn messages_of_others(config: Config) -> Site {
     let of_primary = solera_primary::Message { list, body: Body::Ask(PartitionId(0)) };
     let of_trial = solera_trial::Message { run: 1, urgent: false, number: 1, before: 0 };
     for message in [Message::Primary(of_primary), Message::Trial(of_trial)] {
-        site.handle(now, Input::Message { from: address(1), life: 0, message });
+        site.handle(now, Input::Message { from: address(1), generation: 0, message });
     }
     site
 }

@@ -1,8 +1,8 @@
 //! Solera's spaces as a database of mixed transactions, independent of the transport.
 //!
-//! A [`SpacesSession`] is a connection of `solera-mixt`. It sends [`Command`]s and receives [`Reply`]s
-//! through a [`Port`]. Crate `solera` implements a port over RESP, for clients, and crate
-//! `solera-modules` one for the sessions of its own process. One transaction may use several
+//! A [`SpacesSession`] is a connection of `solera-mixt`. It sends [`Command`]s and receives
+//! [`Reply`]s through a [`Port`]. Crate `solera` implements a port over RESP, for clients, and
+//! crate `solera-modules` one for the sessions of its own process. One transaction may use several
 //! spaces, so that strong and causal writes take effect together. Objects are stored as Redis types
 //! that other clients read and write too; `docs/guide/modules.md` lists them.
 //!

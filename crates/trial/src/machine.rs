@@ -223,8 +223,8 @@ impl Trial {
     }
 
     fn on_done(&mut self, job: JobId, end: u64) {
-        if let Some((site, life)) = self.removals.end(job) {
-            return self.outputs.push_back(Output::Trace(Event::Settled(site, life)));
+        if let Some((site, generation)) = self.removals.end(job) {
+            return self.outputs.push_back(Output::Trace(Event::Settled(site, generation)));
         }
         match self.deferred.remove(&job) {
             Some(DeferredPromise { over: true, .. }) => return,
@@ -272,9 +272,9 @@ impl Trial {
 impl Participant for Trial {
     /// Begins a job for each site that leaves.
     fn set_members(&mut self, _: Now, members: &Members) {
-        for life in self.removals.begin(members) {
+        for generation in self.removals.begin(members) {
             let job = JobId(self.name());
-            self.removals.wait_for(job, life);
+            self.removals.wait_for(job, generation);
             let work = Chain { start: 0, steps: REMOVAL_STEPS };
             self.outputs.push_back(Output::Job { job, work });
         }

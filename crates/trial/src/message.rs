@@ -28,7 +28,7 @@ pub enum Event {
         /// The message.
         message: Message,
     },
-    /// The worker has settled the removal of this life of a site.
+    /// The worker has settled the removal of this generation of a site.
     Settled(SiteId, u32),
 }
 

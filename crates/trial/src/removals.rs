@@ -6,8 +6,8 @@ use solera_machine::JobId;
 use solera_membership::{Members, SiteStatus};
 use solera_time::SiteId;
 
-/// One job for each life of a site that leaves. They reveal a removal that does not wait for its
-/// protocols.
+/// One job for each generation of a site that leaves. They reveal a removal that does not wait for
+/// its protocols.
 #[derive(Debug, Default)]
 pub(crate) struct Removals {
     /// Whether the worker has received a list of sites since its start.
@@ -17,19 +17,20 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// Takes a list of sites. Returns the lives of leaving sites whose jobs have not begun.
+    /// Takes a list of sites. Returns the generations of leaving sites whose jobs have not begun.
     pub(crate) fn begin(&mut self, members: &Members) -> Vec<(SiteId, u32)> {
         self.has_list = true;
-        let leaving = members.which(SiteStatus::Leaving).map(|site| (site, members.life(site)));
-        leaving.filter(|life| self.begun.insert(*life)).collect()
+        let leaving =
+            members.which(SiteStatus::Leaving).map(|site| (site, members.generation(site)));
+        leaving.filter(|generation| self.begun.insert(*generation)).collect()
     }
 
-    /// Records the job for a life of a site.
-    pub(crate) fn wait_for(&mut self, job: JobId, life: (SiteId, u32)) {
-        self.under_way.insert(job, life);
+    /// Records the job for a generation of a site.
+    pub(crate) fn wait_for(&mut self, job: JobId, generation: (SiteId, u32)) {
+        self.under_way.insert(job, generation);
     }
 
-    /// Records the end of a job. Returns the life of the site that it was for, if any.
+    /// Records the end of a job. Returns the generation of the site that it was for, if any.
     pub(crate) fn end(&mut self, job: JobId) -> Option<(SiteId, u32)> {
         self.under_way.remove(&job)
     }

@@ -14,9 +14,9 @@ pub struct Timing {
     pub tick: Duration,
     /// The same interval when nothing happens but something has happened recently.
     pub idle_tick: Duration,
-    /// The same interval when nothing has happened for [`Self::quiet_after`]. It serves as a sign
-    /// of life: at least two such ticks fit into half of [`Self::suspect_after`]. No request waits
-    /// for it, because a worker that needs progress asks for it.
+    /// The same interval when nothing has happened for [`Self::quiet_after`]. It serves as a
+    /// heartbeat: at least two such ticks fit into half of [`Self::suspect_after`]. No request
+    /// waits for it, because a worker that needs progress asks for it.
     pub quiet_tick: Duration,
     /// Time since the last activity after which ticks become rare. It is long enough to fold what
     /// is stable and to forget it.
@@ -180,10 +180,10 @@ pub struct Config {
     pub first_transaction: u64,
     /// Whether to emit [`Output::Trace`](crate::Output::Trace) for simulation.
     pub trace: bool,
-    /// Life of its site that the replica belongs to; see
-    /// [`Members::life`](solera_membership::Members::life). In any life but the first, the replica
-    /// gets its data from the other sites.
-    pub life: u32,
+    /// Generation of its site that the replica belongs to; see
+    /// [`Members::generation`](solera_membership::Members::generation). In any generation but the
+    /// first, the replica gets its data from the other sites.
+    pub generation: u32,
     /// Number of sites that are members from the beginning. The sites after them were listed later,
     /// and begin with the status of removed sites.
     pub founders: usize,
@@ -217,7 +217,7 @@ impl Config {
             journal: false,
             first_transaction: 0,
             trace: false,
-            life: 0,
+            generation: 0,
             founders: sites,
             fill_rate: 256 << 20,
             certification: solera_certification::Timing::default(),

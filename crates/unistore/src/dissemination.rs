@@ -8,7 +8,7 @@ use solera_membership::{Members, SiteStatus};
 use solera_time::{Origin, SiteId, Timestamp, Vector};
 
 use crate::config::{Config, Rule};
-use crate::message::{Converged, SiteLife, SiteView, Subtree};
+use crate::message::{Converged, SiteGeneration, SiteView, Subtree};
 use crate::uniformity::uniform_vec;
 
 /// Position of this worker in the dissemination tree, and the latest reports of its children.
@@ -43,7 +43,7 @@ struct Root {
     /// List of members that each site has last reported.
     reported: Vec<Option<Members>>,
     /// Removals that each site has settled, as its last STABLEVEC says.
-    settled: Vec<Option<Vec<SiteLife>>>,
+    settled: Vec<Option<Vec<SiteGeneration>>>,
     /// Number of sites that all workers of this site list, as far as is known.
     listed: usize,
     floors: Vec<Floors>,
@@ -53,8 +53,8 @@ struct Root {
     closed: Vec<bool>,
     /// All strong transactions up to here are folded in all partitions of this site.
     strong_folded: Timestamp,
-    /// See [`Subtree::former_lives_covered`].
-    former_lives_covered: bool,
+    /// See [`Subtree::former_generations_covered`].
+    former_generations_covered: bool,
 }
 
 impl Root {
@@ -62,7 +62,7 @@ impl Root {
     /// stability, until `ceiling` covers all transactions that may execute on snapshots below the
     /// floor.
     fn to_announce(&self, floor: &Vector) -> Vector {
-        match self.former_lives_covered {
+        match self.former_generations_covered {
             true => *floor,
             false => Vector::zero(self.floors.len()),
         }
@@ -112,7 +112,7 @@ impl Dissemination {
                 ceiling: zero,
                 closed: vec![false; sites],
                 strong_folded: Timestamp::ZERO,
-                former_lives_covered: false,
+                former_generations_covered: false,
             }),
             view: SiteView {
                 stable_vec: zero,
@@ -123,9 +123,9 @@ impl Dissemination {
                 strong_clock: Timestamp::ZERO,
                 settled_vec: zero,
                 agreed: false,
-                serving: config.life == 0,
+                serving: config.generation == 0,
             },
-            members: Members::at_start(sites, config.founders, me.site, config.life),
+            members: Members::at_start(sites, config.founders, me.site, config.generation),
         }
     }
 
@@ -161,8 +161,9 @@ impl Dissemination {
         self.view.serving |= view.serving;
     }
 
-    /// Handles the begin of a new life of a site: reports of its earlier lives do not apply to it.
-    pub(crate) fn begin_life(&mut self, site: SiteId) {
+    /// Handles the begin of a new generation of a site: reports of its earlier generations do not
+    /// apply to it.
+    pub(crate) fn begin_generation(&mut self, site: SiteId) {
         let Some(root) = &mut self.root else { return };
         root.stable_matrix[site.index()] = Vector::zero(self.members.sites());
         // Nothing settles beyond what has settled until the site announces what its transactions
@@ -185,23 +186,23 @@ impl Dissemination {
     }
 
     /// Returns, at the root, a member that has not reported that all of its protocols have settled
-    /// the removal of this life of a site.
-    pub(crate) fn not_settled(&self, removed: SiteLife) -> Option<SiteId> {
+    /// the removal of this generation of a site.
+    pub(crate) fn not_settled(&self, removed: SiteGeneration) -> Option<SiteId> {
         let root = self.root.as_ref()?;
         let has_settled = |site: &SiteId| match &root.settled[site.index()] {
-            Some(lives) => lives.contains(&removed),
+            Some(generations) => generations.contains(&removed),
             None => true,
         };
         self.members.members().find(|site| !has_settled(site))
     }
 
     /// Returns, at the root, the removals that all workers of this site have settled.
-    pub(crate) fn settled_here(&self) -> Option<Vec<SiteLife>> {
+    pub(crate) fn settled_here(&self) -> Option<Vec<SiteGeneration>> {
         self.root.as_ref().and_then(|root| root.settled[self.me.site.index()].clone())
     }
 
     /// Notes, at the root, which removals all workers of this site have settled.
-    pub(crate) fn note_settled(&mut self, settled: Option<Vec<SiteLife>>) {
+    pub(crate) fn note_settled(&mut self, settled: Option<Vec<SiteGeneration>>) {
         let me = self.me.site.index();
         if let Some(root) = &mut self.root {
             root.settled[me] = settled;
@@ -225,14 +226,15 @@ impl Dissemination {
             met.ceiling.join(&child.ceiling);
             met.strong_clock = met.strong_clock.max(child.strong_clock);
             met.strong_folded = met.strong_folded.min(child.strong_folded);
-            met.former_lives_covered &= child.former_lives_covered;
+            met.former_generations_covered &= child.former_generations_covered;
             met.uniform_vec.join(&child.uniform_vec);
             met.filled &= child.filled;
             met.base_vec.join(&child.base_vec);
             met.listed = met.listed.min(child.listed);
             met.settled = settled_by_both(met.settled, child.settled.as_deref());
             met.converged.retain_mut(|mine| {
-                let of = |converged: &Converged| (converged.site, converged.life, converged.gone);
+                let of =
+                    |converged: &Converged| (converged.site, converged.generation, converged.gone);
                 let same = |theirs: &&Converged| of(theirs) == of(mine);
                 let Some(theirs) = child.converged.iter().find(same) else { return false };
                 mine.least = mine.least.min(theirs.least);
@@ -259,7 +261,7 @@ impl Dissemination {
         if !self.members.is_member(me) {
             return;
         }
-        self.view.stable_vec.join(&known_of_open_lives(&self.members, &site));
+        self.view.stable_vec.join(&known_of_open_generations(&self.members, &site));
         self.view.floor.join(&site.floor);
         self.view.uniform_vec.join(&site.uniform_vec);
         root.ceiling.join(&site.ceiling);
@@ -267,7 +269,7 @@ impl Dissemination {
         self.view.strong_clock = self.view.strong_clock.max(site.strong_clock);
         root.stable_matrix[me.index()] = self.view.stable_vec;
         root.strong_folded = root.strong_folded.max(site.strong_folded);
-        root.former_lives_covered = site.former_lives_covered;
+        root.former_generations_covered = site.former_generations_covered;
         let floor = root.to_announce(&self.view.floor);
         root.floors[me.index()].announce(root.ceiling, floor);
         root.closed.fill(false);
@@ -295,7 +297,7 @@ impl Dissemination {
         stable_vec: &Vector,
         ceiling: Vector,
         floor: Vector,
-        (members, settled): (Members, Option<Vec<SiteLife>>),
+        (members, settled): (Members, Option<Vec<SiteGeneration>>),
     ) {
         let Some(root) = &mut self.root else { return };
         root.reported[site.index()] = Some(members);
@@ -358,12 +360,12 @@ impl Dissemination {
 
 /// Returns the removals that two subtrees have both settled.
 fn settled_by_both(
-    mine: Option<Vec<SiteLife>>,
-    theirs: Option<&[SiteLife]>,
-) -> Option<Vec<SiteLife>> {
+    mine: Option<Vec<SiteGeneration>>,
+    theirs: Option<&[SiteGeneration]>,
+) -> Option<Vec<SiteGeneration>> {
     let Some(theirs) = theirs else { return mine };
     let Some(mut mine) = mine else { return Some(theirs.to_vec()) };
-    mine.retain(|life| theirs.contains(life));
+    mine.retain(|generation| theirs.contains(generation));
     Some(mine)
 }
 
@@ -371,14 +373,14 @@ fn settled_by_both(
 /// at most the cut while some worker has not received the removal. Such a worker still holds
 /// transactions after the cut, which are given up. With a greater entry, it would show them in
 /// snapshots, and would confirm a past that is lost.
-fn known_of_open_lives(members: &Members, whole: &Subtree) -> Vector {
+fn known_of_open_generations(members: &Members, whole: &Subtree) -> Vector {
     let mut known_vec = whole.known_vec;
     for site in SiteId::all(members.sites()) {
         let Some(gap) = members.gap_of(site, known_vec[site]) else { continue };
         let heard = whole
             .converged
             .iter()
-            .any(|of| of.gone && of.site == site && of.life == members.life(site));
+            .any(|of| of.gone && of.site == site && of.generation == members.generation(site));
         if !heard {
             known_vec[site] = gap.cut;
         }
@@ -426,7 +428,7 @@ mod tests {
         let zero = Vector::zero(3);
         let converged = Converged {
             site: GONE,
-            life: members.life(GONE),
+            generation: members.generation(GONE),
             gone: true,
             least: Timestamp(known),
             most: Timestamp(known),
@@ -438,7 +440,7 @@ mod tests {
             ceiling: zero,
             strong_clock: Timestamp::ZERO,
             strong_folded: Timestamp::ZERO,
-            former_lives_covered: true,
+            former_generations_covered: true,
             uniform_vec: zero,
             filled: true,
             base_vec: zero,
@@ -462,11 +464,13 @@ mod tests {
             (&gone, 5, true, 5),
             (&joining, 5, false, 2),
             (&joining, 5, true, 5),
-            // A list with the next life has a greater end of the gap of the life before.
+            // A list with the next generation has a greater end of the gap of the generation
+            // before.
             (&again, 5, false, 2),
             (&again, 10, false, 10),
         ] {
-            let known_vec = known_of_open_lives(members, &whole(members, known, all_have_heard));
+            let known_vec =
+                known_of_open_generations(members, &whole(members, known, all_have_heard));
             assert_eq!(known_vec[GONE], Timestamp(expected), "{members:?}, {known}");
             assert_eq!(known_vec[SiteId(1)], Timestamp(7));
         }

@@ -13,11 +13,11 @@ pub(crate) fn group_of(partition: PartitionId) -> GroupId {
     GroupId(partition.0)
 }
 
-/// Returns a number below that of every run in this life of a site, and above those of its earlier
-/// lives. Transactions are identified by the number of their run, so identifiers differ between
-/// lives.
-pub(crate) fn first_run(life: u32) -> u64 {
-    u64::from(life) << 16
+/// Returns a number below that of every run in this generation of a site, and above those of its
+/// earlier generations. Transactions are identified by the number of their run, so identifiers
+/// differ between generations.
+pub(crate) fn first_run(generation: u32) -> u64 {
+    u64::from(generation) << 16
 }
 
 /// Returns a number that grows with every change of the members and differs for different lists of

@@ -18,8 +18,8 @@ use solera_time::{SiteId, Timestamp};
 pub struct Heard {
     /// The worker.
     pub worker: Address,
-    /// Life of its site in which it sent the time.
-    pub life: u32,
+    /// Generation of its site in which it sent the time.
+    pub generation: u32,
     /// The time.
     pub ts: Timestamp,
 }
@@ -35,8 +35,8 @@ pub(crate) struct HeardOf {
 impl HeardOf {
     pub(crate) fn raise(&mut self, heard: Heard) {
         let latest = self.latest.entry(heard.worker).or_default();
-        if *latest < (heard.life, heard.ts) {
-            *latest = (heard.life, heard.ts);
+        if *latest < (heard.generation, heard.ts) {
+            *latest = (heard.generation, heard.ts);
             self.is_news = true;
         }
     }
@@ -47,17 +47,20 @@ impl HeardOf {
     }
 
     pub(crate) fn to_save(&self) -> Vec<Heard> {
-        self.latest.iter().map(|(&worker, &(life, ts))| Heard { worker, life, ts }).collect()
+        self.latest
+            .iter()
+            .map(|(&worker, &(generation, ts))| Heard { worker, generation, ts })
+            .collect()
     }
 
-    /// Returns the workers of the current life of `site`, and the latest time of each.
+    /// Returns the workers of the current generation of `site`, and the latest time of each.
     pub(crate) fn of<'a>(
         &'a self,
         site: SiteId,
         members: &'a Members,
     ) -> impl Iterator<Item = (Address, Timestamp)> + 'a {
-        let present = move |(worker, (life, _)): &(&Address, &(u32, Timestamp))| {
-            worker.site == site && *life == members.life(site)
+        let present = move |(worker, (generation, _)): &(&Address, &(u32, Timestamp))| {
+            worker.site == site && *generation == members.generation(site)
         };
         self.latest.iter().filter(present).map(|(worker, (_, ts))| (*worker, *ts))
     }

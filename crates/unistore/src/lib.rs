@@ -64,7 +64,8 @@ pub use heard::Heard;
 pub use keys::Held;
 pub use message::{
     Begin, Cause, Chunk, Converged, Errand, Event, Executed, Fetch, Filling, Input, LogRange,
-    Message, Output, PrepareGuarded, SiteLife, SiteView, Subtree, TransferPosition, Update, Write,
+    Message, Output, PrepareGuarded, SiteGeneration, SiteView, Subtree, TransferPosition, Update,
+    Write,
 };
 pub use pasts::Pasts;
 pub use protocol::PROTOCOL;

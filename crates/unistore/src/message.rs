@@ -236,7 +236,7 @@ pub enum Message {
         /// View of the members at the sender's site.
         members: Members,
         /// Removals that all workers of the sending site have settled; see [`Subtree::settled`].
-        settled: Option<Vec<SiteLife>>,
+        settled: Option<Vec<SiteGeneration>>,
     },
 
     /// Message between the members and coordinators of the certification service (§6.3), also
@@ -435,9 +435,9 @@ pub struct Subtree {
     pub strong_clock: Timestamp,
     /// All strong transactions up to here are folded in all its partitions.
     pub strong_folded: Timestamp,
-    /// Whether `ceiling` covers the strong transactions of the site's former lives that other sites
-    /// may still commit.
-    pub former_lives_covered: bool,
+    /// Whether `ceiling` covers the strong transactions of the site's former generations that other
+    /// sites may still commit.
+    pub former_generations_covered: bool,
     /// Join of the uniform vectors that its workers have shown in snapshots. After a restart, one
     /// worker may remember more than others.
     pub uniform_vec: Vector,
@@ -452,25 +452,25 @@ pub struct Subtree {
     pub converged: Vec<Converged>,
     /// Removals that the other protocols of all its workers have settled; `None` if its workers run
     /// no other protocol that is asked.
-    pub settled: Option<Vec<SiteLife>>,
+    pub settled: Option<Vec<SiteGeneration>>,
 }
 
-/// One life of a site.
-pub type SiteLife = (SiteId, u32);
+/// One generation of a site.
+pub type SiteGeneration = (SiteId, u32);
 
 /// History of a leaving or removed site in a subtree, when all members have the same part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Converged {
     /// The site.
     pub site: SiteId,
-    /// Life of the site.
-    pub life: u32,
-    /// Whether the life before this one, or this one, is removed.
+    /// Generation of the site.
+    pub generation: u32,
+    /// Whether the generation before this one, or this one, is removed.
     pub gone: bool,
     /// Time up to which every partition has the history.
     pub least: Timestamp,
     /// Upper bound of the times of the history in any partition, and of those that an update of
-    /// another site's former life depends on.
+    /// another site's former generation depends on.
     pub most: Timestamp,
     /// Covers every update of the site that is not causally stable, and its strong transactions
     /// that can still be committed. `None` until all members have reported their bounds.
@@ -515,7 +515,8 @@ pub struct Errand {
     pub question: GuardQuestion,
 }
 
-/// An input of a [`Replica`](crate::Replica). [`Members::life`] describes lives of sites.
+/// An input of a [`Replica`](crate::Replica). [`Members::generation`] describes generations of
+/// sites.
 pub type Input = solera_machine::Input<Message, Command, Infallible, GuardAnswer>;
 
 /// An output of a [`Replica`](crate::Replica). It emits records only with
@@ -612,8 +613,8 @@ pub enum Event {
     },
     /// A rare path was taken.
     Reached(RarePath),
-    /// A replica has dropped what it had of a site's life after the cut, and accepts nothing more
-    /// of that life.
+    /// A replica has dropped what it had of a site's generation after the cut, and accepts nothing
+    /// more of that generation.
     Closed {
         /// The site.
         site: SiteId,

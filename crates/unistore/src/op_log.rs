@@ -140,7 +140,7 @@ impl OpLog {
     }
 
     /// Adds a part of the base that a donor has sent. Everything that it depends on is uniform, and
-    /// older than this site's life, so no client waits for it.
+    /// older than this site's generation, so no client waits for it.
     pub(crate) fn begin_with(&mut self, part: State) {
         self.base.absorb(part);
     }

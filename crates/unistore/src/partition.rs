@@ -418,8 +418,8 @@ impl Partition {
         }
     }
 
-    /// Drops the causal transactions of a site after the cut when its life has ended. No snapshot
-    /// has shown them.
+    /// Drops the causal transactions of a site after the cut when its generation has ended. No
+    /// snapshot has shown them.
     pub(crate) fn drop_causal_after(&mut self, site: SiteId, cut: Timestamp) {
         for update in self.committed[site].drop_causal_after(cut) {
             for write in &update.writes {
@@ -435,9 +435,9 @@ impl Partition {
         self.arrived.raise(site, end);
     }
 
-    /// Returns the latest time of `site` that an update of another site's former life, or a strong
-    /// update, depends on. Perhaps only that life, or a site that has forgotten it since, had the
-    /// transaction.
+    /// Returns the latest time of `site` that an update of another site's former generation, or a
+    /// strong update, depends on. Perhaps only that generation, or a site that has forgotten it
+    /// since, had the transaction.
     pub(crate) fn latest_named(&self, site: SiteId, members: &Members) -> Timestamp {
         let others = Origin::all(self.sites()).filter(|origin| *origin != Origin::Site(site));
         let named = others.flat_map(|origin| {
@@ -452,8 +452,8 @@ impl Partition {
         named.map(|update| update.snap_vec[site]).max().unwrap_or(Timestamp::ZERO)
     }
 
-    /// Clears what is known of a site that begins a new life.
-    pub(crate) fn begin_life(&mut self, site: SiteId) {
+    /// Clears what is known of a site that begins a new generation.
+    pub(crate) fn begin_generation(&mut self, site: SiteId) {
         let nothing = Vector::zero(self.sites());
         self.global_matrix[site.index()] = nothing;
         self.sent[site.index()] = nothing;

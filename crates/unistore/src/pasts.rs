@@ -17,7 +17,7 @@ pub struct Pasts {
     pub causal: Vector,
     /// Times of writes to eventual spaces, by the site that executed them. Other sites may not
     /// store them yet. They are kept apart from the causal past, whose greater entries would hide
-    /// the loss of a write with a former life of its site.
+    /// the loss of a write with a former generation of its site.
     eventual: Vector,
     /// Covers the snapshots on which these writes were executed. Other sites show a write once they
     /// store everything in its snapshot, so the write survives only together with its snapshot.

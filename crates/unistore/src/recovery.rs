@@ -116,10 +116,10 @@ impl Recovery {
                 let index = self.index_of(partition)?;
                 for update in updates {
                     self.replica.worker.clock.observe(update.dot.ts);
-                    if self.replica.worker.config.life > 0
+                    if self.replica.worker.config.generation > 0
                         && update.dot.origin == Origin::Site(self.replica.worker.me)
                     {
-                        // Updates of this life are covered anyway.
+                        // Updates of this generation are covered anyway.
                         self.replica.former_ceiling.join(&update.commit_vec());
                     }
                     self.replica.worker.partitions[index].restore_committed(update);
@@ -216,7 +216,7 @@ impl Recovery {
         }
         replica.worker.clock.observe(self.promise.clock);
         self.promise.starts += 1;
-        let run = first_run(replica.worker.config.life) + self.promise.starts;
+        let run = first_run(replica.worker.config.generation) + self.promise.starts;
         replica.coordinator.number_run(run);
         replica.strong.service.number_run(run);
         if replica.participant.prepared() > 0 {

@@ -64,12 +64,12 @@ pub struct Replica {
     /// Messages of other workers of a joining site that came before this one has learned that it
     /// serves.
     early: Vec<(Address, Message)>,
-    /// Covers the updates of this site's former lives that are not causally stable, and the strong
-    /// transactions of the run before that other sites may still commit.
+    /// Covers the updates of this site's former generations that are not causally stable, and the
+    /// strong transactions of the run before that other sites may still commit.
     pub(crate) former_ceiling: Vector,
-    /// Whether it also covers the strong transactions of former lives that other sites may still
-    /// commit.
-    pub(crate) former_lives_covered: bool,
+    /// Whether it also covers the strong transactions of former generations that other sites may
+    /// still commit.
+    pub(crate) former_generations_covered: bool,
     /// Progress of the worker's other protocols, if there are any.
     pub(crate) others: Option<OtherProtocols>,
     /// Time when KNOWNVEC_GLOBAL was last sent.
@@ -102,7 +102,7 @@ impl Replica {
             .owned_by(config.address)
             .map(|id| {
                 let mut partition = Partition::new(id, me, sites, seed);
-                partition.filled = config.life == 0;
+                partition.filled = config.generation == 0;
                 partition
             })
             .collect();
@@ -116,7 +116,7 @@ impl Replica {
             joining: Joining::new(Vector::zero(sites)),
             early: Vec::new(),
             former_ceiling: Vector::zero(sites),
-            former_lives_covered: config.life == 0,
+            former_generations_covered: config.generation == 0,
             others: None,
             known_vec_sent: Monotonic(0),
             forwarded_again: Monotonic(0),
@@ -443,7 +443,7 @@ impl Replica {
             .any(|status| members.which(*status).next().is_some());
         let suspects = members.members().any(|site| self.worker.detector.suspects(site));
         let certifies = !self.strong.service.is_idle();
-        if active || changing || suspects || certifies || !self.former_lives_covered {
+        if active || changing || suspects || certifies || !self.former_generations_covered {
             return timing.idle_tick;
         }
         let quiet_tick = timing.quiet_tick;
@@ -508,9 +508,9 @@ impl Machine for Replica {
     fn handle(&mut self, now: Now, input: Input) {
         self.begin_certification(now);
         match input {
-            Input::Message { from, life, message } => {
+            Input::Message { from, generation, message } => {
                 if from.site != self.worker.me {
-                    if !self.admits(now, from, life, &message) {
+                    if !self.admits(now, from, generation, &message) {
                         self.worker.ignored += 1;
                         return;
                     }

@@ -6,7 +6,9 @@ use solera_machine::{Address, Guarded, PartitionId, Refusal, Topology};
 use solera_time::{MAX_SITES, Origin, SiteId, Vector};
 
 use crate::command::Response;
-use crate::message::{Chunk, Filling, LogRange, Message, PrepareGuarded, SiteLife, Subtree, Write};
+use crate::message::{
+    Chunk, Filling, LogRange, Message, PrepareGuarded, SiteGeneration, Subtree, Write,
+};
 
 impl Message {
     /// Returns whether a correct replica at `from` can send the message to `to`: both exist, its
@@ -121,10 +123,10 @@ impl Validator<'_> {
         vectors.iter().all(|vector| self.vector(vector))
     }
 
-    /// Whether the list names no more lives than can leave at once. Their sites need not be listed
-    /// here: the sender may know more sites.
-    fn settled(&self, lives: Option<&[SiteLife]>) -> bool {
-        lives.is_none_or(|lives| lives.len() <= MAX_SITES)
+    /// Whether the list names no more generations than can leave at once. Their sites need not be
+    /// listed here: the sender may know more sites.
+    fn settled(&self, generations: Option<&[SiteGeneration]>) -> bool {
+        generations.is_none_or(|generations| generations.len() <= MAX_SITES)
     }
 
     fn lists(&self, site: SiteId) -> bool {

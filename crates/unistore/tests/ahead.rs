@@ -114,7 +114,7 @@ impl World {
             }
             let now = self.now();
             let replica = self.replicas.get_mut(&to).unwrap();
-            replica.handle(now, Input::Message { from, life: 0, message });
+            replica.handle(now, Input::Message { from, generation: 0, message });
             self.drain(to);
         }
     }

@@ -88,7 +88,7 @@ impl Stage {
                     continue;
                 }
                 let now = self.now();
-                let input = Input::Message { from, life: 0, message };
+                let input = Input::Message { from, generation: 0, message };
                 self.replicas.get_mut(&to).unwrap().handle(now, input);
                 self.drain(to);
             }
@@ -283,7 +283,7 @@ fn lost_progress_is_requested_from_its_site() {
     }
 }
 
-/// An idle cluster only sends signs of life.
+/// An idle cluster only sends heartbeats.
 #[test]
 fn an_idle_cluster_goes_quiet_and_a_write_is_sent_at_once() {
     let topology = Arc::new(Topology { partitions: PARTITIONS, workers: vec![1; 3] });
@@ -308,7 +308,7 @@ fn an_idle_cluster_goes_quiet_and_a_write_is_sent_at_once() {
     let hear = |replica: &mut Replica, ms: u64| {
         for site in [1, 2] {
             let message = Message::Replicate(Vec::new());
-            replica.handle(now(ms), Input::Message { from: at(site, 0), life: 0, message });
+            replica.handle(now(ms), Input::Message { from: at(site, 0), generation: 0, message });
         }
     };
     for second in 1..=5 {

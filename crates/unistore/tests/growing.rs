@@ -60,10 +60,10 @@ impl Stage {
         stage
     }
 
-    fn config(address: Address, workers: &[u8], life: u32) -> Config {
+    fn config(address: Address, workers: &[u8], generation: u32) -> Config {
         let topology = Topology { partitions: PARTITIONS, workers: workers.to_vec() };
         let mut config = Config::new(address, Arc::new(topology));
-        (config.journal, config.life) = (true, life);
+        (config.journal, config.generation) = (true, generation);
         config
     }
 
@@ -76,8 +76,8 @@ impl Stage {
     /// Restarts a worker from its journal, with this list of sites.
     fn restart(&mut self, address: Address, workers: &[u8]) {
         self.collect();
-        let Config { life, founders, .. } = self.hosts[&address].config;
-        let mut config = Stage::config(address, workers, life);
+        let Config { generation, founders, .. } = self.hosts[&address].config;
+        let mut config = Stage::config(address, workers, generation);
         // The same as when its journal was begun.
         config.founders = founders;
         let host = self.hosts.get_mut(&address).unwrap();
@@ -145,7 +145,7 @@ impl Stage {
             if self.loses(from, to) {
                 continue;
             }
-            let (now, life) = (self.now(), self.hosts[&from].config.life);
+            let (now, generation) = (self.now(), self.hosts[&from].config.generation);
             // A site that only some sites list gets no messages, and sends none.
             let Some(host) = self.hosts.get_mut(&to) else { continue };
             let message: Message = postcard::from_bytes(&bytes).unwrap();
@@ -153,7 +153,7 @@ impl Stage {
                 message.validate(from, to, &host.config.topology),
                 "{from:?} breaks {to:?}: {message:?}"
             );
-            host.replica.handle(now, Input::Message { from, life, message });
+            host.replica.handle(now, Input::Message { from, generation, message });
             self.collect();
         }
     }

@@ -98,7 +98,7 @@ impl Site {
     /// Delivers all messages.
     fn deliver(&mut self) {
         while let Some((from, to, message)) = self.messages.pop_front() {
-            self.give(to, Input::Message { from, life: 0, message });
+            self.give(to, Input::Message { from, generation: 0, message });
         }
     }
 
@@ -463,7 +463,7 @@ fn a_commit_before_the_promise_is_ignored() {
     let tx = TxId { coordinator: id.coordinator, sequence: id.sequence };
     let message = Message::Commit { tx, ts: Timestamp::MAX };
     let ignored = site.replicas[&SECOND].status().ignored();
-    site.give(SECOND, Input::Message { from: FIRST, life: 0, message });
+    site.give(SECOND, Input::Message { from: FIRST, generation: 0, message });
     assert_eq!(site.replicas[&SECOND].status().ignored(), ignored + 1);
     site.promise(SECOND, ask);
     site.deliver();
@@ -479,7 +479,7 @@ fn promised(site: &mut Site) -> (RequestId, PromiseId, Message) {
     let (at, ask, id, _) = site.next_promise();
     site.promise(at, ask);
     let (_, _, ack) = site.messages.pop_front().unwrap();
-    site.give(FIRST, Input::Message { from: SECOND, life: 0, message: ack });
+    site.give(FIRST, Input::Message { from: SECOND, generation: 0, message: ack });
     let (_, _, commit) = site.messages.pop_front().unwrap();
     (add, id, commit)
 }
@@ -503,7 +503,7 @@ fn a_restarted_participant_sends_outcomes_until_guards_acknowledge_them() {
     for from_checkpoint in [false, true] {
         let mut site = Site::new();
         let (_, id, commit) = promised(&mut site);
-        site.give(SECOND, Input::Message { from: FIRST, life: 0, message: commit });
+        site.give(SECOND, Input::Message { from: FIRST, generation: 0, message: commit });
         // The guard has got the outcome, and the process dies before the guard has recorded it.
         assert_eq!(site.asks.len(), 1);
         for _ in 0..2 {
@@ -549,7 +549,7 @@ fn a_checkpoint_keeps_the_guards_of_prepared_transactions() {
     let mut site = Site::new();
     let (_, id, commit) = promised(&mut site);
     site.restart_from_checkpoint(SECOND);
-    site.give(SECOND, Input::Message { from: FIRST, life: 0, message: commit });
+    site.give(SECOND, Input::Message { from: FIRST, generation: 0, message: commit });
     assert_eq!(site.next_end(), (BANK, id, true));
 }
 
@@ -565,7 +565,7 @@ fn the_record_comes_before_the_question() {
     let message = Message::PrepareGuarded(Box::new(prepare));
     let now = site.now();
     let replica = site.replicas.get_mut(&FIRST).unwrap();
-    replica.handle(now, Input::Message { from: SECOND, life: 0, message });
+    replica.handle(now, Input::Message { from: SECOND, generation: 0, message });
     let outputs = std::iter::from_fn(|| replica.poll_output());
     let order: Vec<_> = outputs
         .filter_map(|output| match output {

@@ -50,11 +50,11 @@ impl Stage {
         stage
     }
 
-    fn start(&mut self, site: SiteId, life: u32) {
+    fn start(&mut self, site: SiteId, generation: u32) {
         let topology = Arc::new(Topology { partitions: 1, workers: vec![1; self.sites] });
         let mut config = Config::new(Address { site, worker: 0 }, topology);
-        config.life = life;
-        self.replicas.insert(site, (Replica::new(config, 1), life));
+        config.generation = generation;
+        self.replicas.insert(site, (Replica::new(config, 1), generation));
     }
 
     fn now(&self) -> Now {
@@ -79,17 +79,17 @@ impl Stage {
     }
 
     fn collect(&mut self) {
-        for (site, (replica, life)) in &mut self.replicas {
+        for (site, (replica, generation)) in &mut self.replicas {
             while let Some(output) = replica.poll_output() {
                 if let Output::Send { to, message } = output {
-                    self.links.push_back((*site, *life, to.site, message));
+                    self.links.push_back((*site, *generation, to.site, message));
                 }
             }
         }
     }
 
     /// Delays a piece, or drops it.
-    fn delay(&mut self, from: SiteId, life: u32, to: SiteId, message: Message) {
+    fn delay(&mut self, from: SiteId, generation: u32, to: SiteId, message: Message) {
         if let Message::Filling(piece) = &message {
             self.sent.push(piece.clone());
             if self.loses > 0 && self.sent.len().is_multiple_of(self.loses) {
@@ -98,7 +98,7 @@ impl Stage {
         }
         let last = self.pieces.back().map_or(self.now_ms, |(due, ..)| *due);
         let arrives = last.max(self.now_ms) + self.piece_ms;
-        self.pieces.push_back((arrives, (from, life, to, message)));
+        self.pieces.push_back((arrives, (from, generation, to, message)));
     }
 
     fn deliver(&mut self) {
@@ -106,16 +106,17 @@ impl Stage {
             let due = self.pieces.front().is_some_and(|(due, ..)| *due <= self.now_ms);
             let arrived = if due { self.pieces.pop_front() } else { None };
             let arrived = arrived.map(|(_, letter)| letter);
-            let Some((from, life, to, message)) = arrived.or_else(|| self.links.pop_front()) else {
+            let Some((from, generation, to, message)) = arrived.or_else(|| self.links.pop_front())
+            else {
                 return;
             };
             if matches!(message, Message::Filling(_)) && !due {
-                self.delay(from, life, to, message);
+                self.delay(from, generation, to, message);
                 continue;
             }
             let (now, from) = (self.now(), Address { site: from, worker: 0 });
             if let Some((replica, _)) = self.replicas.get_mut(&to) {
-                replica.handle(now, Input::Message { from, life, message });
+                replica.handle(now, Input::Message { from, generation, message });
             }
             self.collect();
         }
@@ -170,10 +171,10 @@ impl Stage {
     }
 
     /// Lets a removed site join again.
-    fn add(&mut self, site: SiteId, life: u32) {
+    fn add(&mut self, site: SiteId, generation: u32) {
         assert_eq!(self.status(site), SiteStatus::Gone);
         self.change(site, Change::Add).unwrap();
-        self.start(site, life);
+        self.start(site, generation);
     }
 
     /// Stops and removes site B, and lets it join again.
@@ -219,7 +220,7 @@ fn a_site_that_joined_has_the_history_that_it_had_sent_and_no_more() {
         assert_eq!(stage.execute(site, "kept to itself", &Op::Get), Outcome::Nil);
         assert_eq!(stage.execute(site, "meanwhile", &Op::SetLen), Outcome::Int(1));
     }
-    // Its new life takes part.
+    // Its new generation takes part.
     stage.execute(B, "key", &Op::Set(Value::from("again")));
     stage.run(20);
     assert_eq!(stage.execute(A, "key", &Op::Get), Outcome::Bulk(Value::from("again")));
@@ -243,7 +244,7 @@ fn a_sibling_that_asks_for_updates_forgotten_everywhere_lacks_them() {
         let mut now = stage.now();
         now.monotonic.0 += after;
         let message = Message::Gap { partition: PartitionId(0), origin: A.into(), known };
-        stage.replica(A).handle(now, Input::Message { from: sibling, life: 0, message });
+        stage.replica(A).handle(now, Input::Message { from: sibling, generation: 0, message });
         stage.replica(A).take_lacking()
     };
     for _ in 0..10 {
@@ -280,7 +281,7 @@ fn a_barrier_fails_with_too_few_sites() {
 }
 
 #[test]
-fn messages_of_a_former_life_are_ignored() {
+fn messages_of_a_former_generation_are_ignored() {
     let mut stage = Stage::new(2);
     stage.run(10);
     let former = stage.replicas.remove(&B).unwrap();
@@ -455,7 +456,7 @@ fn a_worker_that_does_not_serve_yet_answers_no_other_worker() {
     let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2] });
     let [first, second] = [0, 1].map(|worker| Address { site: B, worker });
     let mut config = Config::new(second, topology.clone());
-    config.life = 1;
+    config.generation = 1;
     let mut replica = Replica::new(config, 1);
     let mut now =
         Now { monotonic: Monotonic(1_000_000), physical: Physical(1_800_000_000_000_000) };
@@ -472,11 +473,11 @@ fn a_worker_that_does_not_serve_yet_answers_no_other_worker() {
         key: Key::from(key.unwrap().as_str()),
         op: Op::Get,
     };
-    replica.handle(now, Input::Message { from: first, life: 1, message: ask });
+    replica.handle(now, Input::Message { from: first, generation: 1, message: ask });
     assert_eq!(replies(&mut replica), 0);
     let view = SiteView { serving: true, ..*replica.status().view() };
     let message = Message::Down(view, replica.status().members().clone());
-    replica.handle(now, Input::Message { from: first, life: 1, message });
+    replica.handle(now, Input::Message { from: first, generation: 1, message });
     now.monotonic = now.monotonic.after(std::time::Duration::from_secs(1));
     replica.on_deadline(now);
     assert_eq!(replies(&mut replica), 1);
@@ -497,7 +498,7 @@ fn a_floor_of_the_root_above_a_live_snapshot_is_ignored() {
     let beyond = Vector::zero(3).with(B, later);
     let send_view = |replica: &mut Replica, now, view| {
         let message = Message::Down(view, replica.status().members().clone());
-        replica.handle(now, Input::Message { from: root, life: 0, message });
+        replica.handle(now, Input::Message { from: root, generation: 0, message });
     };
     let uniform = SiteView { uniform_vec: beyond, ..view };
     send_view(&mut replica, now, uniform);
@@ -517,7 +518,7 @@ fn a_site_that_has_just_joined_is_no_donor() {
         let topology = Arc::new(Topology { partitions: 2, workers: vec![1, 2, 1] });
         let [root, worker] = [0, 1].map(|worker| Address { site: B, worker });
         let mut config = Config::new(worker, topology.clone());
-        (config.life, config.without) = (1, without.into());
+        (config.generation, config.without) = (1, without.into());
         let mut replica = Replica::new(config, 1);
         let mut now =
             Now { monotonic: Monotonic(1_000_000), physical: Physical(1_800_000_000_000_000) };
@@ -528,7 +529,7 @@ fn a_site_that_has_just_joined_is_no_donor() {
         assert_eq!(members.status(C), SiteStatus::Joining);
         let view = SiteView { serving, ..*replica.status().view() };
         let message = Message::Down(view, members.clone());
-        replica.handle(now, Input::Message { from: root, life: 1, message });
+        replica.handle(now, Input::Message { from: root, generation: 1, message });
         let partitions = (0..2).map(PartitionId);
         let partition = partitions.into_iter().find(|id| topology.owner(B, *id) == worker).unwrap();
         let fetch = Fetch {
@@ -539,12 +540,12 @@ fn a_site_that_has_just_joined_is_no_donor() {
             again: false,
         };
         let (from, message) = (Address { site: C, worker: 0 }, Message::Fetch(fetch));
-        replica.handle(now, Input::Message { from, life: 1, message });
+        replica.handle(now, Input::Message { from, generation: 1, message });
         // The snapshot that it took is uniform.
         let soon = Timestamp::from_physical(Physical(now.physical.0 + 1_000_000));
         let uniform_vec = Vector::zero(3).with(B, soon);
         let message = Message::Down(SiteView { uniform_vec, ..view }, members);
-        replica.handle(now, Input::Message { from: root, life: 1, message });
+        replica.handle(now, Input::Message { from: root, generation: 1, message });
         now.monotonic = now.monotonic.after(std::time::Duration::from_millis(100));
         replica.on_deadline(now);
         std::iter::from_fn(|| replica.poll_output())

@@ -103,7 +103,7 @@ impl Stage {
             self.replicas
                 .get_mut(&to)
                 .unwrap()
-                .handle(now, Input::Message { from, life: 0, message });
+                .handle(now, Input::Message { from, generation: 0, message });
             self.drain(to);
         }
     }
@@ -877,7 +877,7 @@ fn strong_times_from_the_future_advance_no_clock() {
         Message::Replicate(vec![range]),
     ] {
         let now = stage.now();
-        let input = Input::Message { from: at(0, 0), life: 0, message };
+        let input = Input::Message { from: at(0, 0), generation: 0, message };
         stage.replicas.get_mut(&at(1, 0)).unwrap().handle(now, input);
         stage.drain(at(1, 0));
     }

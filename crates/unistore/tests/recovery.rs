@@ -81,7 +81,7 @@ impl Host {
 
     fn hear(&mut self, now: Now, from: SiteId, message: Message) -> Vec<Output> {
         let from = Address { site: from, worker: 0 };
-        self.handle(now, Input::Message { from, life: 0, message })
+        self.handle(now, Input::Message { from, generation: 0, message })
     }
 
     /// Delivers a range of the history of `origin` up to `known`, with these updates.
@@ -161,7 +161,7 @@ fn later_times_are_later_than_a_prepare_time_in_a_checkpoint() {
     let tx = TxId { coordinator: 1, sequence: 7 };
     let (writes, eventual) = (Vec::new(), Vec::new());
     let message = Message::Prepare { tx, snap_vec, writes, eventual };
-    host.handle(now(2, 1001), Input::Message { from: OTHER, life: 0, message });
+    host.handle(now(2, 1001), Input::Message { from: OTHER, generation: 0, message });
     host.checkpoint();
     host.restart();
     let sent = host.tick(now(1, 1500)).into_iter().filter_map(|output| match output {
@@ -256,7 +256,7 @@ fn a_decision_is_repeated_until_all_have_confirmed_it() {
         now(2, 1001),
         Input::Message {
             from: OTHER,
-            life: 0,
+            generation: 0,
             message: Message::Resolved { tx, until: Vector::zero(3) },
         },
     );
@@ -270,7 +270,7 @@ fn prepare_increment(host: &mut Host, tx: TxId) {
     let (snap_vec, writes) = (Vector::zero(2), Vec::new());
     let eventual = vec![(Key::from("e"), Op::IncrBy(1))];
     let message = Message::Prepare { tx, snap_vec, writes, eventual };
-    host.handle(now(2, 1001), Input::Message { from: OTHER, life: 0, message });
+    host.handle(now(2, 1001), Input::Message { from: OTHER, generation: 0, message });
 }
 
 fn eventual_count(host: &mut Host) -> Outcome {
@@ -283,7 +283,7 @@ fn an_eventual_operation_of_a_transaction_is_executed_once() {
     let tx = TxId { coordinator: 1, sequence: 7 };
     let commit = || Input::Message {
         from: OTHER,
-        life: 0,
+        generation: 0,
         message: Message::Commit { tx, ts: Timestamp::from_physical(Physical(1_002_000)) },
     };
     let one = Outcome::Bulk(Value::from("1"));
@@ -337,7 +337,7 @@ fn an_eventual_operation_is_traced_after_its_record() {
     ];
     let commands =
         commands.map(|command| Input::Client { request: RequestId(1), command }).into_iter();
-    let messages = messages.map(|message| Input::Message { from: OTHER, life: 0, message });
+    let messages = messages.map(|message| Input::Message { from: OTHER, generation: 0, message });
     let (mut commits, mut recorded) = (0, false);
     for input in commands.chain(messages) {
         replica.handle(now(2, 1001), input);
@@ -408,7 +408,7 @@ fn parts_of_a_checkpoint_are_short_whatever_is_in_them() {
         let (snap_vec, writes) = (Vector::zero(2), Vec::new());
         let eventual = vec![(Key::from("e"), op)];
         let message = Message::Prepare { tx, snap_vec, writes, eventual };
-        host.handle(now, Input::Message { from: OTHER, life: 0, message });
+        host.handle(now, Input::Message { from: OTHER, generation: 0, message });
     }
     host.checkpoint();
     for (_, part) in &host.parts {
@@ -589,7 +589,7 @@ fn times_of_a_sibling_are_kept_apart_from_the_known_vectors() {
         let (partition, prev) = (PartitionId(partition), Timestamp::ZERO);
         let range = LogRange { partition, origin: B.into(), prev, known, updates };
         let message = Message::Replicate(vec![range]);
-        host.handle(now(5, 1000), Input::Message { from, life: 0, message });
+        host.handle(now(5, 1000), Input::Message { from, generation: 0, message });
     };
     let [first, second] = [0, 1].map(|worker| Address { site: B, worker });
     let heard = |host: &Host| {
@@ -620,9 +620,10 @@ fn times_of_a_sibling_are_kept_apart_from_the_known_vectors() {
     assert_eq!(heard(&host), [at(100), at(200)], "also in a checkpoint");
 }
 
-/// A site that has joined again is not checked against the times that its former life has sent.
+/// A site that has joined again is not checked against the times that its former generation has
+/// sent.
 #[test]
-fn times_of_a_former_life_do_not_count_for_the_next() {
+fn times_of_a_former_generation_do_not_count_for_the_next() {
     let mut host = Host::of(config_of(&[1, 1, 1]));
     host.tick(now(1, 1000));
     host.replicate(C, C, at(900), &[]);
@@ -631,7 +632,7 @@ fn times_of_a_former_life_do_not_count_for_the_next() {
     let gap = Gap { cut: at(500), end: at(600) };
     let removed = Members::new(3).changed(ME.site, C, Change::Remove).unwrap().closed(C, gap);
     host.b_listens_to(removed.changed(ME.site, C, Change::Add).unwrap().joined(C, at(700)));
-    assert_eq!(heard(&host), at(700), "the end of the former life");
+    assert_eq!(heard(&host), at(700), "the end of the former generation");
     host.tick(now(1000, 2000));
     host.restart();
     assert_eq!(heard(&host), at(700), "also after a restart");

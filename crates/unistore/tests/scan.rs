@@ -125,7 +125,7 @@ fn a_scan_waits_for_transactions_prepared_within_its_snapshot() {
     let cell = CellChange { assign: Some(Value::from("x")), add: None };
     let writes = vec![Write { key: key.clone(), effect: Effect { cell, ..Effect::default() } }];
     let message = Message::Prepare { tx, snap_vec: Vector::zero(1), writes, eventual: Vec::new() };
-    replica.handle(now(1), Input::Message { from: at(0), life: 0, message });
+    replica.handle(now(1), Input::Message { from: at(0), generation: 0, message });
     let ts = loop {
         let output = replica.poll_output().unwrap();
         if let Output::Send { message: Message::PrepareAck { ts, .. }, .. } = output {
@@ -137,7 +137,7 @@ fn a_scan_waits_for_transactions_prepared_within_its_snapshot() {
     assert!(replica.covers(now(2), &before));
     assert!(!replica.covers(now(2), &after), "it may be part of the snapshot");
     let message = Message::Commit { tx, ts };
-    replica.handle(now(3), Input::Message { from: at(0), life: 0, message });
+    replica.handle(now(3), Input::Message { from: at(0), generation: 0, message });
     assert!(replica.covers(now(3), &after));
     assert_eq!(replica.content(&after, Level::Causal, &key), Some(text("x")));
     assert_eq!(replica.content(&before, Level::Causal, &key), None);

@@ -38,10 +38,10 @@ struct Stage {
     without: Option<Rule>,
 }
 
-fn config(site: SiteId, life: u32) -> Config {
+fn config(site: SiteId, generation: u32) -> Config {
     let topology = Arc::new(Topology { partitions: 1, workers: vec![1; 3] });
     let mut config = Config::new(Address { site, worker: 0 }, topology);
-    (config.life, config.journal) = (life, true);
+    (config.generation, config.journal) = (generation, true);
     config
 }
 
@@ -69,13 +69,13 @@ impl Stage {
     }
 
     /// Starts a site from its journal.
-    fn start(&mut self, site: SiteId, life: u32) {
-        let config = Config { without: self.without.into(), ..config(site, life) };
+    fn start(&mut self, site: SiteId, generation: u32) {
+        let config = Config { without: self.without.into(), ..config(site, generation) };
         let mut recovery = Recovery::new(config, 1);
         for (lsn, record) in self.journals.entry(site).or_default().iter().enumerate() {
             recovery.replay(lsn as u64 + 1, record.clone()).unwrap();
         }
-        self.replicas.insert(site, (recovery.finish(), life));
+        self.replicas.insert(site, (recovery.finish(), generation));
         self.collect();
     }
 
@@ -92,11 +92,11 @@ impl Stage {
     }
 
     fn collect(&mut self) {
-        for (site, (replica, life)) in &mut self.replicas {
+        for (site, (replica, generation)) in &mut self.replicas {
             while let Some(output) = replica.poll_output() {
                 match output {
                     Output::Send { to, message } => {
-                        self.links.push_back((*site, *life, to.site, message));
+                        self.links.push_back((*site, *generation, to.site, message));
                     }
                     Output::Records(records) => {
                         let records = records.iter().map(|bytes| Record::decode(bytes).unwrap());
@@ -124,17 +124,17 @@ impl Stage {
                 replica.on_deadline(now);
             }
             self.collect();
-            while let Some((from, life, to, message)) = self.links.pop_front() {
+            while let Some((from, generation, to, message)) = self.links.pop_front() {
                 if self.is_lost(&message) {
                     continue;
                 }
                 if let Some(slow) = self.slow.as_mut().filter(|_| (from, to) == (C, A)) {
-                    slow.push((from, life, to, message));
+                    slow.push((from, generation, to, message));
                     continue;
                 }
                 let from = Address { site: from, worker: 0 };
                 if let Some((replica, _)) = self.replicas.get_mut(&to) {
-                    replica.handle(now, Input::Message { from, life, message });
+                    replica.handle(now, Input::Message { from, generation, message });
                 }
                 self.collect();
             }
@@ -267,7 +267,7 @@ fn a_removal_whose_coordinators_site_was_removed() {
 }
 
 #[test]
-fn a_removal_of_a_former_life_of_a_site_that_has_joined_again() {
+fn a_removal_of_a_former_generation_of_a_site_that_has_joined_again() {
     let mut stage = Stage::new();
     removed(&mut stage);
     let now = stage.now();

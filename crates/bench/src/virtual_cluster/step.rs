@@ -107,7 +107,7 @@ fn name_of_operation(op: &Op) -> &'static str {
 pub(crate) fn run(engine: &mut Engine, now: Now, step: MachineStep, outputs: &mut Vec<Output>) {
     match step {
         MachineStep::Message(from, message) => {
-            engine.handle(now, Input::Message { from, life: 0, message });
+            engine.handle(now, Input::Message { from, generation: 0, message });
         }
         MachineStep::Client(request, command) => {
             engine.handle(now, Input::Client { request, command });

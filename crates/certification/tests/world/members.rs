@@ -3,9 +3,9 @@
 //!
 //! Real clusters agree on the members by merging what their sites know; here the changes have one
 //! order. What matters for certification is the same: workers learn of a change at different times
-//! and never forget it; a worker that knows of it ignores former lives of a site; nothing more
-//! comes from a site once all others have confirmed that they know that it leaves; and a site joins
-//! when all know that it is gone.
+//! and never forget it; a worker that knows of it ignores former generations of a site; nothing
+//! more comes from a site once all others have confirmed that they know that it leaves; and a site
+//! joins when all know that it is gone.
 
 use solera_machine::Address;
 use solera_time::{SiteId, Vector};
@@ -20,8 +20,8 @@ pub(super) const INTERVAL: u64 = 50 * MILLI;
 pub(super) struct SiteList {
     pub(super) members: Vec<SiteId>,
     /// Number of times that each site was replaced.
-    pub(super) lives: Vec<u32>,
-    /// For each site that has left, a time after all updates of its former lives.
+    pub(super) generations: Vec<u32>,
+    /// For each site that has left, a time after all updates of its former generations.
     pub(super) ends: Vector,
 }
 
@@ -47,15 +47,15 @@ enum Change {
 }
 
 impl SiteList {
-    /// Returns the members, each with the first run of its present life.
+    /// Returns the members, each with the first run of its present generation.
     pub(super) fn with_first_runs(&self) -> Vec<(SiteId, u64)> {
-        let first_run = |site: &SiteId| first_run(self.lives[site.index()]);
+        let first_run = |site: &SiteId| first_run(self.generations[site.index()]);
         self.members.iter().map(|site| (*site, first_run(site))).collect()
     }
 }
 
-fn first_run(life: u32) -> u64 {
-    u64::from(life) << 32
+fn first_run(generation: u32) -> u64 {
+    u64::from(generation) << 32
 }
 
 impl Members {
@@ -63,7 +63,7 @@ impl Members {
         let all: Vec<SiteId> = SiteId::all(sites.into()).collect();
         let ends = Vector::zero(sites.into());
         let keepers = (all.len() / 2 + 1).max(all.len().min(f + 1));
-        let first = SiteList { lives: vec![0; all.len()], members: all, ends };
+        let first = SiteList { generations: vec![0; all.len()], members: all, ends };
         Members {
             random: Random::new(seed ^ 0x3e3b),
             lists: vec![first],
@@ -77,9 +77,9 @@ impl Members {
         (number, &self.lists[number])
     }
 
-    /// Returns the present life of a site.
-    pub(super) fn life(&self, site: SiteId) -> u32 {
-        self.newest().1.lives[site.index()]
+    /// Returns the present generation of a site.
+    pub(super) fn generation(&self, site: SiteId) -> u32 {
+        self.newest().1.generations[site.index()]
     }
 
     /// Whether no change is under way that certification waits for.
@@ -100,12 +100,12 @@ impl Members {
 }
 
 impl World {
-    /// Whether a worker accepts a letter of a site's life.
-    pub(super) fn admits(&self, to: Address, from: SiteId, lives: (u32, u32)) -> bool {
+    /// Whether a worker accepts a letter of a site's generation.
+    pub(super) fn admits(&self, to: Address, from: SiteId, generations: (u32, u32)) -> bool {
         let Some(host) = &self.hosts[&to] else { return false };
         let list = &self.members.lists[host.knows];
-        self.members.life(to.site) == lives.1
-            && list.lives[from.index()] == lives.0
+        self.members.generation(to.site) == generations.1
+            && list.generations[from.index()] == generations.0
             && (from == to.site || list.members.contains(&from))
     }
 
@@ -238,8 +238,8 @@ impl World {
         let donor = donors[self.members.random.below(donors.len() as u64) as usize];
         list.members.push(site);
         list.members.sort_unstable();
-        list.lives[site.index()] += 1;
-        let (life, end) = (list.lives[site.index()], list.ends[site]);
+        list.generations[site.index()] += 1;
+        let (generation, end) = (list.generations[site.index()], list.ends[site]);
         self.causal.begin_anew(site, donor, end);
         self.members.lists.push(list);
         let number = self.members.newest().0;
@@ -251,7 +251,7 @@ impl World {
                 journal.extend(log.map(|item| Kept::Stored(group, item.clone())));
             }
             let skew = self.members.random.below(5_000_000);
-            self.start(address, journal, first_run(life), skew);
+            self.start(address, journal, first_run(generation), skew);
         }
         *self.faults.entry("replacement").or_default() += 1;
         Change::Gone(lost)

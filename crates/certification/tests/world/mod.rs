@@ -101,11 +101,11 @@ struct Client {
     reason = "most of what happens in a world is that a letter arrives"
 )]
 enum WorldEvent {
-    /// Carries the lives of both sites for which the letter was written.
+    /// Carries the generations of both sites for which the letter was written.
     Arrive {
         from: Address,
         to: Address,
-        lives: (u32, u32),
+        generations: (u32, u32),
         letter: Letter,
     },
     Tick(Address, u64),
@@ -416,7 +416,7 @@ impl World {
         if a != b && (self.cut.contains(&(a, b)) || self.random.chance(self.loss)) {
             return;
         }
-        let lives = (self.members.life(from.site), self.members.life(to.site));
+        let generations = (self.members.generation(from.site), self.members.generation(to.site));
         let delay = match a == b {
             true => self.random.below(MILLI),
             false => self.delay * MILLI + self.random.below(20 * MILLI),
@@ -424,9 +424,9 @@ impl World {
         // Some arrive a second time, long after.
         if self.shape.faulty && !self.quiet && self.lateness.chance(25) {
             let late = delay + self.lateness.below(6000 * MILLI);
-            self.at(late, WorldEvent::Arrive { from, to, lives, letter: letter.clone() });
+            self.at(late, WorldEvent::Arrive { from, to, generations, letter: letter.clone() });
         }
-        self.at(delay, WorldEvent::Arrive { from, to, lives, letter });
+        self.at(delay, WorldEvent::Arrive { from, to, generations, letter });
     }
 
     fn decided(&mut self, tid: TransactionId, outcome: Outcome) {
@@ -658,9 +658,9 @@ impl World {
         let Some(Reverse((at, id))) = self.queue.pop() else { return false };
         self.now = at;
         match self.events.remove(&id).unwrap() {
-            WorldEvent::Arrive { from, to, lives, letter } => {
+            WorldEvent::Arrive { from, to, generations, letter } => {
                 // Lists of members are taken from every sender.
-                if matches!(letter, Letter::Members(_)) || self.admits(to, from.site, lives) {
+                if matches!(letter, Letter::Members(_)) || self.admits(to, from.site, generations) {
                     self.arrive(from, to, letter);
                 }
             }

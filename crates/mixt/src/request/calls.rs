@@ -16,8 +16,9 @@ use crate::location::{Fields, Name};
 pub struct Commits {
     /// The time, in milliseconds since 1970.
     pub until_ms: u64,
-    /// Replicas that made the commits ([`Database::commit_replica`](crate::store::Database::commit_replica));
-    /// `None` for any replica.
+    /// Replicas that made the commits
+    /// ([`Database::commit_replica`](crate::store::Database::commit_replica)); `None` for any
+    /// replica.
     pub replicas: Option<BTreeSet<Arc<str>>>,
 }
 

@@ -78,8 +78,8 @@ impl Remote {
             let worker = self.worker();
             let mut run = Box::pin(self.execute(&bytes, faulty, &clock));
             let run = std::future::poll_fn(|cx| {
-                let lives = Arc::ptr_eq(&worker, &self.worker());
-                if lives { run.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) }
+                let same = Arc::ptr_eq(&worker, &self.worker());
+                if same { run.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) }
             });
             if run.await.is_some_and(|remote_replies| remote_replies.is_ok()) {
                 self.came_late.fetch_add(1, Ordering::Relaxed);

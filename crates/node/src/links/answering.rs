@@ -71,7 +71,7 @@ impl Carrier {
         let caller = || self.sites_at(from);
         let greeted =
             greeted.map(|greeted| greeted.map_err(|failure| self.explain(failure, &caller())));
-        let (incoming, life) = match greeted {
+        let (incoming, generation) = match greeted {
             Ok(Ok(welcomed)) => welcomed,
             Ok(Err(Failure::Refused(refusal))) => {
                 self.refused.count_handshake(site, &refusal);
@@ -104,7 +104,7 @@ impl Carrier {
         let stream = opened.expect("an accepted caller has a connection");
         let Incoming { link, connection } = &incoming;
         let mut has_sent = false;
-        let ended = self.receive(link, *connection, life, stream, &mut has_sent).await;
+        let ended = self.receive(link, *connection, generation, stream, &mut has_sent).await;
         if let Err(failure) = &ended {
             self.count_frame(link.peer, failure);
         }
@@ -216,7 +216,7 @@ impl Carrier {
         mine.received = received;
         stream.write_all(&Greeting::Welcome(mine).encode()).await?;
         stream.flush().await?;
-        Ok((incoming, theirs.life))
+        Ok((incoming, theirs.generation))
     }
 
     /// Handles frames of the peer until the connection breaks or the peer calls again. Sets
@@ -225,7 +225,7 @@ impl Carrier {
         &self,
         link: &Arc<Link>,
         connection: u64,
-        life: u32,
+        generation: u32,
         stream: Stream,
         has_sent: &mut bool,
     ) -> Result<(), Failure> {
@@ -246,7 +246,7 @@ impl Carrier {
                     while let Some((frame, length)) = read_frame(&input[used..])? {
                         used += length;
                         match frame.kind {
-                            Kind::Messages => self.deliver(link, connection, life, frame)?,
+                            Kind::Messages => self.deliver(link, connection, generation, frame)?,
                             Kind::Ping => {
                                 // A ping that was delayed makes the clock look late; a clock that
                                 // looks early is early.
@@ -289,10 +289,10 @@ impl Carrier {
         &self,
         link: &Link,
         connection: u64,
-        life: u32,
+        generation: u32,
         frame: Frame<'_>,
     ) -> Result<(), Failure> {
-        self.admits(link.peer, life)?;
+        self.admits(link.peer, generation)?;
         let topology: &Topology = &self.topology;
         let delivery = decode_batch::<Message>(frame.body, link.peer.site, self.me.site, topology)?;
         if self.spec.node_of(delivery.from) != Some(link.peer)
@@ -301,7 +301,7 @@ impl Carrier {
             return Err(WireError::Misplaced.into());
         }
         if link.takes(connection, frame.number) {
-            self.network.deliver(delivery.from, life, delivery.to, delivery.messages);
+            self.network.deliver(delivery.from, generation, delivery.to, delivery.messages);
         }
         Ok(())
     }

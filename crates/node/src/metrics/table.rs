@@ -192,14 +192,14 @@ pub static METRICS: [Metric; 50] = [
         "Handshakes with other nodes in which one of the two refused the other, by the site that the other node claims \
          to belong to (empty if unknown) and by reason: no_greeting (not a Solera node), damaged, release (another \
          version), cluster, settings, node (wrong address), taken (another process is connected as that node), clock, \
-         life (its site was removed, or is not added), data (lost or older), tls, by_peer (the other node refused).",
+         generation (its site was removed, or is not added), data (lost or older), tls, by_peer (the other node refused).",
     ),
     counter(
         "solera_refused_frames_total",
         &["peer_site", "reason"],
         "Frames of other nodes that were refused, which ends their connection, by the sender's site and by reason: \
          length, damaged, kind, content, protocol (a protocol or version that this node does not run), misplaced (not \
-         between workers of the two nodes); clock, life, data (as of handshakes).",
+         between workers of the two nodes); clock, generation, data (as of handshakes).",
     ),
 ];
 

@@ -90,8 +90,8 @@ impl EventLoop {
 
     fn take(&mut self, envelope: Envelope) {
         match envelope {
-            Envelope::Messages { from, due, life, messages } => {
-                self.under_way.entry(from).or_default().push_back((due, life, messages));
+            Envelope::Messages { from, due, generation, messages } => {
+                self.under_way.entry(from).or_default().push_back((due, generation, messages));
             }
             Envelope::Control(control) => self.handle_control(control),
         }
@@ -182,14 +182,14 @@ impl EventLoop {
         state.engine.work(now, QUANTUM);
         for (from, link) in &mut self.under_way {
             while link.front().is_some_and(|(due, ..)| *due <= instant) {
-                let Some((_, life, messages)) = link.pop_front() else { break };
+                let Some((_, generation, messages)) = link.pop_front() else { break };
                 let there = from.site.index();
                 // Messages that were under way when the link was cut are lost.
                 if there != here && network.is_cut(there, here) {
                     continue;
                 }
                 for message in messages {
-                    state.engine.take(now, Input::Message { from: *from, life, message });
+                    state.engine.take(now, Input::Message { from: *from, generation, message });
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::record::Record;
 const MAX_PENDING: usize = 4096;
 /// Number of update numbers that one record reserves.
 const NUMBERS: u64 = 1024;
-/// Number of bits of an update number below those of the life.
+/// Number of bits of an update number below those of the generation.
 const LIFE_SHIFT: u32 = 48;
 
 /// An update that waits.
@@ -43,10 +43,10 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Creates an empty set of requests. Numbers of a later life of the site are greater: other
-    /// sites remember finished updates of an earlier one.
-    pub(crate) fn new(life: u32, first: u64) -> Requests {
-        let first = u64::from(life) << LIFE_SHIFT | (first & ((1 << LIFE_SHIFT) - 1));
+    /// Creates an empty set of requests. Numbers of a later generation of the site are greater:
+    /// other sites remember finished updates of an earlier one.
+    pub(crate) fn new(generation: u32, first: u64) -> Requests {
+        let first = u64::from(generation) << LIFE_SHIFT | (first & ((1 << LIFE_SHIFT) - 1));
         Requests { next: first, reserved: first, pending: BTreeMap::new() }
     }
 

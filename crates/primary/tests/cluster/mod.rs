@@ -154,9 +154,9 @@ impl Cluster {
     /// Delivers the first message of a link. Returns whether there was one.
     pub(crate) fn step(&mut self, from: SiteId, to: SiteId) -> bool {
         let link = self.links.get_mut(&(from, to));
-        let Some((life, message)) = link.and_then(VecDeque::pop_front) else { return false };
+        let Some((generation, message)) = link.and_then(VecDeque::pop_front) else { return false };
         if self.workers[to.index()].machine.is_some() {
-            self.input(to, Input::Message { from: address(from), life, message });
+            self.input(to, Input::Message { from: address(from), generation, message });
         }
         true
     }
@@ -232,13 +232,13 @@ impl Cluster {
         worker.machine = Some(worker.rebuilt(members));
     }
 
-    /// Begins a new life of a site, without data of the former one.
-    pub(crate) fn begin_life(&mut self, site: SiteId, members: &Members) {
+    /// Begins a new generation of a site, without data of the former one.
+    pub(crate) fn begin_generation(&mut self, site: SiteId, members: &Members) {
         self.stop(site);
         let worker = &mut self.workers[site.index()];
-        worker.config.life = members.life(site);
+        worker.config.generation = members.generation(site);
         let sites = members.sites();
-        worker.first = Members::at_start(sites, sites, site, worker.config.life);
+        worker.first = Members::at_start(sites, sites, site, worker.config.generation);
         (worker.parts, worker.records, worker.since) = (Vec::new(), Vec::new(), 0);
         worker.machine = Some(Primary::new(worker.config.clone(), &worker.first));
         self.set_members(site, members);
@@ -263,7 +263,7 @@ impl Cluster {
                     let from = address(site);
                     assert!(message.validate(from, to, &self.topology), "{message:?}");
                     let link = self.links.entry((site, to.site)).or_default();
-                    link.push_back((machine.members().life(site), message));
+                    link.push_back((machine.members().generation(site), message));
                 }
                 Output::Reply { request, mut response, last } => {
                     if let Response::Accepted(done) | Response::Applied(done) = &mut response {

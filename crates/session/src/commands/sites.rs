@@ -132,8 +132,8 @@ async fn show_after<W: Context>(session: &mut ClientSession<W>, change: Option<(
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());
         }
-        out.bulk(b"life");
-        out.integer(i64::from(report.members.life(site)));
+        out.bulk(b"generation");
+        out.integer(i64::from(report.members.generation(site)));
         // A site that has not confirmed the same members; empty if all have.
         out.bulk(b"waits-for");
         let waits = report.not_agreed.map(name).unwrap_or_default();

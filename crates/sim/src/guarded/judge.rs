@@ -1,6 +1,6 @@
 //! Checks of guarded transactions at the end of a run.
 //!
-//! For each site that is up, in its present life:
+//! For each site that is up, in its present generation:
 //! - Attempts that were answered as committed are there, and those that were rejected or given up
 //!   are not.
 //! - No attempt is there that a guard had to refuse: without units, or beyond the limit.
@@ -156,7 +156,8 @@ impl Judge {
     }
 }
 
-/// Whether an attempt belongs to the present life of a site that is up.
+/// Whether an attempt belongs to the present generation of a site that is up.
 fn is_judged(world: &World, attempt: &Attempt) -> bool {
-    world.state(attempt.site) == SiteState::Up && world.life(attempt.site) == attempt.life
+    world.state(attempt.site) == SiteState::Up
+        && world.generation(attempt.site) == attempt.generation
 }

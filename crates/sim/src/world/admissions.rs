@@ -109,10 +109,10 @@ impl Admissions {
         }
     }
 
-    /// Whether messages of a worker from this life of its site still count.
-    pub(super) fn admits(&self, worker: Address, from: Address, life: u32) -> bool {
+    /// Whether messages of a worker from this generation of its site still count.
+    pub(super) fn admits(&self, worker: Address, from: Address, generation: u32) -> bool {
         let admitter = self.admissions.get(&worker);
-        admitter.is_some_and(|admitter| admitter.admission.admits(from.site, life).is_ok())
+        admitter.is_some_and(|admitter| admitter.admission.admits(from.site, generation).is_ok())
     }
 
     /// Whether a worker rejects a command because no other site accepts the worker.
@@ -133,7 +133,7 @@ impl World {
     /// Has a worker's process accept calls.
     pub(super) fn open_door(&mut self, worker: Address) {
         let (incarnation, physical) = (self.incarnation(worker), self.now_at(worker).physical);
-        let life = self.lives[worker.site.index()];
+        let generation = self.generations[worker.site.index()];
         let speaks = self.speaks();
         let Some(links) = &mut self.links else { return };
         let Some(driver) = self.workers.get_mut(&worker) else { return };
@@ -141,9 +141,15 @@ impl World {
         let members = driver.machine().members().clone();
         let identity = identity(&self.configs[&worker], speaks);
         let card = Card::new(&identity, node(worker), node(worker), incarnation, physical.0);
-        let card = Card { life, data: life.into(), starts: incarnation, runs: vec![run], ..card };
-        links.copies.begin(worker, life, run);
-        let role = NodeRole { site: Some(worker.site), durable: true, life };
+        let card = Card {
+            generation,
+            data: generation.into(),
+            starts: incarnation,
+            runs: vec![run],
+            ..card
+        };
+        links.copies.begin(worker, generation, run);
+        let role = NodeRole { site: Some(worker.site), durable: true, generation };
         let kept = links.admissions.kept.get(&worker).cloned().unwrap_or_default();
         let mut admission = Admission::new(role, Members::new(members.sites()), kept);
         admission.note(&members);
@@ -161,13 +167,13 @@ impl World {
 
     /// Returns the card of a copy of a worker's data that begins such a run and was started once
     /// more than the worker ever was.
-    pub(super) fn card_of_copy(&self, worker: Address, life: u32, run: Run) -> Option<Card> {
+    pub(super) fn card_of_copy(&self, worker: Address, generation: u32, run: Run) -> Option<Card> {
         let card = self.card(worker, worker, 0).or_else(|| {
             let identity = identity(&self.configs[&worker], self.speaks());
             Some(Card::new(&identity, node(worker), node(worker), 0, 0))
         })?;
-        let (data, starts) = (life.into(), u64::MAX);
-        Some(Card { life, data, starts, incarnation: u64::MAX, runs: vec![run], ..card })
+        let (data, starts) = (generation.into(), u64::MAX);
+        Some(Card { generation, data, starts, incarnation: u64::MAX, runs: vec![run], ..card })
     }
 
     /// Whether a worker admits another that has shown its card.

@@ -24,18 +24,18 @@ type Pair = (Address, Address);
 /// Times that workers have received, and the copies of disks.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// How far each copy goes: the clock of each process of a worker when it began, by the life of
-    /// the worker's site.
+    /// How far each copy goes: the clock of each process of a worker when it began, by the
+    /// generation of the worker's site.
     remembered: BTreeMap<(Address, u32), Vec<Timestamp>>,
     sent: BTreeMap<Pair, SentTimes>,
     /// When the sync of each worker's journal began.
     submitted: BTreeMap<Address, u64>,
 }
 
-/// The times of its own that one worker has sent to another in the present life of its site.
+/// The times of its own that one worker has sent to another in the present generation of its site.
 #[derive(Default)]
 struct SentTimes {
-    life: u32,
+    generation: u32,
     /// The latest time.
     latest: Timestamp,
     /// The latest time on the receiver's disk.
@@ -45,9 +45,9 @@ struct SentTimes {
 }
 
 impl SentTimes {
-    fn in_life(&mut self, life: u32) -> &mut SentTimes {
-        if self.life != life {
-            *self = SentTimes { life, ..SentTimes::default() };
+    fn in_generation(&mut self, generation: u32) -> &mut SentTimes {
+        if self.generation != generation {
+            *self = SentTimes { generation, ..SentTimes::default() };
         }
         self
     }
@@ -55,8 +55,8 @@ impl SentTimes {
 
 impl Copies {
     /// Records that a process of a worker begins.
-    pub(super) fn begin(&mut self, worker: Address, life: u32, run: Run) {
-        self.remembered.entry((worker, life)).or_default().push(run.0);
+    pub(super) fn begin(&mut self, worker: Address, generation: u32, run: Run) {
+        self.remembered.entry((worker, generation)).or_default().push(run.0);
         // What it had received and not made durable is lost.
         for (_, sent) in self.sent.iter_mut().filter(|((one, _), _)| *one == worker) {
             sent.recent.clear();
@@ -94,7 +94,7 @@ impl World {
         from: Address,
         to: Address,
         message: &Message,
-        life: u32,
+        generation: u32,
     ) {
         let Message::UniStore(solera_unistore::Message::Replicate(ranges)) = message else {
             return;
@@ -104,11 +104,11 @@ impl World {
         let takes = self.replica(&to).is_some_and(|replica| {
             let status = replica.status();
             let members = status.members();
-            members.is_member(from.site) && members.life(from.site) == life
+            members.is_member(from.site) && members.generation(from.site) == generation
         });
         let now = self.now;
         if let Some(links) = self.links.as_mut().filter(|_| takes) {
-            let sent = links.copies.sent.entry((to, from)).or_default().in_life(life);
+            let sent = links.copies.sent.entry((to, from)).or_default().in_generation(generation);
             if sent.latest < ts {
                 sent.latest = ts;
                 sent.recent.push_back((now, ts));
@@ -131,8 +131,10 @@ impl World {
             }
             let other = *other;
             let former = members.gaps(other.site).last().map_or(Timestamp::ZERO, |gap| gap.end);
-            let is_asked = members.is_member(other.site) && members.life(other.site) == sent.life;
-            let copies = links.copies.remembered.get(&(other, sent.life)).into_iter().flatten();
+            let is_asked =
+                members.is_member(other.site) && members.generation(other.site) == sent.generation;
+            let copies =
+                links.copies.remembered.get(&(other, sent.generation)).into_iter().flatten();
             let began = Timestamp::from_physical(self.now_at(other).physical);
             // A copy whose clock is behind the time that was sent might be sending that itself.
             let is_asked = is_asked && sent.latest < began;
@@ -140,7 +142,7 @@ impl World {
                 |remembered: &&Timestamp| is_asked && (**remembered).max(former) < sent.durable;
             for remembered in copies.filter(lacks) {
                 asked += 1;
-                let card = self.card_of_copy(other, sent.life, (*remembered, began));
+                let card = self.card_of_copy(other, sent.generation, (*remembered, began));
                 if card.is_some_and(|card| self.is_welcome(worker, &card).is_ok()) {
                     let_in.push(format!(
                         "{worker:?} was sent {:?} by {other:?}, and admits a copy that remembers \

@@ -105,7 +105,9 @@ impl World {
             }
             Fault::Destroy(site) => self.destroy(site),
             Fault::Remove(site) => self.remove(site),
-            Fault::RemoveAgain(site, life) if self.lives[site] == life => self.remove(site),
+            Fault::RemoveAgain(site, generation) if self.generations[site] == generation => {
+                self.remove(site)
+            }
             Fault::RemoveAgain(..) => {}
             Fault::Add(site) => self.add(site),
             Fault::Ambush(ambush) => self.ambushes.push(ambush),
@@ -167,8 +169,8 @@ impl World {
             let last = self.last_arrival(from, to, class_of(&message));
             let at = earliest.max(*last + 1);
             *last = at;
-            let (epoch, life) = (self.epochs[site][site], self.lives[site]);
-            self.push(at, Due::Deliver { from, to, message, life, epoch, incarnations });
+            let (epoch, generation) = (self.epochs[site][site], self.generations[site]);
+            self.push(at, Due::Deliver { from, to, message, generation, epoch, incarnations });
         }
         // Steps of another paused site are deferred again.
         let steps = self.links.as_mut().map_or_else(Vec::new, Links::take_deferred);

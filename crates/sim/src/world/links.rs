@@ -63,8 +63,8 @@ struct End {
 struct Connection {
     caller: Process,
     called: Process,
-    /// Life of the caller's site.
-    life: u32,
+    /// Generation of the caller's site.
+    generation: u32,
     /// Number of the connection at the called worker's link.
     number: u64,
     caller_is_there: bool,
@@ -94,7 +94,7 @@ pub(super) struct Call {
     caller: Process,
     called: Address,
     attempt: u64,
-    life: u32,
+    generation: u32,
     handshake: Handshake,
     /// The encoded greeting.
     hello: Body,
@@ -338,7 +338,7 @@ impl World {
     }
 
     fn call(&mut self, caller: Process, called: Address, attempt: u64) {
-        let (now, life) = (self.now, self.lives[caller.0.site.index()]);
+        let (now, generation) = (self.now, self.generations[caller.0.site.index()]);
         let Some(card) = self.card(caller.0, called, 0) else { return };
         let Some(end) = self.end(caller.0, called) else { return };
         if end.connection.is_some() || end.attempt != attempt {
@@ -349,7 +349,7 @@ impl World {
         end.is_calling = true;
         let (attempt, handshake) = (end.attempt, end.link.handshake());
         let hello = Arc::new(Greeting::Hello(card).encode());
-        let call = Call { caller, called, attempt, life, handshake, hello };
+        let call = Call { caller, called, attempt, generation, handshake, hello };
         if let Some(links) = self.links.as_mut().filter(|_| is_silent) {
             links.admissions.silent(caller.0, called);
         }
@@ -402,7 +402,7 @@ impl World {
         let connection = Connection {
             caller,
             called,
-            life: call.life,
+            generation: call.generation,
             number,
             caller_is_there: false,
             called_is_there: true,
@@ -546,12 +546,12 @@ impl World {
     fn take_frame(&mut self, number: u64, frame: u64, body: &Body) {
         let now = self.now;
         let Some(connection) = self.connection(number) else { return };
-        let Connection { caller, called, life, number: counted, broken_at, .. } = *connection;
+        let Connection { caller, called, generation, number: counted, broken_at, .. } = *connection;
         if !connection.called_is_there || broken_at.is_some_and(|at| at <= now) {
             return;
         }
         let Some(links) = &self.links else { return };
-        if !links.admissions.admits(called.0, caller.0, life) {
+        if !links.admissions.admits(called.0, caller.0, generation) {
             return self.notice(number, Side::Called);
         }
         let delivers_all = links.has(Weakness::DeliversAllFrames);
@@ -565,7 +565,7 @@ impl World {
             if let Some(Err(what)) = ledger.map(|it| it.delivered(caller, called, frame, body)) {
                 self.events.push(WorldEvent::Lost(what));
             }
-            self.deliver_frame((caller.0, life), called, body);
+            self.deliver_frame((caller.0, generation), called, body);
         }
         // Handling the frame may have crashed the worker.
         let last = self.end(called.0, caller.0).map(|end| end.link.received(counted));
@@ -578,7 +578,7 @@ impl World {
 
     /// Delivers the whole frame that has arrived, even if its connection breaks meanwhile.
     fn deliver_frame(&mut self, from: (Address, u32), to: Process, body: &[u8]) {
-        let (from, life) = from;
+        let (from, generation) = from;
         let topology = &self.configs[&to.0].topology;
         let delivery = decode_batch::<Message>(body, from.site, to.0.site, topology)
             .expect("what a worker has encoded can be read, and fits");
@@ -598,9 +598,9 @@ impl World {
                 return;
             }
             if from.site != to.0.site {
-                self.note_sent_times(from, to.0, &message, life);
+                self.note_sent_times(from, to.0, &message, generation);
             }
-            self.receive(from, to.0, Box::new(message), life);
+            self.receive(from, to.0, Box::new(message), generation);
             strike(self, false);
         }
     }

@@ -23,20 +23,21 @@ impl World {
         Some(Address { site: SiteId(other as u8), worker: 0 })
     }
 
-    /// Returns a site's status and life, as another site knows them.
+    /// Returns a site's status and generation, as another site knows them.
     pub(crate) fn site_status(&self, site: usize) -> Option<(SiteStatus, u32)> {
         let replica = self.replica(&self.root_beside(site)?)?;
         let (members, site) = (replica.status().members().clone(), SiteId(site as u8));
-        Some((members.status(site), members.life(site)))
+        Some((members.status(site), members.generation(site)))
     }
 
-    /// Returns the latest life of a site that any running site knows.
-    fn latest_life(&self, site: usize) -> u32 {
+    /// Returns the latest generation of a site that any running site knows.
+    fn latest_generation(&self, site: usize) -> u32 {
         let id = SiteId(site as u8);
         let others = (0..self.states.len()).filter(|other| *other != site);
         let roots = others.map(|other| Address { site: SiteId(other as u8), worker: 0 });
-        let lives = roots.filter_map(|root| Some(self.replica(&root)?.status().members().life(id)));
-        lives.max().unwrap_or(0)
+        let generations =
+            roots.filter_map(|root| Some(self.replica(&root)?.status().members().generation(id)));
+        generations.max().unwrap_or(0)
     }
 
     /// Whether most members run. A disk whose sync failed may cost one site more than may be lost.
@@ -49,7 +50,8 @@ impl World {
         2 * up > members.len()
     }
 
-    /// Returns the sites that were removed in some life, with the gap of each of these lives.
+    /// Returns the sites that were removed in some generation, with the gap of each of these
+    /// generations.
     pub(crate) fn removed(&self) -> impl Iterator<Item = (usize, Vec<Gap>)> + '_ {
         self.removed.iter().map(|site| {
             let root = self.root_beside(*site).and_then(|root| self.replica(&root));
@@ -98,7 +100,7 @@ impl World {
             self.push(at, Due::Fault(Fault::Destroy(site)));
         }
         if !self.is_removal_known(site) {
-            let again = Fault::RemoveAgain(site, self.lives[site]);
+            let again = Fault::RemoveAgain(site, self.generations[site]);
             self.push(self.now + 50 * MS, Due::Fault(again));
         }
     }
@@ -134,8 +136,8 @@ impl World {
     }
 
     pub(super) fn add(&mut self, site: usize) {
-        if self.states[site] != SiteState::Destroyed && self.lives[site] > 0 {
-            let forgotten = Some((SiteStatus::Gone, self.lives[site] - 1));
+        if self.states[site] != SiteState::Destroyed && self.generations[site] > 0 {
+            let forgotten = Some((SiteStatus::Gone, self.generations[site] - 1));
             if self.is_joining(site) {
                 if self.site_status(site) == forgotten {
                     // The site that took the command crashed before it was durable.
@@ -146,9 +148,9 @@ impl World {
             return;
         }
         // Reads the state before the command: its execution may crash a site. The site that takes
-        // the command may not yet know of a life that others know.
-        let former = self.latest_life(site);
-        let is_known = self.site_status(site).is_some_and(|(_, life)| life == former);
+        // the command may not yet know of a generation that others know.
+        let former = self.latest_generation(site);
+        let is_known = self.site_status(site).is_some_and(|(_, generation)| generation == former);
         let mut gaps = self.removed().filter(|(other, _)| *other == site);
         let gap = gaps.next().and_then(|(_, gaps)| gaps.last().copied());
         drop(gaps);
@@ -169,16 +171,16 @@ impl World {
         let gap = gap.expect("a site that can be added was removed");
         self.events.push(WorldEvent::Replaced(site, gap.cut));
         self.states[site] = SiteState::Joining;
-        // If an earlier life was destroyed before any other site learned that it was added, this
-        // one has its number.
-        self.lives[site] = former + 1;
+        // If an earlier generation was destroyed before any other site learned that it was added,
+        // this one has its number.
+        self.generations[site] = former + 1;
         self.served.remove(&site);
-        let lives = u64::from(self.lives[site]);
+        let generations = u64::from(self.generations[site]);
         // The clocks of the replacement are not behind those of the replaced site.
         let latest = self.latest[site].later(Duration::from_millis(1)).micros() as i64;
         let skew = latest - EPOCH_MICROS - (self.now / 1000) as i64;
         self.lose(site, site);
-        // Workers of its former life must not be asked whether they serve.
+        // Workers of its former generation must not be asked whether they serve.
         for address in self.addresses_of(site) {
             self.workers.remove(&address);
             self.end_links(address);
@@ -186,8 +188,8 @@ impl World {
         }
         for address in self.addresses_of(site) {
             let config = self.configs.get_mut(&address).expect("every address has one");
-            config.life = self.lives[site];
-            config.first_transaction = lives << 50;
+            config.generation = self.generations[site];
+            config.first_transaction = generations << 50;
             let former = self.skew.get_or_insert_with(address, i64::default);
             *former = (*former).max(skew + 1);
             if let Some(links) = &mut self.links {
@@ -217,20 +219,23 @@ impl World {
         }
     }
 
-    /// Reports lives of sites that are gone, when a worker that runs `trial` is the first to learn
-    /// it.
+    /// Reports generations of sites that are gone, when a worker that runs `trial` is the first to
+    /// learn it.
     pub(super) fn note_gone(&mut self, address: Address) {
         let Some(worker) = self.workers.get(&address) else { return };
         let machine = worker.machine();
         if machine.trial().is_none() {
             return;
         }
-        for (site, known) in SiteId::all(self.gone_lives.len()).zip(&mut self.gone_lives) {
-            let lives = machine.members().gaps(site).len();
-            if lives > *known {
-                *known = lives;
-                let (life, members) = (lives as u32 - 1, machine.members().members().collect());
-                self.events.push(WorldEvent::Gone { site, life, members });
+        for (site, known) in
+            SiteId::all(self.gone_generations.len()).zip(&mut self.gone_generations)
+        {
+            let generations = machine.members().gaps(site).len();
+            if generations > *known {
+                *known = generations;
+                let (generation, members) =
+                    (generations as u32 - 1, machine.members().members().collect());
+                self.events.push(WorldEvent::Gone { site, generation, members });
             }
         }
     }

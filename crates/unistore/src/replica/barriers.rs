@@ -211,8 +211,8 @@ impl Replica {
         }
     }
 
-    /// Returns an error if the past contains transactions that were given up with a life of their
-    /// site.
+    /// Returns an error if the past contains transactions that were given up with a generation of
+    /// their site.
     fn gone(&self, past: &Vector) -> Option<CommandError> {
         let members = &self.worker.dissemination.members;
         SiteId::all(self.worker.config.topology.sites()).find_map(|site| {

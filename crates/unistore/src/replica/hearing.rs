@@ -10,8 +10,8 @@ use crate::record::Record;
 impl Replica {
     /// Notes a time that a worker of another site has sent of its own history.
     pub(crate) fn hear(&mut self, worker: Address, ts: Timestamp) {
-        let life = self.worker.dissemination.members.life(worker.site);
-        self.heard_of.raise(Heard { worker, life, ts });
+        let generation = self.worker.dissemination.members.generation(worker.site);
+        self.heard_of.raise(Heard { worker, generation, ts });
     }
 
     /// Records the times that were received since the last record.

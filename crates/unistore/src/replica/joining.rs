@@ -192,7 +192,7 @@ impl Joining {
     pub(crate) fn fill(&mut self, worker: &mut Worker, now: Now) {
         let members = &worker.dissemination.members;
         let let_in = members.status(worker.me) == SiteStatus::Joining
-            && members.life(worker.me) == worker.config.life
+            && members.generation(worker.me) == worker.config.generation
             && members.which(SiteStatus::Leaving).next().is_none();
         if worker.is_filled() || !let_in || !worker.dissemination.view.agreed {
             return;

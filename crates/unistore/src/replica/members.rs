@@ -6,7 +6,7 @@ use solera_time::SiteId;
 
 use super::Replica;
 use crate::config::Rule;
-use crate::message::{Event, Message, SiteLife};
+use crate::message::{Event, Message, SiteGeneration};
 use crate::record::Record;
 
 /// Progress of the worker's other protocols with changes of the list of sites.
@@ -31,7 +31,8 @@ impl Replica {
         change: Change,
     ) -> Result<(), MemberError> {
         let members = self.worker.dissemination.members.changed(self.worker.me, site, change)?;
-        // Its life must be a new one, and only all sites together know all of its lives.
+        // Its generation must be a new one, and only all sites together know all of its
+        // generations.
         if change == Change::Add
             && let Some(other) = self.worker.dissemination.not_agreed()
         {
@@ -55,11 +56,11 @@ impl Replica {
 
     /// Returns the removals that the worker's other protocols have settled; `None` without such
     /// protocols.
-    pub(crate) fn settled(&self) -> Option<Vec<SiteLife>> {
+    pub(crate) fn settled(&self) -> Option<Vec<SiteGeneration>> {
         let others = self.others.as_ref()?;
         let members = &self.worker.dissemination.members;
         let leaving = members.which(SiteStatus::Leaving).filter(|_| others.settled);
-        Some(leaving.map(|site| (site, members.life(site))).collect())
+        Some(leaving.map(|site| (site, members.generation(site))).collect())
     }
 
     /// Merges another worker's view of the sites' statuses.
@@ -79,14 +80,14 @@ impl Replica {
 
     /// Applies new statuses of sites. `knows` returns, for the index of a partition, whether the
     /// partition comes from a checkpoint that contains this change already. The data that such a
-    /// partition holds after the end of a life belongs to the next life.
+    /// partition holds after the end of a generation belongs to the next generation.
     pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
         let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
         if let Some(others) = &mut self.others {
             // They have not seen this list.
             others.settled = false;
         }
-        // All workers of a site that has joined begin after its former lives.
+        // All workers of a site that has joined begin after its former generations.
         for gap in members.gaps(self.worker.me) {
             self.worker.clock.observe(gap.end);
         }
@@ -116,10 +117,10 @@ impl Replica {
                     partition.has_all_of(site, gap.end);
                 }
             }
-            if members.life(site) != before.life(site) {
-                self.worker.dissemination.begin_life(site);
+            if members.generation(site) != before.generation(site) {
+                self.worker.dissemination.begin_generation(site);
                 for partition in &mut self.worker.partitions {
-                    partition.begin_life(site);
+                    partition.begin_generation(site);
                 }
             }
         }
@@ -130,15 +131,21 @@ impl Replica {
     }
 
     /// Returns whether a message of another site's replica is valid now: it must come from the
-    /// current life of a member. Statuses of sites are accepted from every site.
-    pub(super) fn admits(&mut self, now: Now, from: Address, life: u32, message: &Message) -> bool {
+    /// current generation of a member. Statuses of sites are accepted from every site.
+    pub(super) fn admits(
+        &mut self,
+        now: Now,
+        from: Address,
+        generation: u32,
+        message: &Message,
+    ) -> bool {
         if let Message::StableVec { members, .. } | Message::KnownVecGlobal { members, .. } =
             message
         {
             self.learn_members(now, members);
         }
         let members = &self.worker.dissemination.members;
-        members.life(from.site) == life
+        members.generation(from.site) == generation
             && match members.status(from.site) {
                 SiteStatus::Member => true,
                 SiteStatus::Joining => {

@@ -358,7 +358,7 @@ impl Replica {
         // A site that has not been let in yet has no state that other sites need.
         let me = self.worker.me;
         if let Some((stable_vec, floor, ceiling)) = self.worker.dissemination.stable_vec()
-            && members.life(me) == self.worker.config.life
+            && members.generation(me) == self.worker.config.generation
         {
             for site in members.listening().filter(|site| *site != me) {
                 let (root, members) = (Address { site, worker: 0 }, known.clone());
@@ -377,13 +377,13 @@ impl Replica {
         // A joining site has to confirm the list, too, before it becomes a member.
         let agreed = !self.worker.config.keeps(Rule::GoneWhenConverged)
             || self.worker.dissemination.not_agreed().is_none();
-        for Converged { site, life, gone, least, most, .. } in &subtree.converged {
+        for Converged { site, generation, gone, least, most, .. } in &subtree.converged {
             let members = &self.worker.dissemination.members;
-            if members.life(*site) != *life {
+            if members.generation(*site) != *generation {
                 continue;
             }
             let settled = !self.worker.config.keeps(Rule::GoneWhenSettled)
-                || self.worker.dissemination.not_settled((*site, *life)).is_none();
+                || self.worker.dissemination.not_settled((*site, *generation)).is_none();
             let members = match members.status(*site) {
                 // The cut is the least time of all partitions, because partitions may have only
                 // parts of what is after it.
@@ -399,7 +399,7 @@ impl Replica {
         }
         let members = &self.worker.dissemination.members;
         let joining = members.status(self.worker.me) == SiteStatus::Joining
-            && members.life(self.worker.me) == self.worker.config.life
+            && members.generation(self.worker.me) == self.worker.config.generation
             && members.which(SiteStatus::Leaving).next().is_none();
         if joining && subtree.filled {
             let members = members.joined(self.worker.me, self.worker.clock.read(now.physical));
@@ -442,7 +442,7 @@ impl Replica {
             });
             Converged {
                 site,
-                life: members.life(site),
+                generation: members.generation(site),
                 gone: members.open_gap(site).is_some(),
                 least: known().min().unwrap_or(Timestamp::MAX),
                 most: known().chain(named).max().unwrap_or(Timestamp::ZERO),
@@ -468,23 +468,24 @@ impl Replica {
         Some(voted)
     }
 
-    /// Covers the strong transactions that this site has submitted in its former lives and that may
-    /// still commit.
-    fn cover_former_lives(&mut self) {
-        if self.former_lives_covered || !self.worker.dissemination.members.is_member(self.worker.me)
+    /// Covers the strong transactions that this site has submitted in its former generations and
+    /// that may still commit.
+    fn cover_former_generations(&mut self) {
+        if self.former_generations_covered
+            || !self.worker.dissemination.members.is_member(self.worker.me)
         {
             return;
         }
         if let Some(voted) = self.latest_voted(&self.worker.other_members()) {
             self.former_ceiling.raise(Origin::Strong, voted);
-            self.former_lives_covered = true;
+            self.former_generations_covered = true;
         }
     }
 
     /// Returns the state of this worker alone: the meet of its partitions' `knownVec`s, and of the
     /// snapshots of its open and future transactions.
     fn own_subtree(&mut self, now: Now) -> Subtree {
-        self.cover_former_lives();
+        self.cover_former_generations();
         let clock = self.worker.clock.read(now.physical);
         let future = self.worker.dissemination.view.uniform_vec.with(self.worker.me, clock);
         let mut ceiling = future;
@@ -511,7 +512,7 @@ impl Replica {
             ceiling,
             strong_clock,
             strong_folded,
-            former_lives_covered: self.former_lives_covered,
+            former_generations_covered: self.former_generations_covered,
             uniform_vec,
             filled: self.worker.is_filled()
                 && self.others.as_ref().is_none_or(|others| others.filled),

@@ -128,7 +128,7 @@ impl<'a> Status<'a> {
         let members = self.members();
         let mut leaving = members.which(SiteStatus::Leaving);
         leaving.find_map(|site| {
-            self.replica.worker.dissemination.not_settled((site, members.life(site)))
+            self.replica.worker.dissemination.not_settled((site, members.generation(site)))
         })
     }
 

@@ -53,7 +53,7 @@ const ASKING: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Strong {
     pub(crate) service: Service<Write>,
-    /// Whether this worker has never kept any state, in no life of its site.
+    /// Whether this worker has never kept any state, in no generation of its site.
     pub(crate) first: bool,
     /// Transactions that wait for their decision.
     submitted: BTreeMap<TransactionId, Submitted>,
@@ -171,7 +171,7 @@ impl Strong {
         let epoch = Now { monotonic: Monotonic(0), physical: solera_time::Physical(0) };
         Strong {
             service: Service::new(epoch, certification),
-            first: config.life == 0,
+            first: config.generation == 0,
             submitted: BTreeMap::new(),
             singles: BTreeMap::new(),
             retries: Vec::new(),
@@ -263,7 +263,7 @@ impl Replica {
         let members = &self.worker.dissemination.members;
         let founding = Members::founded(self.worker.config.founders, members.sites());
         let number = configuration(members, &founding);
-        let members = members.members().map(|site| (site, first_run(members.life(site))));
+        let members = members.members().map(|site| (site, first_run(members.generation(site))));
         self.strong.service.set_members(number, members);
     }
 

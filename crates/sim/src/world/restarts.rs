@@ -29,7 +29,8 @@ impl World {
         if self.now - self.stopped_at[site] > 2 * self.lost_after {
             self.tally.count("sites that were away for long");
         }
-        self.states[site] = if self.lives[site] == 0 { SiteState::Up } else { SiteState::Joining };
+        self.states[site] =
+            if self.generations[site] == 0 { SiteState::Up } else { SiteState::Joining };
         for address in self.addresses_of(site) {
             self.start(address);
         }
@@ -39,7 +40,7 @@ impl World {
     pub(super) fn kill(&mut self, address: Address, power: bool) {
         self.count_state(address);
         let Some(storage) = self.storages.get_mut(&address) else { return };
-        let life = storage.starts;
+        let generation = storage.starts;
         let worker = self.workers.remove(&address);
         let ran = worker.is_some();
         storage.crash(worker, power);
@@ -47,7 +48,7 @@ impl World {
         self.scheduled.remove(&address);
         if ran {
             let last = self.now + self.random.within(0, 200_000);
-            self.final_arrivals.insert((address, life), last);
+            self.final_arrivals.insert((address, generation), last);
             self.events.push(WorldEvent::WorkerDown(address));
         }
     }
