@@ -160,8 +160,8 @@ fn http_requires_a_user_if_users_are_configured() {
     let closed = ["/", "/status", "/metrics", "/faults", "/x"].map(|path| http(&up, path));
     assert_eq!(closed, [401; 5]);
     for (user, password, what, told) in [
-        ("", "", ["status"].as_slice(), "needs a user"),
-        ("watcher", "", &["status"], "needs a user and its password"),
+        ("", "", ["status"].as_slice(), "the cluster has users"),
+        ("watcher", "", &["status"], "the password in SOLERA_PASSWORD is wrong"),
         ("watcher", "pw", &["status"], ""),
         ("watcher", "pw", &["heal"], "user 'watcher' may not do this"),
         ("bob", "pw", &["status"], "needs the right to run INFO"),

@@ -63,8 +63,11 @@ impl FromStr for LogLevel {
         let found = LogLevel::ALL.iter().find(|(_, name)| *name == text).map(|(level, _)| *level);
         found.ok_or_else(|| {
             let near = similar(text, LogLevel::ALL.iter().map(|(_, name)| *name));
-            let near = near.map_or_else(String::new, |near| format!("did you mean '{near}'? "));
-            format!("{near}the levels are error, warn, info and debug")
+            let levels = "levels are error, warn, info and debug";
+            match near {
+                Some(near) => format!("did you mean '{near}'? The {levels}"),
+                None => format!("the {levels}"),
+            }
         })
     }
 }

@@ -37,9 +37,9 @@ pub(crate) fn reason(text: &str, error: &toml::de::Error) -> String {
     let wrong = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "));
     if let Some((found, expected)) = wrong.and_then(|wrong| wrong.split_once(", expected ")) {
         let expected = match expected {
-            "u8" | "u16" | "u32" | "u64" | "usize" => {
-                "a whole number that is not negative or too large"
-            }
+            "u8" => "a whole number from 0 to 255",
+            "u16" => "a whole number from 0 to 65535",
+            "u32" | "u64" | "usize" => "a whole number that is not negative",
             "i64" => "a whole number",
             other => other,
         };

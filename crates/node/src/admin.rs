@@ -11,7 +11,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Extension, Json, Router};
 use serde::Deserialize;
 use serde_json::json;
@@ -94,7 +94,7 @@ impl AdminListener {
             .route("/ready", get(ready));
         router = match cluster.here {
             None => router.route("/faults", post(faults)),
-            Some(_) => router.route("/faults", post(no_faults)),
+            Some(_) => router.route("/faults", any(no_faults)),
         };
         let attempts = Arc::new(Mutex::new(Attempts::default()));
         let tls = cluster.admin_tls.clone();

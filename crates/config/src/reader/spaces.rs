@@ -56,9 +56,12 @@ impl Reader<'_> {
             }
             Err(UnknownLevel(level)) => {
                 let near = similar(&level, served().map(Level::name));
-                let near = near.map_or_else(String::new, |near| format!(" did you mean '{near}'?"));
+                let advice = match near {
+                    Some(near) => format!("did you mean '{near}'? This"),
+                    None => "this".to_owned(),
+                };
                 let reason = format!(
-                    "space '{name}': there is no level '{level}';{near} this version serves {}{also}",
+                    "space '{name}': there is no level '{level}'; {advice} version serves {}{also}",
                     served_levels()
                 );
                 return self.invalid(place, reason);
@@ -204,7 +207,7 @@ mod tests {
             ),
             (
                 "level = 'cusal'",
-                "s.toml, line 4: space 'x': there is no level 'cusal'; did you mean 'causal'? this",
+                "s.toml, line 4: space 'x': there is no level 'cusal'; did you mean 'causal'? This",
             ),
             (
                 "level = 'pcpsi'",
