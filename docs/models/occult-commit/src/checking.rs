@@ -1,0 +1,188 @@
+//! The model as stateright explores it, and the checks of scenarios and traps.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use stateright::{Checker, HasDiscoveries, Model, Path, Property};
+
+use super::*;
+use crate::scenarios::{SCENARIOS, TRAPS};
+
+impl Model for Occult {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let count = self.scenario.transactions.len();
+        let transaction = Transaction { phase: Phase::Reading, reads: vec![], commit_ts: None };
+        let clients = self.scenario.transactions.iter().map(|t| t.client + 1).max().unwrap_or(0);
+        let home = |start: &Stamp| Home {
+            records: vec![Record::None; count],
+            log: vec![(*start, None)],
+            replica: 1,
+            passed: BTreeSet::new(),
+            committed: BTreeSet::new(),
+            aborted: BTreeSet::new(),
+        };
+        vec![State {
+            transactions: vec![transaction; count],
+            sessions: vec![Timestamp::default(); clients],
+            homes: self.scenario.start.iter().map(home).collect(),
+            network: BTreeSet::new(),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for message in &state.network {
+            let homes = match *message {
+                Prepare { tid, .. } | Message::Abort { tid } | Decision { tid, .. } => {
+                    self.participants(tid)
+                }
+                Commit { tid } if !self.has(Rule::CommitRecord) => self.participants(tid),
+                Commit { tid } | Resolve { tid } => [self.decision_home(tid)].into(),
+                Prepared { .. } | Committed { .. } | Refused { .. } => continue,
+            };
+            actions.extend(homes.into_iter().map(|shard| Action::Deliver(*message, shard)));
+        }
+        for (tid, transaction) in state.transactions.iter().enumerate() {
+            match transaction.phase {
+                Phase::Reading if self.is_current(state, tid) => {
+                    let done = |key| transaction.reads.iter().any(|read| read.key == key);
+                    let reads = self.scenario.transactions[tid].reads.iter().copied();
+                    let reads: Vec<Key> = reads.filter(|key| !done(*key)).collect();
+                    for &key in &reads {
+                        actions.extend([false, true].map(|replica| Action::Read {
+                            tid,
+                            key,
+                            replica,
+                        }));
+                    }
+                    if reads.is_empty() {
+                        actions.push(Action::Validate(tid));
+                    }
+                }
+                Phase::Preparing => actions.extend([Action::Decide(tid), Action::Abort(tid)]),
+                Phase::Committing => actions.extend([Action::Learn(tid), Action::GiveUp(tid)]),
+                _ => {}
+            }
+        }
+        for (shard, home) in state.homes.iter().enumerate() {
+            actions.extend(home.prepared().map(|(tid, _)| Action::Expire(tid, shard)));
+            if home.replica < home.log.len() {
+                actions.push(Action::Replicate(shard));
+            }
+            if !self.has(Rule::KeepReported) {
+                actions.push(Action::Restart(shard));
+            }
+            for tid in 0..state.transactions.len() {
+                if self.scenario.forgets && self.participants(tid).contains(&shard) {
+                    actions.push(Action::Pass(tid, shard));
+                    if self.may_forget(state, tid, shard) {
+                        actions.push(Action::Forget(tid, shard));
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut after = before.clone();
+        self.step(&mut after, action);
+        (after != *before).then_some(after)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::always("atomicity", Occult::is_atomic),
+            Property::always("clients agree", Occult::clients_agree),
+            Property::always("stamp order", Occult::shows_in_order),
+            Property::always("stamps dominate", Occult::stamps_dominate),
+            Property::always("lock exclusion", Occult::locks_exclude),
+            Property::always("locks go", Occult::locks_go),
+            Property::always("PC-PSI", Occult::is_pc_psi),
+        ];
+        // What must be reachable, so that the properties above are not true of nothing.
+        properties.extend(
+            self.scenario
+                .reaches
+                .iter()
+                .map(|(name, condition)| Property::sometimes(name, *condition)),
+        );
+        properties
+    }
+}
+
+/// Checks a scenario with all rules, and prints how large it is.
+fn check(scenario: &'static Scenario) -> bool {
+    let start = Instant::now();
+    let finish = HasDiscoveries::AnyFailures;
+    let model = Occult { scenario, trap: None };
+    let checker = model.clone().checker().threads(2).finish_when(finish).spawn_bfs().join();
+    println!(
+        "{:12} {:>9} states, depth {:>2}, {:>5.1} s",
+        scenario.name,
+        checker.unique_state_count(),
+        checker.max_depth(),
+        start.elapsed().as_secs_f32()
+    );
+    let mut holds = true;
+    for (name, _) in scenario.reaches {
+        if checker.discovery(name).is_none() {
+            println!("  never reached: {name}");
+            holds = false;
+        }
+    }
+    for (name, path) in checker.discoveries() {
+        if !scenario.reaches.iter().any(|reached| reached.0 == name) {
+            println!("  violated: {name}");
+            print(path);
+            holds = false;
+        }
+    }
+    holds
+}
+
+/// Finds the violation of `property` in a scenario without a rule.
+fn trap(rule: Rule, scenario: &str, property: &'static str) -> Option<Path<State, Action>> {
+    let scenario = SCENARIOS.iter().find(|other| other.name == scenario)?;
+    let model = Occult { scenario, trap: Some(rule) };
+    let finish = HasDiscoveries::AnyOf([property].into());
+    // One thread finds a shortest path.
+    model.checker().finish_when(finish).spawn_bfs().join().discovery(property)
+}
+
+fn print(path: Path<State, Action>) {
+    for (number, action) in path.into_actions().into_iter().enumerate() {
+        println!("  {:>2}. {action:?}", number + 1);
+    }
+}
+
+/// Checks everything that the arguments select.
+pub fn run(arguments: &[String]) -> bool {
+    let selects = |option: &str, name: &str| arguments.is_empty() || *arguments == [option, name];
+    let mut holds = true;
+    for scenario in SCENARIOS {
+        if selects("--scenario", scenario.name) {
+            holds &= check(scenario);
+        }
+    }
+    for (rule, scenario, property) in TRAPS {
+        let name = format!("{rule:?}");
+        if !selects("--trap", &name) {
+            continue;
+        }
+        match trap(*rule, scenario, property) {
+            Some(path) => {
+                println!("without {name:27} {scenario:12} violates {property}");
+                if !arguments.is_empty() {
+                    print(path);
+                }
+            }
+            None => {
+                println!("without {name:27} {scenario:12} DOES NOT VIOLATE {property}");
+                holds = false;
+            }
+        }
+    }
+    holds
+}

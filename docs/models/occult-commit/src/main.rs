@@ -1,0 +1,595 @@
+//! Model of commit and commit termination in Occult, checked exhaustively. This file is the
+//! protocol; `README.md` describes it, and names what the model leaves out.
+//!
+//! Citations are of *I Can't Believe It's Not Causal!*, NSDI 2017: `§6.2`, `Listing 2 l. 27`.
+//!
+//! `cargo run --release` checks every scenario, and that each trap is found. `--scenario NAME`
+//! checks one scenario; `--trap NAME` prints how a violation comes about without one rule.
+
+mod checking;
+mod properties;
+mod scenarios;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use scenarios::{HOME_OF, Key, Scenario};
+
+/// Shards A, B and C. Each has a home, and one replica that applies what the home has shown.
+const SHARDS: usize = 3;
+type Shard = usize;
+/// Index of a transaction in its scenario.
+type Tid = usize;
+/// A time above, and the shard whose home assigned the stamp in the last two bits.
+type Stamp = u8;
+/// Causal timestamp (§4.2): a stamp for each shard.
+type Timestamp = [Stamp; SHARDS];
+
+/// A rule of the protocol, which a trap takes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    /// A transaction commits when its decision home records it, and not when some home receives
+    /// the client's COMMIT as in Listing 3 l. 60–61.
+    CommitRecord,
+    /// The decision home records that it has decided to abort.
+    AbortRecord,
+    /// The decision home decides about an expired prepare, and not the home that holds it.
+    DecisionHomeDecides,
+    /// The decision home decides also about a transaction that it has not prepared.
+    DecideUnprepared,
+    /// A home forgets a transaction only after the deadline, when it refuses its PREPARE.
+    ForgetAfterDeadline,
+    /// The decision home forgets a commit only when all participants have applied it.
+    ForgetAfterAcknowledgements,
+    /// A prepare takes locks, and is refused while another transaction holds one of them.
+    Locks,
+    /// A home shows a write only when no undecided transaction can get a lower stamp.
+    ShowInOrder,
+    /// A stamp contains the shard that assigned it, so that two transactions never share one.
+    UniqueStamps,
+    /// A home assigns stamps above the client's whole timestamp (Listing 2 l. 4).
+    AboveClient,
+    /// The commit timestamp contains the timestamps of overwritten versions (§6.3 case ii).
+    OverwrittenTimestamps,
+    /// The read set is validated against the overwrite set (§6.2, third step).
+    ValidateOverwriteSet,
+    /// The overwritten version is the latest committed one, also while it is not shown yet.
+    OverwriteHidden,
+    /// The read set is validated pairwise (§6.2, first step).
+    ValidateReadSet,
+    /// Reads at homes are checked as well as those at replicas.
+    CheckHomes,
+    /// A stamp that a home has reported as shown survives a restart of the home.
+    KeepReported,
+    /// A session takes the commit timestamp of a transaction whose outcome it does not know.
+    KeepUnknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Reading,
+    /// PREPARE is sent to the homes of the written objects.
+    Preparing,
+    /// COMMIT is sent to the decision home.
+    Committing,
+    Committed,
+    Aborted,
+    /// The client does not know the outcome, and goes on with its next transaction.
+    Unknown,
+}
+
+/// A read of a transaction in progress: an element of the read set (Listing 3 l. 23).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Read {
+    key: Key,
+    /// Writer of the version; `None` is the initial version.
+    version: Option<Tid>,
+    /// Shown stamp of the home or replica that answered.
+    shardstamp: Stamp,
+}
+
+/// What the client of a transaction holds, and the versions that the transaction writes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Transaction {
+    phase: Phase,
+    reads: Vec<Read>,
+    /// Field of COMMIT and of the decision, and timestamp of the written versions.
+    commit_ts: Option<Timestamp>,
+}
+
+/// A home's record of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Record {
+    /// Never received, or forgotten.
+    None,
+    /// The writes are kept and their objects locked. `bound` is the assigned stamp, and the commit
+    /// stamp is not below it.
+    Prepared {
+        bound: Stamp,
+    },
+    /// Committed, and not shown yet: an undecided transaction may get a lower stamp.
+    Hidden,
+    /// Committed and shown.
+    Shown,
+    Aborted,
+}
+
+/// A home with its replica. Everything is durable before a message that depends on it is sent, so
+/// that a crash and a restart change nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Home {
+    records: Vec<Record>,
+    /// Shown stamps with the transaction whose writes they show. `None` stands for the initial
+    /// state, or for a stamp up to which a read has advanced the home.
+    log: Vec<(Stamp, Option<Tid>)>,
+    /// Number of entries of the log that the replica has applied.
+    replica: usize,
+    /// Transactions whose deadline the home's clock has passed.
+    passed: BTreeSet<Tid>,
+    /// Transactions that this home ever committed or aborted: for the properties alone.
+    committed: BTreeSet<Tid>,
+    aborted: BTreeSet<Tid>,
+}
+
+impl Home {
+    fn shown(&self) -> Stamp {
+        self.shown_after(self.log.len())
+    }
+
+    /// The shown stamp after the first `length` entries of the log.
+    fn shown_after(&self, length: usize) -> Stamp {
+        self.log[..length].iter().map(|entry| entry.0).max().unwrap_or(0)
+    }
+
+    /// Transactions that are committed and not shown.
+    fn hidden(&self) -> impl Iterator<Item = Tid> + '_ {
+        (0..self.records.len()).filter(|tid| self.records[*tid] == Record::Hidden)
+    }
+
+    /// Transactions that are prepared here, with the stamps assigned to them.
+    fn prepared(&self) -> impl Iterator<Item = (Tid, Stamp)> + '_ {
+        self.records.iter().enumerate().filter_map(|(tid, record)| match record {
+            Record::Prepared { bound } => Some((tid, *bound)),
+            _ => None,
+        })
+    }
+}
+
+/// The network is the set of all messages that were ever sent. Each may be delivered at any time,
+/// in any order, any number of times or never: it may be lost, late, duplicated and reordered. A
+/// client that takes no more steps is dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Message {
+    /// Client to homes. `max_ss` is the maximum of the client's timestamp (Listing 3 l. 48).
+    Prepare {
+        tid: Tid,
+        max_ss: Stamp,
+    },
+    /// Home to client. `overwritten` is the maximum of the overwritten versions' timestamps.
+    Prepared {
+        tid: Tid,
+        shard: Shard,
+        bound: Stamp,
+        overwritten: Timestamp,
+    },
+    /// Client to homes. A client that has sent COMMIT does not send it.
+    Abort {
+        tid: Tid,
+    },
+    /// Client to the decision home, with `Transaction::commit_ts`.
+    Commit {
+        tid: Tid,
+    },
+    /// Decision home to client.
+    Committed {
+        tid: Tid,
+    },
+    Refused {
+        tid: Tid,
+    },
+    /// Home to decision home: the prepare has expired.
+    Resolve {
+        tid: Tid,
+    },
+    /// Decision home to homes, with `Transaction::commit_ts` if it commits.
+    Decision {
+        tid: Tid,
+        commit: bool,
+    },
+}
+use Message::*;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct State {
+    transactions: Vec<Transaction>,
+    /// Causal timestamps of the clients.
+    sessions: Vec<Timestamp>,
+    homes: Vec<Home>,
+    network: BTreeSet<Message>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Action {
+    Deliver(Message, Shard),
+    /// The client reads a key, at the replica or at the home.
+    Read {
+        tid: Tid,
+        key: Key,
+        replica: bool,
+    },
+    /// The client validates its read set, and sends PREPARE.
+    Validate(Tid),
+    /// The client has all PREPARED, and sends COMMIT.
+    Decide(Tid),
+    /// The client gives up because of a lock or a timeout, before COMMIT.
+    Abort(Tid),
+    /// The client receives COMMITTED or REFUSED.
+    Learn(Tid),
+    /// The client stops waiting for the answer to COMMIT.
+    GiveUp(Tid),
+    /// A prepare times out at a home.
+    Expire(Tid, Shard),
+    /// The replica applies the next entry of the home's log.
+    Replicate(Shard),
+    /// The home's clock passes the transaction's deadline.
+    Pass(Tid, Shard),
+    Forget(Tid, Shard),
+    /// The home restarts, and forgets how far reads have advanced it.
+    Restart(Shard),
+}
+
+fn merge(a: Timestamp, b: Timestamp) -> Timestamp {
+    std::array::from_fn(|i| a[i].max(b[i]))
+}
+
+fn max_ss(ts: Timestamp) -> Stamp {
+    ts.into_iter().max().unwrap_or(0)
+}
+
+#[derive(Clone)]
+struct Occult {
+    scenario: &'static Scenario,
+    trap: Option<Rule>,
+}
+
+impl Occult {
+    fn has(&self, rule: Rule) -> bool {
+        self.trap != Some(rule)
+    }
+
+    fn writes(&self, tid: Tid) -> &'static [Key] {
+        self.scenario.transactions[tid].writes
+    }
+
+    fn participants(&self, tid: Tid) -> BTreeSet<Shard> {
+        self.writes(tid).iter().map(|key| HOME_OF[*key]).collect()
+    }
+
+    /// Shard whose home decides: one of the participants, which every PREPARE names.
+    fn decision_home(&self, tid: Tid) -> Shard {
+        HOME_OF[self.writes(tid)[0]]
+    }
+
+    fn writes_of(&self, tid: Tid, key: Key) -> bool {
+        self.writes(tid).contains(&key)
+    }
+
+    /// Whether a client executes this transaction now: its earlier ones have ended.
+    fn is_current(&self, state: &State, tid: Tid) -> bool {
+        let client = self.scenario.transactions[tid].client;
+        let ended = |t: Tid| {
+            matches!(
+                state.transactions[t].phase,
+                Phase::Committed | Phase::Aborted | Phase::Unknown
+            )
+        };
+        (0..tid).all(|t| self.scenario.transactions[t].client != client || ended(t)) && !ended(tid)
+    }
+
+    // Timestamps.
+
+    fn timestamp(&self, state: &State, version: Option<Tid>) -> Timestamp {
+        version.and_then(|tid| state.transactions[tid].commit_ts).unwrap_or_default()
+    }
+
+    /// The stamp with which all homes show a transaction's writes.
+    fn commit_stamp(&self, state: &State, tid: Tid) -> Stamp {
+        self.timestamp(state, Some(tid))[self.decision_home(tid)]
+    }
+
+    /// The client's timestamp within a transaction: the session's, and those of the versions that
+    /// it has read (Listing 3 l. 24).
+    fn cli_ts(&self, state: &State, tid: Tid) -> Timestamp {
+        let session = state.sessions[self.scenario.transactions[tid].client];
+        let reads = state.transactions[tid].reads.iter();
+        reads.map(|read| self.timestamp(state, read.version)).fold(session, merge)
+    }
+
+    /// Whether a transaction's read set is as recent as `ts` (Listing 3 l. 27–32).
+    fn covers(&self, state: &State, tid: Tid, ts: Timestamp) -> bool {
+        let reads = &state.transactions[tid].reads;
+        reads.iter().all(|read| read.shardstamp >= ts[HOME_OF[read.key]])
+    }
+
+    // Homes.
+
+    /// Assigns a stamp above everything that the home has shown, committed or assigned, and above
+    /// the client's timestamp. The clock of §5 is left out; scenarios begin with different stamps.
+    fn new_shardstamp(&self, state: &State, shard: Shard, max_cli_ss: Stamp) -> Stamp {
+        let home = &state.homes[shard];
+        let floor = if self.has(Rule::AboveClient) { max_cli_ss } else { 0 };
+        let hidden = home.hidden().map(|tid| self.commit_stamp(state, tid));
+        let bounds = home.prepared().map(|(_, bound)| bound);
+        let above = hidden.chain(bounds).fold(home.shown().max(floor), Stamp::max);
+        let name = if self.has(Rule::UniqueStamps) { shard as Stamp } else { 0 };
+        (above / 4 + 1) * 4 + name
+    }
+
+    /// The latest version of a key in the first `length` entries of a home's log.
+    fn shown_version(&self, home: &Home, key: Key, length: usize) -> Option<Tid> {
+        let shown = home.log[..length].iter().rev().filter_map(|entry| entry.1);
+        shown.into_iter().find(|tid| self.writes_of(*tid, key))
+    }
+
+    /// The latest committed version of a key, shown or not.
+    fn latest_version(&self, state: &State, shard: Shard, key: Key) -> Option<Tid> {
+        let home = &state.homes[shard];
+        let hidden = home.hidden().filter(|tid| self.writes_of(*tid, key));
+        let hidden = hidden.max_by_key(|tid| self.commit_stamp(state, *tid));
+        hidden
+            .filter(|_| self.has(Rule::OverwriteHidden))
+            .or_else(|| self.shown_version(home, key, home.log.len()))
+    }
+
+    /// Records the outcome of a transaction, which releases its locks.
+    fn end_at(&self, state: &mut State, shard: Shard, tid: Tid, commit: bool) {
+        let home = &mut state.homes[shard];
+        home.records[tid] = if commit { Record::Hidden } else { Record::Aborted };
+        if commit { &mut home.committed } else { &mut home.aborted }.insert(tid);
+        self.show(state, shard);
+    }
+
+    /// Shows committed writes in the order of their stamps, as far as no undecided write can get a
+    /// lower one (App. A, note below Listing 2).
+    fn show(&self, state: &mut State, shard: Shard) {
+        let hidden = state.homes[shard].hidden().map(|tid| (self.commit_stamp(state, tid), tid));
+        let mut hidden: Vec<(Stamp, Tid)> = hidden.collect();
+        hidden.sort();
+        for (stamp, tid) in hidden {
+            let home = &mut state.homes[shard];
+            if home.prepared().all(|(_, bound)| bound > stamp) || !self.has(Rule::ShowInOrder) {
+                home.records[tid] = Record::Shown;
+                home.log.push((stamp, Some(tid)));
+            }
+        }
+    }
+
+    fn deliver(&self, state: &mut State, message: Message, shard: Shard) {
+        let record = |tid: Tid| state.homes[shard].records[tid];
+        let passed = |tid: Tid| state.homes[shard].passed.contains(&tid);
+        let prepared = |tid: Tid| matches!(record(tid), Record::Prepared { .. });
+        match message {
+            Prepare { tid, max_ss } => self.prepare(state, tid, shard, max_ss),
+            // A PREPARE that comes later is refused without a lock.
+            Message::Abort { tid } if record(tid) == Record::None && !passed(tid) => {
+                self.end_at(state, shard, tid, false);
+            }
+            Message::Abort { tid } if prepared(tid) => self.end_at(state, shard, tid, false),
+            Commit { tid } if prepared(tid) => {
+                self.end_at(state, shard, tid, true);
+                state.network.extend([Decision { tid, commit: true }, Committed { tid }]);
+            }
+            // A late commit. A home that has forgotten the transaction cannot answer: it may have
+            // committed it.
+            Commit { tid } if record(tid) == Record::Aborted => {
+                state.network.insert(Refused { tid });
+            }
+            Resolve { tid } => self.resolve(state, tid, shard),
+            Decision { tid, commit } if prepared(tid) => self.end_at(state, shard, tid, commit),
+            _ => {}
+        }
+    }
+
+    fn prepare(&self, state: &mut State, tid: Tid, shard: Shard, max_ss: Stamp) {
+        let home = &state.homes[shard];
+        if home.records[tid] != Record::None || home.passed.contains(&tid) {
+            return;
+        }
+        let here = || self.writes(tid).iter().filter(|key| HOME_OF[**key] == shard);
+        let locked = home.prepared().any(|(t, _)| here().any(|key| self.writes_of(t, *key)));
+        // The answer LOCKED is left out: a client may give up at any time.
+        if locked && self.has(Rule::Locks) {
+            return;
+        }
+        let versions = here().map(|key| self.latest_version(state, shard, *key));
+        let overwritten =
+            versions.map(|v| self.timestamp(state, v)).fold(Timestamp::default(), merge);
+        let bound = self.new_shardstamp(state, shard, max_ss);
+        state.homes[shard].records[tid] = Record::Prepared { bound };
+        state.network.insert(Prepared { tid, shard, bound, overwritten });
+    }
+
+    /// Decides about an expired prepare at the decision home.
+    fn resolve(&self, state: &mut State, tid: Tid, shard: Shard) {
+        match state.homes[shard].records[tid] {
+            Record::Prepared { .. } if self.has(Rule::AbortRecord) => {
+                self.end_at(state, shard, tid, false);
+            }
+            Record::None if !self.has(Rule::DecideUnprepared) => return,
+            // From its deadline on, the home neither prepares nor commits the transaction, and
+            // had it committed, it would know: whoever asks has not acknowledged.
+            Record::None if !state.homes[shard].passed.contains(&tid) => {
+                self.end_at(state, shard, tid, false);
+            }
+            // DECISION is in the network already.
+            Record::Hidden | Record::Shown => return,
+            _ => {}
+        }
+        state.network.insert(Decision { tid, commit: false });
+    }
+
+    fn may_forget(&self, state: &State, tid: Tid, shard: Shard) -> bool {
+        let home = &state.homes[shard];
+        let ended = matches!(home.records[tid], Record::Shown | Record::Aborted);
+        let deadline = home.passed.contains(&tid) || !self.has(Rule::ForgetAfterDeadline);
+        let acknowledged = home.records[tid] == Record::Aborted
+            || shard != self.decision_home(tid)
+            || !self.has(Rule::ForgetAfterAcknowledgements)
+            || self.participants(tid).iter().all(|s| state.homes[*s].committed.contains(&tid));
+        ended && deadline && acknowledged
+    }
+
+    // Clients.
+
+    /// Ends a transaction. An aborted one gives the session's timestamp back (Listing 3 l. 36),
+    /// which means here that the session does not take the transaction's.
+    fn end(&self, state: &mut State, tid: Tid, phase: Phase) {
+        let keep = match phase {
+            Phase::Committed => true,
+            Phase::Unknown => self.has(Rule::KeepUnknown),
+            _ => false,
+        };
+        if keep {
+            let cli_ts = self.cli_ts(state, tid);
+            let ts = state.transactions[tid].commit_ts.map_or(cli_ts, |ts| merge(cli_ts, ts));
+            state.sessions[self.scenario.transactions[tid].client] = ts;
+        }
+        let transaction = &mut state.transactions[tid];
+        transaction.phase = phase;
+        // What no step and no property needs any more would only multiply states.
+        transaction.reads.iter_mut().for_each(|read| read.shardstamp = 0);
+        transaction.reads.sort();
+        if phase == Phase::Aborted {
+            transaction.reads.clear();
+        }
+    }
+
+    fn read(&self, state: &mut State, tid: Tid, key: Key, replica: bool) {
+        let shard = HOME_OF[key];
+        let cli_ss = self.cli_ts(state, tid)[shard];
+        if !replica && self.has(Rule::CheckHomes) {
+            let home = &mut state.homes[shard];
+            // A transaction that the client has seen may be undecided here. The read waits.
+            if home.prepared().any(|(_, bound)| bound <= cli_ss) {
+                return;
+            }
+            // Nothing up to `cli_ss` can appear any more: later stamps are above what is shown.
+            if home.shown() < cli_ss {
+                home.log.push((cli_ss, None));
+            }
+        }
+        let home = &state.homes[shard];
+        let length = if replica { home.replica } else { home.log.len() };
+        let shardstamp = home.shown_after(length);
+        if replica && shardstamp < cli_ss {
+            return; // Stale (§4.3): the client retries, or reads at the home.
+        }
+        let version = self.shown_version(home, key, length);
+        state.transactions[tid].reads.push(Read { key, version, shardstamp });
+        // A read-only transaction commits without a message.
+        let all = self.scenario.transactions[tid].reads.len();
+        if self.writes(tid).is_empty() && state.transactions[tid].reads.len() == all {
+            let phase =
+                if self.read_set_valid(state, tid) { Phase::Committed } else { Phase::Aborted };
+            self.end(state, tid, phase);
+        }
+    }
+
+    /// Validates the read set pairwise (§6.2).
+    fn read_set_valid(&self, state: &State, tid: Tid) -> bool {
+        let reads = state.transactions[tid].reads.iter();
+        let ts = reads.map(|read| self.timestamp(state, read.version));
+        !self.has(Rule::ValidateReadSet)
+            || self.covers(state, tid, ts.fold(Timestamp::default(), merge))
+    }
+
+    fn validate(&self, state: &mut State, tid: Tid) {
+        if self.read_set_valid(state, tid) {
+            let max_ss = max_ss(self.cli_ts(state, tid));
+            state.transactions[tid].phase = Phase::Preparing;
+            state.network.insert(Prepare { tid, max_ss });
+        } else {
+            self.end(state, tid, Phase::Aborted);
+        }
+    }
+
+    /// Makes the commit timestamp, if all homes have prepared the transaction.
+    fn decide(&self, state: &mut State, tid: Tid) {
+        let mut stamp = 0;
+        let mut overwrite_set = Timestamp::default();
+        let mut homes = BTreeSet::new();
+        for message in &state.network {
+            if let Prepared { tid: t, shard, bound, overwritten } = *message
+                && t == tid
+            {
+                homes.insert(shard);
+                stamp = stamp.max(bound);
+                overwrite_set = merge(overwrite_set, overwritten);
+            }
+        }
+        if homes != self.participants(tid) {
+            return;
+        }
+        if self.has(Rule::ValidateOverwriteSet) && !self.covers(state, tid, overwrite_set) {
+            state.network.insert(Message::Abort { tid });
+            return self.end(state, tid, Phase::Aborted);
+        }
+        let mut ts = self.cli_ts(state, tid);
+        if self.has(Rule::OverwrittenTimestamps) {
+            ts = merge(ts, overwrite_set);
+        }
+        // One stamp at all homes, at least each home's own.
+        homes.iter().for_each(|shard| ts[*shard] = stamp);
+        state.transactions[tid].commit_ts = Some(ts);
+        state.transactions[tid].phase = Phase::Committing;
+        state.network.insert(Commit { tid });
+    }
+
+    fn step(&self, state: &mut State, action: Action) {
+        match action {
+            Action::Deliver(message, shard) => self.deliver(state, message, shard),
+            Action::Read { tid, key, replica } => self.read(state, tid, key, replica),
+            Action::Validate(tid) => self.validate(state, tid),
+            Action::Decide(tid) => self.decide(state, tid),
+            Action::Abort(tid) => {
+                state.network.insert(Message::Abort { tid });
+                self.end(state, tid, Phase::Aborted);
+            }
+            Action::Learn(tid) => {
+                if state.network.contains(&Committed { tid }) {
+                    self.end(state, tid, Phase::Committed);
+                } else if state.network.contains(&Refused { tid }) {
+                    self.end(state, tid, Phase::Aborted);
+                }
+            }
+            Action::GiveUp(tid) => self.end(state, tid, Phase::Unknown),
+            Action::Expire(tid, shard) => {
+                if self.has(Rule::DecisionHomeDecides) {
+                    state.network.insert(Resolve { tid });
+                } else {
+                    self.end_at(state, shard, tid, false);
+                }
+            }
+            Action::Replicate(shard) => state.homes[shard].replica += 1,
+            Action::Pass(tid, shard) => _ = state.homes[shard].passed.insert(tid),
+            Action::Forget(tid, shard) => state.homes[shard].records[tid] = Record::None,
+            Action::Restart(shard) => {
+                let home = &mut state.homes[shard];
+                while home.log.len() > 1 && home.log.last().is_some_and(|entry| entry.1.is_none()) {
+                    home.log.pop();
+                }
+                home.replica = home.replica.min(home.log.len());
+            }
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if checking::run(&arguments) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[test]
+fn the_protocol_holds_and_every_trap_is_found() {
+    assert!(checking::run(&[]));
+}

@@ -1,0 +1,157 @@
+//! What is checked: transactions that meet each other in few, telling ways, and traps.
+
+use crate::{Message, Occult, Phase, Record, Rule, SHARDS, Shard, Stamp, State};
+
+/// Objects: X and Z in shard A, Y in shard B, U in shard C.
+pub type Key = usize;
+const X: Key = 0;
+const Y: Key = 1;
+const Z: Key = 2;
+const U: Key = 3;
+pub const HOME_OF: [Shard; 4] = [0, 1, 0, 2];
+
+/// Reads in any order, then blind or other writes. The home of the first write decides.
+pub struct Plan {
+    pub client: usize,
+    pub reads: &'static [Key],
+    pub writes: &'static [Key],
+}
+
+/// Name and condition of a state.
+pub type Reached = (&'static str, fn(&Occult, &State) -> bool);
+
+pub struct Scenario {
+    pub name: &'static str,
+    /// Transactions of one client are in its order.
+    pub transactions: &'static [Plan],
+    /// Stamp with which each home begins: clocks that run ahead.
+    pub start: [Stamp; SHARDS],
+    /// Whether deadlines pass, and homes forget.
+    pub forgets: bool,
+    /// States that must be reachable.
+    pub reaches: &'static [Reached],
+}
+
+const fn plan(client: usize, reads: &'static [Key], writes: &'static [Key]) -> Plan {
+    Plan { client, reads, writes }
+}
+
+pub const SCENARIOS: &[Scenario] = &[
+    // Three homes and one client.
+    Scenario {
+        name: "termination",
+        transactions: &[plan(0, &[], &[X, Y, U])],
+        start: [0, 20, 0],
+        forgets: true,
+        reaches: &[
+            ("a late commit is refused", |_, state| {
+                state.transactions[0].phase == Phase::Aborted
+                    && state.network.contains(&Message::Refused { tid: 0 })
+            }),
+            ("a commit is decided here and not there", |_, state| {
+                state.homes[0].records[0] == Record::Shown
+                    && matches!(state.homes[2].records[0], Record::Prepared { .. })
+            }),
+            ("everything is forgotten", |_, state| {
+                state
+                    .homes
+                    .iter()
+                    .all(|home| home.records[0] == Record::None && home.committed.contains(&0))
+            }),
+        ],
+    },
+    // Two clients write the same objects, with different decision homes.
+    Scenario {
+        name: "contention",
+        transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[Y, X])],
+        start: [0, 20, 0],
+        forgets: true,
+        reaches: &[("both commit", |_, state| state.homes[1].committed.len() == 2)],
+    },
+    // A blind write over one of two objects, and a reader of both.
+    Scenario {
+        name: "atomic",
+        transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[X]), plan(2, &[X, Y], &[])],
+        start: [0, 0, 0],
+        forgets: false,
+        reaches: &[
+            ("a reader sees both", |_, state| {
+                let reader = &state.transactions[2];
+                reader.phase == Phase::Committed
+                    && reader.reads[0].version == Some(1)
+                    && reader.reads[1].version == Some(0)
+            }),
+            ("a reader aborts", |_, state| state.transactions[2].phase == Phase::Aborted),
+        ],
+    },
+    // A client whose outcome may be unknown reads what it has written.
+    Scenario {
+        name: "session",
+        transactions: &[plan(0, &[], &[X, Y]), plan(0, &[Y], &[U]), plan(1, &[U, X], &[])],
+        start: [0, 8, 0],
+        forgets: false,
+        reaches: &[("a read advances a home", |_, state| {
+            state.homes[1].log.len() == 2 && state.homes[1].log[1].1.is_none()
+        })],
+    },
+    // Two clients read and write one object, while an undecided write hides commits of its shard.
+    Scenario {
+        name: "update",
+        transactions: &[plan(0, &[], &[Y, Z]), plan(1, &[], &[X]), plan(2, &[X], &[X])],
+        start: [0, 0, 0],
+        forgets: false,
+        reaches: &[("an overwritten version is hidden", |_, state| {
+            state.homes[0].records[1] == Record::Hidden
+                && matches!(state.homes[0].records[2], Record::Prepared { .. })
+        })],
+    },
+    // Two transactions share a shard, and get their stamps at two others that run ahead.
+    Scenario {
+        name: "ties",
+        transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[U, Z]), plan(2, &[U, Z], &[])],
+        start: [0, 20, 20],
+        forgets: false,
+        reaches: &[("both commit in one shard", |_, state| state.homes[0].log.len() == 3)],
+    },
+    // A transaction depends on one that is undecided in the shard where it writes.
+    Scenario {
+        name: "chain",
+        transactions: &[plan(0, &[], &[Y, X]), plan(1, &[Y], &[Z]), plan(2, &[Z, X], &[])],
+        start: [0, 20, 0],
+        forgets: false,
+        reaches: &[("a dependent is shown", |_, state| {
+            state.homes[0].log.len() == 3 && state.homes[0].log[2].1 == Some(1)
+        })],
+    },
+    // A client whose outcome is unknown reads beside a later writer whose clocks are behind.
+    Scenario {
+        name: "restart",
+        transactions: &[plan(0, &[], &[X, Y]), plan(0, &[Y, U], &[]), plan(1, &[], &[Y, U])],
+        start: [20, 0, 0],
+        forgets: false,
+        reaches: &[("a write is above a stamp that a read has reported", |_, state| {
+            state.homes[1].log.len() == 3 && state.homes[1].log[2].1 == Some(2)
+        })],
+    },
+];
+
+/// Rules with the scenario and the property that their absence must violate.
+pub const TRAPS: &[(Rule, &str, &str)] = &[
+    (Rule::CommitRecord, "termination", "atomicity"),
+    (Rule::AbortRecord, "termination", "atomicity"),
+    (Rule::DecisionHomeDecides, "termination", "atomicity"),
+    (Rule::DecideUnprepared, "termination", "locks go"),
+    (Rule::ForgetAfterDeadline, "termination", "atomicity"),
+    (Rule::ForgetAfterAcknowledgements, "termination", "atomicity"),
+    (Rule::Locks, "contention", "lock exclusion"),
+    (Rule::ShowInOrder, "ties", "stamp order"),
+    (Rule::UniqueStamps, "ties", "stamp order"),
+    (Rule::AboveClient, "chain", "stamps dominate"),
+    (Rule::OverwrittenTimestamps, "atomic", "PC-PSI"),
+    (Rule::ValidateOverwriteSet, "update", "PC-PSI"),
+    (Rule::OverwriteHidden, "update", "PC-PSI"),
+    (Rule::ValidateReadSet, "atomic", "PC-PSI"),
+    (Rule::CheckHomes, "session", "PC-PSI"),
+    (Rule::KeepReported, "restart", "PC-PSI"),
+    (Rule::KeepUnknown, "session", "PC-PSI"),
+];
