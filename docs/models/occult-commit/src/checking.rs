@@ -39,7 +39,9 @@ impl Model for Occult {
                     self.participants(tid)
                 }
                 Commit { tid } if !self.has(Rule::CommitRecord) => self.participants(tid),
-                Commit { tid } | Resolve { tid } => [self.decision_home(tid)].into(),
+                Commit { tid } | Resolve { tid } | Execute { tid, .. } => {
+                    [self.decision_home(tid)].into()
+                }
                 Prepared { .. } | Committed { .. } | Refused { .. } => continue,
             };
             actions.extend(homes.into_iter().map(|shard| Action::Deliver(*message, shard)));
@@ -61,7 +63,14 @@ impl Model for Occult {
                         actions.push(Action::Validate(tid));
                     }
                 }
-                Phase::Preparing => actions.extend([Action::Decide(tid), Action::Abort(tid)]),
+                Phase::Preparing => {
+                    actions.push(Action::Abort(tid));
+                    let prepared = |message: &&Message| matches!(message, Prepared { tid: t, .. } if *t == tid);
+                    let answers = state.network.iter().filter(prepared).count();
+                    if answers == self.participants(tid).len() {
+                        actions.push(Action::Decide(tid));
+                    }
+                }
                 Phase::Committing => actions.extend([Action::Learn(tid), Action::GiveUp(tid)]),
                 _ => {}
             }

@@ -13,7 +13,7 @@ mod scenarios;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use scenarios::{HOME_OF, Key, Scenario};
+use scenarios::{HOME_OF, Key, Rule, Scenario};
 
 /// Shards A, B and C. Each has a home, and one replica that applies what the home has shown.
 const SHARDS: usize = 3;
@@ -22,48 +22,10 @@ type Shard = usize;
 type Tid = usize;
 /// A time above, and the shard whose home assigned the stamp in the last two bits.
 type Stamp = u8;
+/// Deadline of transactions of one home, above the stamps of all scenarios.
+const DEADLINE: Stamp = 99;
 /// Causal timestamp (§4.2): a stamp for each shard.
 type Timestamp = [Stamp; SHARDS];
-
-/// A rule of the protocol, which a trap takes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rule {
-    /// A transaction commits when its decision home records it, and not when some home receives
-    /// the client's COMMIT as in Listing 3 l. 60–61.
-    CommitRecord,
-    /// The decision home records that it has decided to abort.
-    AbortRecord,
-    /// The decision home decides about an expired prepare, and not the home that holds it.
-    DecisionHomeDecides,
-    /// The decision home decides also about a transaction that it has not prepared.
-    DecideUnprepared,
-    /// A home forgets a transaction only after the deadline, when it refuses its PREPARE.
-    ForgetAfterDeadline,
-    /// The decision home forgets a commit only when all participants have applied it.
-    ForgetAfterAcknowledgements,
-    /// A prepare takes locks, and is refused while another transaction holds one of them.
-    Locks,
-    /// A home shows a write only when no undecided transaction can get a lower stamp.
-    ShowInOrder,
-    /// A stamp contains the shard that assigned it, so that two transactions never share one.
-    UniqueStamps,
-    /// A home assigns stamps above the client's whole timestamp (Listing 2 l. 4).
-    AboveClient,
-    /// The commit timestamp contains the timestamps of overwritten versions (§6.3 case ii).
-    OverwrittenTimestamps,
-    /// The read set is validated against the overwrite set (§6.2, third step).
-    ValidateOverwriteSet,
-    /// The overwritten version is the latest committed one, also while it is not shown yet.
-    OverwriteHidden,
-    /// The read set is validated pairwise (§6.2, first step).
-    ValidateReadSet,
-    /// Reads at homes are checked as well as those at replicas.
-    CheckHomes,
-    /// A stamp that a home has reported as shown survives a restart of the home.
-    KeepReported,
-    /// A session takes the commit timestamp of a transaction whose outcome it does not know.
-    KeepUnknown,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
@@ -164,6 +126,11 @@ enum Message {
     Prepare {
         tid: Tid,
         max_ss: Stamp,
+    },
+    /// Client to the only home: prepare, validate and commit in one step.
+    Execute {
+        tid: Tid,
+        cli_ts: Timestamp,
     },
     /// Home to client. `overwritten` is the maximum of the overwritten versions' timestamps.
     Prepared {
@@ -270,6 +237,11 @@ impl Occult {
         HOME_OF[self.writes(tid)[0]]
     }
 
+    /// Whether a transaction is executed in one step.
+    fn has_one_home(&self, tid: Tid) -> bool {
+        self.scenario.one_step && self.participants(tid).len() == 1
+    }
+
     fn writes_of(&self, tid: Tid, key: Key) -> bool {
         self.writes(tid).contains(&key)
     }
@@ -370,6 +342,7 @@ impl Occult {
         let prepared = |tid: Tid| matches!(record(tid), Record::Prepared { .. });
         match message {
             Prepare { tid, max_ss } => self.prepare(state, tid, shard, max_ss),
+            Execute { tid, cli_ts } => self.execute(state, tid, shard, cli_ts),
             // A PREPARE that comes later is refused without a lock.
             Message::Abort { tid } if record(tid) == Record::None && !passed(tid) => {
                 self.end_at(state, shard, tid, false);
@@ -388,6 +361,20 @@ impl Occult {
             Decision { tid, commit } if prepared(tid) => self.end_at(state, shard, tid, commit),
             _ => {}
         }
+    }
+
+    /// Prepares, validates and decides a transaction of one home in one step.
+    fn execute(&self, state: &mut State, tid: Tid, shard: Shard, cli_ts: Timestamp) {
+        if self.new_shardstamp(state, shard, max_ss(cli_ts)) <= DEADLINE {
+            self.prepare(state, tid, shard, max_ss(cli_ts));
+        }
+        if matches!(state.homes[shard].records[tid], Record::Prepared { .. }) {
+            state.transactions[tid].commit_ts = self.commit_timestamp(state, tid, cli_ts);
+            if state.transactions[tid].commit_ts.is_none() {
+                self.end_at(state, shard, tid, false);
+            }
+        }
+        self.deliver(state, Commit { tid }, shard);
     }
 
     fn prepare(&self, state: &mut State, tid: Tid, shard: Shard, max_ss: Stamp) {
@@ -450,14 +437,24 @@ impl Occult {
             _ => false,
         };
         if keep {
-            let cli_ts = self.cli_ts(state, tid);
-            let ts = state.transactions[tid].commit_ts.map_or(cli_ts, |ts| merge(cli_ts, ts));
+            let ts = match state.transactions[tid].commit_ts {
+                // The home made `ts`, whose entries are at most the deadline.
+                _ if phase == Phase::Unknown && self.has_one_home(tid) => {
+                    let all = self.has(Rule::DeadlineEverywhere);
+                    let here = |shard| all || shard == self.decision_home(tid);
+                    std::array::from_fn(|shard| if here(shard) { DEADLINE } else { 0 })
+                }
+                ts => ts.unwrap_or_default(),
+            };
+            let ts = merge(self.cli_ts(state, tid), ts);
             state.sessions[self.scenario.transactions[tid].client] = ts;
         }
         let transaction = &mut state.transactions[tid];
         transaction.phase = phase;
         // What no step and no property needs any more would only multiply states.
-        transaction.reads.iter_mut().for_each(|read| read.shardstamp = 0);
+        if phase != Phase::Unknown {
+            transaction.reads.iter_mut().for_each(|read| read.shardstamp = 0);
+        }
         transaction.reads.sort();
         if phase == Phase::Aborted {
             transaction.reads.clear();
@@ -504,45 +501,54 @@ impl Occult {
     }
 
     fn validate(&self, state: &mut State, tid: Tid) {
-        if self.read_set_valid(state, tid) {
-            let max_ss = max_ss(self.cli_ts(state, tid));
-            state.transactions[tid].phase = Phase::Preparing;
-            state.network.insert(Prepare { tid, max_ss });
-        } else {
+        let cli_ts = self.cli_ts(state, tid);
+        if !self.read_set_valid(state, tid) {
             self.end(state, tid, Phase::Aborted);
+        } else if self.has_one_home(tid) {
+            state.transactions[tid].phase = Phase::Committing;
+            state.network.insert(Execute { tid, cli_ts });
+        } else {
+            state.transactions[tid].phase = Phase::Preparing;
+            state.network.insert(Prepare { tid, max_ss: max_ss(cli_ts) });
         }
     }
 
-    /// Makes the commit timestamp, if all homes have prepared the transaction.
-    fn decide(&self, state: &mut State, tid: Tid) {
-        let mut stamp = 0;
-        let mut overwrite_set = Timestamp::default();
-        let mut homes = BTreeSet::new();
+    /// The commit timestamp, from PREPARED of all homes; `None` if the read set is not as
+    /// recent as the overwrite set.
+    fn commit_timestamp(&self, state: &State, tid: Tid, cli_ts: Timestamp) -> Option<Timestamp> {
+        let (mut stamp, mut overwrite_set) = (0, Timestamp::default());
         for message in &state.network {
-            if let Prepared { tid: t, shard, bound, overwritten } = *message
-                && t == tid
-            {
-                homes.insert(shard);
-                stamp = stamp.max(bound);
-                overwrite_set = merge(overwrite_set, overwritten);
+            match *message {
+                Prepared { tid: t, bound, overwritten, .. } if t == tid => {
+                    stamp = stamp.max(bound);
+                    overwrite_set = merge(overwrite_set, overwritten);
+                }
+                _ => {}
             }
         }
-        if homes != self.participants(tid) {
-            return;
-        }
         if self.has(Rule::ValidateOverwriteSet) && !self.covers(state, tid, overwrite_set) {
-            state.network.insert(Message::Abort { tid });
-            return self.end(state, tid, Phase::Aborted);
+            return None;
         }
-        let mut ts = self.cli_ts(state, tid);
+        let mut ts = cli_ts;
         if self.has(Rule::OverwrittenTimestamps) {
             ts = merge(ts, overwrite_set);
         }
         // One stamp at all homes, at least each home's own.
-        homes.iter().for_each(|shard| ts[*shard] = stamp);
-        state.transactions[tid].commit_ts = Some(ts);
-        state.transactions[tid].phase = Phase::Committing;
-        state.network.insert(Commit { tid });
+        self.participants(tid).into_iter().for_each(|shard| ts[shard] = stamp);
+        Some(ts)
+    }
+
+    /// Sends COMMIT, or gives up.
+    fn decide(&self, state: &mut State, tid: Tid) {
+        let cli_ts = self.cli_ts(state, tid);
+        if let Some(ts) = self.commit_timestamp(state, tid, cli_ts) {
+            state.transactions[tid].commit_ts = Some(ts);
+            state.transactions[tid].phase = Phase::Committing;
+            state.network.insert(Commit { tid });
+        } else {
+            state.network.insert(Message::Abort { tid });
+            self.end(state, tid, Phase::Aborted);
+        }
     }
 
     fn step(&self, state: &mut State, action: Action) {

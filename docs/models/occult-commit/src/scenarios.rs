@@ -1,6 +1,49 @@
 //! What is checked: transactions that meet each other in few, telling ways, and traps.
 
-use crate::{Message, Occult, Phase, Record, Rule, SHARDS, Shard, Stamp, State};
+use crate::{Message, Occult, Phase, Record, SHARDS, Shard, Stamp, State};
+
+/// A rule of the protocol, which a trap takes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A transaction commits when its decision home records it, and not when some home receives
+    /// the client's COMMIT as in Listing 3 l. 60–61.
+    CommitRecord,
+    /// The decision home records that it has decided to abort.
+    AbortRecord,
+    /// The decision home decides about an expired prepare, and not the home that holds it.
+    DecisionHomeDecides,
+    /// The decision home decides also about a transaction that it has not prepared.
+    DecideUnprepared,
+    /// A home forgets a transaction only after the deadline, when it refuses its PREPARE.
+    ForgetAfterDeadline,
+    /// The decision home forgets a commit only when all participants have applied it.
+    ForgetAfterAcknowledgements,
+    /// A prepare takes locks, and is refused while another transaction holds one of them.
+    Locks,
+    /// A home shows a write only when no undecided transaction can get a lower stamp.
+    ShowInOrder,
+    /// A stamp contains the shard that assigned it, so that two transactions never share one.
+    UniqueStamps,
+    /// A home assigns stamps above the client's whole timestamp (Listing 2 l. 4).
+    AboveClient,
+    /// The commit timestamp contains the timestamps of overwritten versions (§6.3 case ii).
+    OverwrittenTimestamps,
+    /// The read set is validated against the overwrite set (§6.2, third step).
+    ValidateOverwriteSet,
+    /// The overwritten version is the latest committed one, also while it is not shown yet.
+    OverwriteHidden,
+    /// The read set is validated pairwise (§6.2, first step).
+    ValidateReadSet,
+    /// Reads at homes are checked as well as those at replicas.
+    CheckHomes,
+    /// A stamp that a home has reported as shown survives a restart of the home.
+    KeepReported,
+    /// After an unknown outcome of a transaction of one home, every entry of the session's
+    /// timestamp takes the deadline, and not only the entry of the written shard.
+    DeadlineEverywhere,
+    /// A session takes the commit timestamp of a transaction whose outcome it does not know.
+    KeepUnknown,
+}
 
 /// Objects: X and Z in shard A, Y in shard B, U in shard C.
 pub type Key = usize;
@@ -28,6 +71,8 @@ pub struct Scenario {
     pub start: [Stamp; SHARDS],
     /// Whether deadlines pass, and homes forget.
     pub forgets: bool,
+    /// Whether transactions of one home are executed in one step.
+    pub one_step: bool,
     /// States that must be reachable.
     pub reaches: &'static [Reached],
 }
@@ -43,6 +88,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y, U])],
         start: [0, 20, 0],
         forgets: true,
+        one_step: false,
         reaches: &[
             ("a late commit is refused", |_, state| {
                 state.transactions[0].phase == Phase::Aborted
@@ -66,6 +112,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[Y, X])],
         start: [0, 20, 0],
         forgets: true,
+        one_step: false,
         reaches: &[("both commit", |_, state| state.homes[1].committed.len() == 2)],
     },
     // A blind write over one of two objects, and a reader of both.
@@ -74,6 +121,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[X]), plan(2, &[X, Y], &[])],
         start: [0, 0, 0],
         forgets: false,
+        one_step: false,
         reaches: &[
             ("a reader sees both", |_, state| {
                 let reader = &state.transactions[2];
@@ -90,6 +138,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(0, &[Y], &[U]), plan(1, &[U, X], &[])],
         start: [0, 8, 0],
         forgets: false,
+        one_step: false,
         reaches: &[("a read advances a home", |_, state| {
             state.homes[1].log.len() == 2 && state.homes[1].log[1].1.is_none()
         })],
@@ -100,6 +149,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[Y, Z]), plan(1, &[], &[X]), plan(2, &[X], &[X])],
         start: [0, 0, 0],
         forgets: false,
+        one_step: false,
         reaches: &[("an overwritten version is hidden", |_, state| {
             state.homes[0].records[1] == Record::Hidden
                 && matches!(state.homes[0].records[2], Record::Prepared { .. })
@@ -111,6 +161,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[U, Z]), plan(2, &[U, Z], &[])],
         start: [0, 20, 20],
         forgets: false,
+        one_step: false,
         reaches: &[("both commit in one shard", |_, state| state.homes[0].log.len() == 3)],
     },
     // A transaction depends on one that is undecided in the shard where it writes.
@@ -119,6 +170,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[Y, X]), plan(1, &[Y], &[Z]), plan(2, &[Z, X], &[])],
         start: [0, 20, 0],
         forgets: false,
+        one_step: false,
         reaches: &[("a dependent is shown", |_, state| {
             state.homes[0].log.len() == 3 && state.homes[0].log[2].1 == Some(1)
         })],
@@ -129,8 +181,38 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(0, &[Y, U], &[]), plan(1, &[], &[Y, U])],
         start: [20, 0, 0],
         forgets: false,
+        one_step: false,
         reaches: &[("a write is above a stamp that a read has reported", |_, state| {
             state.homes[1].log.len() == 3 && state.homes[1].log[2].1 == Some(2)
+        })],
+    },
+    // A blind write in one step, whose outcome may be unknown, over one of two objects.
+    Scenario {
+        name: "one-home",
+        transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[X]), plan(1, &[Y], &[])],
+        start: [0, 20, 0],
+        forgets: false,
+        one_step: true,
+        reaches: &[
+            ("an unknown outcome is a commit", |_, state| {
+                state.transactions[1].phase == Phase::Unknown
+                    && state.homes[0].committed.contains(&1)
+                    && state.transactions[2].phase == Phase::Committed
+            }),
+            ("a commit is acknowledged", |_, state| {
+                state.transactions[1].phase == Phase::Committed
+            }),
+        ],
+    },
+    // Two updates in one step of what they have read.
+    Scenario {
+        name: "increments",
+        transactions: &[plan(0, &[X], &[X]), plan(1, &[X], &[X]), plan(1, &[X], &[X])],
+        start: [0, 0, 0],
+        forgets: true,
+        one_step: true,
+        reaches: &[("an update is refused", |_, state| {
+            state.transactions[0].phase == Phase::Aborted
         })],
     },
 ];
@@ -143,6 +225,7 @@ pub const TRAPS: &[(Rule, &str, &str)] = &[
     (Rule::DecisionHomeDecides, "termination", "atomicity"),
     (Rule::DecideUnprepared, "termination", "locks go"),
     (Rule::ForgetAfterDeadline, "termination", "atomicity"),
+    (Rule::ForgetAfterDeadline, "increments", "PC-PSI"),
     (Rule::ForgetAfterAcknowledgements, "termination", "atomicity"),
     (Rule::Locks, "contention", "lock exclusion"),
     (Rule::Locks, "update", "PC-PSI"),
@@ -158,5 +241,6 @@ pub const TRAPS: &[(Rule, &str, &str)] = &[
     (Rule::ValidateReadSet, "atomic", "PC-PSI"),
     (Rule::CheckHomes, "session", "PC-PSI"),
     (Rule::KeepReported, "restart", "PC-PSI"),
+    (Rule::DeadlineEverywhere, "one-home", "PC-PSI"),
     (Rule::KeepUnknown, "session", "PC-PSI"),
 ];
