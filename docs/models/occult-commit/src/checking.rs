@@ -8,6 +8,79 @@ use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 use super::*;
 use crate::scenarios::{SCENARIOS, TRAPS};
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    Deliver(Message, Shard),
+    /// The client reads a key, at the replica or at the home.
+    Read {
+        tid: Tid,
+        key: Key,
+        replica: bool,
+    },
+    /// The client validates its read set, and sends PREPARE.
+    Validate(Tid),
+    /// The client has all PREPARED, and sends COMMIT.
+    Decide(Tid),
+    /// The client gives up because of a lock or a timeout, before COMMIT.
+    Abort(Tid),
+    /// The client receives COMMITTED or REFUSED.
+    Learn(Tid),
+    /// The client sends RESOLVE, to learn an outcome.
+    Resolve(Tid),
+    /// The client stops waiting for the answer to COMMIT.
+    GiveUp(Tid),
+    /// A prepare times out at a home.
+    Expire(Tid, Shard),
+    /// The replica applies the next entry of the home's log.
+    Replicate(Shard),
+    /// The home's clock passes the transaction's deadline.
+    Pass(Tid, Shard),
+    Forget(Tid, Shard),
+    /// The home restarts, and forgets how far reads have advanced it.
+    Restart(Shard),
+}
+
+impl Occult {
+    fn step(&self, state: &mut State, action: Action) {
+        match action {
+            Action::Deliver(message, shard) => self.deliver(state, message, shard),
+            Action::Read { tid, key, replica } => self.read(state, tid, key, replica),
+            Action::Validate(tid) => self.validate(state, tid),
+            Action::Decide(tid) => self.decide(state, tid),
+            Action::Abort(tid) => {
+                state.network.insert(Message::Abort { tid });
+                self.end(state, tid, Phase::Aborted);
+            }
+            Action::Learn(tid) => {
+                if state.network.contains(&Committed { tid }) {
+                    self.end(state, tid, Phase::Committed);
+                } else if state.network.contains(&Refused { tid }) {
+                    self.end(state, tid, Phase::Aborted);
+                }
+            }
+            Action::Resolve(tid) => _ = state.network.insert(Resolve { tid }),
+            Action::GiveUp(tid) => self.end(state, tid, Phase::Unknown),
+            Action::Expire(tid, shard) => {
+                if self.has(Rule::DecisionHomeDecides) {
+                    state.network.insert(Resolve { tid });
+                } else {
+                    self.end_at(state, shard, tid, false);
+                }
+            }
+            Action::Replicate(shard) => state.homes[shard].replica += 1,
+            Action::Pass(tid, shard) => _ = state.homes[shard].passed.insert(tid),
+            Action::Forget(tid, shard) => state.homes[shard].records[tid] = Record::None,
+            Action::Restart(shard) => {
+                let home = &mut state.homes[shard];
+                while home.log.len() > 1 && home.log.last().is_some_and(|entry| entry.1.is_none()) {
+                    home.log.pop();
+                }
+                home.replica = home.replica.min(home.log.len());
+            }
+        }
+    }
+}
+
 impl Model for Occult {
     type State = State;
     type Action = Action;
@@ -71,7 +144,9 @@ impl Model for Occult {
                         actions.push(Action::Decide(tid));
                     }
                 }
-                Phase::Committing => actions.extend([Action::Learn(tid), Action::GiveUp(tid)]),
+                Phase::Committing => {
+                    actions.extend([Action::Learn(tid), Action::Resolve(tid), Action::GiveUp(tid)])
+                }
                 _ => {}
             }
         }

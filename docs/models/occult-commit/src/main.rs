@@ -154,7 +154,7 @@ enum Message {
     Refused {
         tid: Tid,
     },
-    /// Home to decision home: the prepare has expired.
+    /// Home to decision home: the prepare has expired. Client to decision home: stop waiting.
     Resolve {
         tid: Tid,
     },
@@ -173,36 +173,6 @@ struct State {
     sessions: Vec<Timestamp>,
     homes: Vec<Home>,
     network: BTreeSet<Message>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Action {
-    Deliver(Message, Shard),
-    /// The client reads a key, at the replica or at the home.
-    Read {
-        tid: Tid,
-        key: Key,
-        replica: bool,
-    },
-    /// The client validates its read set, and sends PREPARE.
-    Validate(Tid),
-    /// The client has all PREPARED, and sends COMMIT.
-    Decide(Tid),
-    /// The client gives up because of a lock or a timeout, before COMMIT.
-    Abort(Tid),
-    /// The client receives COMMITTED or REFUSED.
-    Learn(Tid),
-    /// The client stops waiting for the answer to COMMIT.
-    GiveUp(Tid),
-    /// A prepare times out at a home.
-    Expire(Tid, Shard),
-    /// The replica applies the next entry of the home's log.
-    Replicate(Shard),
-    /// The home's clock passes the transaction's deadline.
-    Pass(Tid, Shard),
-    Forget(Tid, Shard),
-    /// The home restarts, and forgets how far reads have advanced it.
-    Restart(Shard),
 }
 
 fn merge(a: Timestamp, b: Timestamp) -> Timestamp {
@@ -413,6 +383,9 @@ impl Occult {
             _ => {}
         }
         state.network.insert(Decision { tid, commit: false });
+        if state.homes[shard].records[tid] == Record::Aborted {
+            state.network.insert(Refused { tid });
+        }
     }
 
     fn may_forget(&self, state: &State, tid: Tid, shard: Shard) -> bool {
@@ -548,44 +521,6 @@ impl Occult {
         } else {
             state.network.insert(Message::Abort { tid });
             self.end(state, tid, Phase::Aborted);
-        }
-    }
-
-    fn step(&self, state: &mut State, action: Action) {
-        match action {
-            Action::Deliver(message, shard) => self.deliver(state, message, shard),
-            Action::Read { tid, key, replica } => self.read(state, tid, key, replica),
-            Action::Validate(tid) => self.validate(state, tid),
-            Action::Decide(tid) => self.decide(state, tid),
-            Action::Abort(tid) => {
-                state.network.insert(Message::Abort { tid });
-                self.end(state, tid, Phase::Aborted);
-            }
-            Action::Learn(tid) => {
-                if state.network.contains(&Committed { tid }) {
-                    self.end(state, tid, Phase::Committed);
-                } else if state.network.contains(&Refused { tid }) {
-                    self.end(state, tid, Phase::Aborted);
-                }
-            }
-            Action::GiveUp(tid) => self.end(state, tid, Phase::Unknown),
-            Action::Expire(tid, shard) => {
-                if self.has(Rule::DecisionHomeDecides) {
-                    state.network.insert(Resolve { tid });
-                } else {
-                    self.end_at(state, shard, tid, false);
-                }
-            }
-            Action::Replicate(shard) => state.homes[shard].replica += 1,
-            Action::Pass(tid, shard) => _ = state.homes[shard].passed.insert(tid),
-            Action::Forget(tid, shard) => state.homes[shard].records[tid] = Record::None,
-            Action::Restart(shard) => {
-                let home = &mut state.homes[shard];
-                while home.log.len() > 1 && home.log.last().is_some_and(|entry| entry.1.is_none()) {
-                    home.log.pop();
-                }
-                home.replica = home.replica.min(home.log.len());
-            }
         }
     }
 }
