@@ -138,9 +138,12 @@ impl Model for Occult {
                 }
                 Phase::Preparing => {
                     actions.push(Action::Abort(tid));
-                    let prepared = |message: &&Message| matches!(message, Prepared { tid: t, .. } if *t == tid);
-                    let answers = state.network.iter().filter(prepared).count();
-                    if answers == self.participants(tid).len() {
+                    let is_answer = |message: &Message| match message {
+                        Prepared { tid: t, .. } => *t == tid,
+                        _ => false,
+                    };
+                    let answers = state.network.iter().filter(|message| is_answer(message));
+                    if answers.count() == self.participants(tid).len() {
                         actions.push(Action::Decide(tid));
                     }
                 }
@@ -182,10 +185,10 @@ impl Model for Occult {
             Property::always("stamp order", Occult::shows_in_order),
             Property::always("stamps dominate", Occult::stamps_dominate),
             Property::always("lock exclusion", Occult::locks_exclude),
-            Property::always("locks go", Occult::locks_go),
+            Property::always("locks are released", Occult::locks_are_released),
             Property::always("PC-PSI", Occult::is_pc_psi),
         ];
-        // What must be reachable, so that the properties above are not true of nothing.
+        // States that must be reachable, so that no property above holds vacuously.
         properties.extend(
             self.scenario
                 .reaches

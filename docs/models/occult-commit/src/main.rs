@@ -4,7 +4,7 @@
 //! Citations are of *I Can't Believe It's Not Causal!*, NSDI 2017: `§6.2`, `Listing 2 l. 27`.
 //!
 //! `cargo run --release` checks every scenario, and that each trap is found. `--scenario NAME`
-//! checks one scenario; `--trap NAME` prints how a violation comes about without one rule.
+//! checks one scenario; `--trap NAME` takes out a rule and prints steps that lead to a violation.
 
 mod checking;
 mod properties;
@@ -20,7 +20,7 @@ const SHARDS: usize = 3;
 type Shard = usize;
 /// Index of a transaction in its scenario.
 type Tid = usize;
-/// A time above, and the shard whose home assigned the stamp in the last two bits.
+/// Time, and in the last two bits the shard whose home assigned the stamp.
 type Stamp = u8;
 /// Deadline of transactions of one home, above the stamps of all scenarios.
 const DEADLINE: Stamp = 99;
@@ -32,7 +32,7 @@ enum Phase {
     Reading,
     /// PREPARE is sent to the homes of the written objects.
     Preparing,
-    /// COMMIT is sent to the decision home.
+    /// COMMIT or EXECUTE is sent to the decision home.
     Committing,
     Committed,
     Aborted,
@@ -55,7 +55,8 @@ struct Read {
 struct Transaction {
     phase: Phase,
     reads: Vec<Read>,
-    /// Field of COMMIT and of the decision, and timestamp of the written versions.
+    /// Field of COMMIT, COMMITTED and DECISION, and timestamp of the written versions. COMMITTED
+    /// reveals it to the client of a transaction of one home.
     commit_ts: Option<Timestamp>,
 }
 
@@ -76,7 +77,7 @@ enum Record {
     Aborted,
 }
 
-/// A home with its replica. Everything is durable before a message that depends on it is sent, so
+/// A home with its replica. Each change is durable before a message that depends on it is sent, so
 /// that a crash and a restart change nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Home {
@@ -139,7 +140,7 @@ enum Message {
         bound: Stamp,
         overwritten: Timestamp,
     },
-    /// Client to homes. A client that has sent COMMIT does not send it.
+    /// Client to homes. A client that has sent COMMIT or EXECUTE does not send it.
     Abort {
         tid: Tid,
     },
@@ -267,13 +268,13 @@ impl Occult {
         (above / 4 + 1) * 4 + name
     }
 
-    /// The latest version of a key in the first `length` entries of a home's log.
+    /// Returns the latest version of a key in the first `length` entries of a home's log.
     fn shown_version(&self, home: &Home, key: Key, length: usize) -> Option<Tid> {
         let shown = home.log[..length].iter().rev().filter_map(|entry| entry.1);
         shown.into_iter().find(|tid| self.writes_of(*tid, key))
     }
 
-    /// The latest committed version of a key, shown or not.
+    /// Returns the latest committed version of a key, shown or not.
     fn latest_version(&self, state: &State, shard: Shard, key: Key) -> Option<Tid> {
         let home = &state.homes[shard];
         let hidden = home.hidden().filter(|tid| self.writes_of(*tid, key));
@@ -313,7 +314,7 @@ impl Occult {
         match message {
             Prepare { tid, max_ss } => self.prepare(state, tid, shard, max_ss),
             Execute { tid, cli_ts } => self.execute(state, tid, shard, cli_ts),
-            // A PREPARE that comes later is refused without a lock.
+            // A PREPARE that arrives later takes no lock.
             Message::Abort { tid } if record(tid) == Record::None && !passed(tid) => {
                 self.end_at(state, shard, tid, false);
             }
@@ -373,8 +374,8 @@ impl Occult {
                 self.end_at(state, shard, tid, false);
             }
             Record::None if !self.has(Rule::DecideUnprepared) => return,
-            // From its deadline on, the home neither prepares nor commits the transaction, and
-            // had it committed, it would know: whoever asks has not acknowledged.
+            // After the deadline the home neither prepares nor commits the transaction. If it had
+            // committed, it would have the record: a home that asks has not applied the commit.
             Record::None if !state.homes[shard].passed.contains(&tid) => {
                 self.end_at(state, shard, tid, false);
             }
@@ -424,7 +425,7 @@ impl Occult {
         }
         let transaction = &mut state.transactions[tid];
         transaction.phase = phase;
-        // What no step and no property needs any more would only multiply states.
+        // Remove what no step and no property needs any more, so that states are equal.
         if phase != Phase::Unknown {
             transaction.reads.iter_mut().for_each(|read| read.shardstamp = 0);
         }
@@ -486,7 +487,7 @@ impl Occult {
         }
     }
 
-    /// The commit timestamp, from PREPARED of all homes; `None` if the read set is not as
+    /// Makes the commit timestamp from PREPARED of all homes; `None` if the read set is not as
     /// recent as the overwrite set.
     fn commit_timestamp(&self, state: &State, tid: Tid, cli_ts: Timestamp) -> Option<Timestamp> {
         let (mut stamp, mut overwrite_set) = (0, Timestamp::default());

@@ -68,7 +68,7 @@ impl Occult {
 
     /// Whether timeouts alone release every lock and show every committed write, if all clients
     /// are dead and all messages in transit are lost.
-    pub fn locks_go(&self, state: &State) -> bool {
+    pub fn locks_are_released(&self, state: &State) -> bool {
         let mut state = state.clone();
         for tid in 0..state.transactions.len() {
             let waiting = |state: &State, shard: Shard| {

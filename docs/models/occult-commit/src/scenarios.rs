@@ -1,12 +1,12 @@
-//! What is checked: transactions that meet each other in few, telling ways, and traps.
+//! Scenarios, rules of the protocol, and traps.
 
 use crate::{Message, Occult, Phase, Record, SHARDS, Shard, Stamp, State};
 
 /// A rule of the protocol, which a trap takes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A transaction commits when its decision home records it, and not when some home receives
-    /// the client's COMMIT as in Listing 3 l. 60–61.
+    /// A transaction commits when its decision home records it. In Listing 3 l. 60–61, each home
+    /// commits when it receives the client's message.
     CommitRecord,
     /// The decision home records that it has decided to abort.
     AbortRecord,
@@ -53,7 +53,7 @@ const Z: Key = 2;
 const U: Key = 3;
 pub const HOME_OF: [Shard; 4] = [0, 1, 0, 2];
 
-/// Reads in any order, then blind or other writes. The home of the first write decides.
+/// A transaction: reads in any order, then writes. The home of the first write decides.
 pub struct Plan {
     pub client: usize,
     pub reads: &'static [Key],
@@ -223,7 +223,7 @@ pub const TRAPS: &[(Rule, &str, &str)] = &[
     (Rule::CommitRecord, "termination", "clients agree"),
     (Rule::AbortRecord, "termination", "atomicity"),
     (Rule::DecisionHomeDecides, "termination", "atomicity"),
-    (Rule::DecideUnprepared, "termination", "locks go"),
+    (Rule::DecideUnprepared, "termination", "locks are released"),
     (Rule::ForgetAfterDeadline, "termination", "atomicity"),
     (Rule::ForgetAfterDeadline, "increments", "PC-PSI"),
     (Rule::ForgetAfterAcknowledgements, "termination", "atomicity"),
