@@ -39,6 +39,7 @@ pub mod dependencies;
 mod history;
 pub mod linearizability;
 mod model;
+pub mod pcpsi;
 pub mod primary;
 pub mod properties;
 mod sequential;
