@@ -3,7 +3,8 @@
 /// A run of a store, as its clients observed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Transactions in any order. An operation outside of a transaction is a transaction of its own.
+    /// Transactions in any order. An operation outside of a transaction is a transaction of its
+    /// own.
     pub transactions: Vec<Transaction>,
 }
 

@@ -26,7 +26,8 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     missed.sort_by_key(|missed| index.nodes[missed.missed].chain);
     let unordered = (0..orders.len()).filter(|key| !orders[*key].is_total);
     let unordered = unordered.map(|key| Unordered::new(index, key, &orders[key])).collect();
-    let mut judge = Judge { index, graph, missed, unordered, found: BTreeSet::new() };
+    let (found, sums) = (BTreeSet::new(), Vec::new());
+    let mut judge = Judge { index, graph, missed, unordered, found, sums };
     violations.extend(judge.run());
     violations
 }
@@ -39,6 +40,8 @@ struct Judge<'a> {
     unordered: Vec<Unordered<'a>>,
     /// Missed writes on whose writers the readers depend.
     found: BTreeSet<Missed>,
+    /// Sums of the clocks of each block in the last round, by node.
+    sums: Vec<Vec<u64>>,
 }
 
 impl Judge<'_> {
@@ -69,7 +72,7 @@ impl Judge<'_> {
     fn round(&mut self, components: &Components, derives: bool) -> bool {
         let mut implied = Vec::new();
         let reach = Reach::new(self.index, &self.graph, components);
-        for clocks in reach.blocks() {
+        for (block, clocks) in reach.blocks().enumerate() {
             let chain = |missed: &Missed| self.index.nodes[missed.missed].chain;
             let begin = self.missed.partition_point(|missed| chain(missed) < clocks.first());
             let missed = self.missed[begin..].iter().take_while(|one| clocks.covers(chain(one)));
@@ -77,9 +80,10 @@ impl Judge<'_> {
                 let node = &self.index.nodes[missed.missed];
                 clocks.at(missed.reader, node.chain) >= node.place
             }));
-            if derives {
+            if derives && !self.unordered.is_empty() {
+                let changed = self.changed(block, &clocks);
                 let unordered = self.unordered.iter();
-                unordered.for_each(|key| key.derive(self.index, &clocks, &mut implied));
+                unordered.for_each(|key| key.derive(self.index, &clocks, &changed, &mut implied));
             }
         }
         let mut is_new = false;
@@ -87,6 +91,17 @@ impl Judge<'_> {
             is_new |= self.graph.imply(implied);
         }
         is_new
+    }
+
+    /// Returns which nodes more transactions of a block lead to than in the last round. Clocks only
+    /// grow, so that equal sums are equal clocks.
+    fn changed(&mut self, block: usize, clocks: &Clocks<'_>) -> Vec<bool> {
+        let sums: Vec<u64> = (0..self.index.nodes.len()).map(|node| clocks.sum(node)).collect();
+        if block == self.sums.len() {
+            self.sums.push(vec![0; sums.len()]);
+        }
+        let last = std::mem::replace(&mut self.sums[block], sums);
+        last.iter().zip(&self.sums[block]).map(|(last, sum)| last != sum).collect()
     }
 
     /// Reports a short cycle of each component that has one.
@@ -218,8 +233,15 @@ impl<'a> Unordered<'a> {
         Unordered { key, order, writers, blind }
     }
 
-    /// Finds orders of versions whose opposite would be a cycle with one missed write.
-    fn derive(&self, index: &Index<'_>, clocks: &Clocks<'_>, implied: &mut Vec<Implied>) {
+    /// Finds orders of versions whose opposite would be a cycle with one missed write, for nodes
+    /// whose clocks changed.
+    fn derive(
+        &self,
+        index: &Index<'_>,
+        clocks: &Clocks<'_>,
+        changed: &[bool],
+        implied: &mut Vec<Implied>,
+    ) {
         let key = self.key;
         let begin = self.writers.partition_point(|(chain, ..)| *chain < clocks.first());
         let end = self
@@ -227,7 +249,8 @@ impl<'a> Unordered<'a> {
             .partition_point(|(chain, ..)| *chain < clocks.first() || clocks.covers(*chain));
         let chains = || self.writers[begin..end].chunk_by(|one, other| one.0 == other.0);
         // What leads to a reader is not later than what it read.
-        for read in index.keys[key].reads.iter().filter(|read| read.misses) {
+        let reads = index.keys[key].reads.iter();
+        for read in reads.filter(|read| read.misses && changed[read.node]) {
             let Some(source) = read.from else { continue };
             for chain in chains() {
                 if let Some((chain, place, missed)) = latest_before(index, clocks, chain, read.node)
@@ -241,7 +264,7 @@ impl<'a> Unordered<'a> {
         }
         // No version is between two of which one overwrote the other. For transactions that
         // overwrote a version, this follows from the above.
-        for later in &self.blind {
+        for later in self.blind.iter().filter(|later| changed[**later]) {
             for chain in chains() {
                 if let Some((_, _, source)) = latest_before(index, clocks, chain, *later)
                     && let Some(reader) = self.order.overwriter(source)

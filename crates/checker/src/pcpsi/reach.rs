@@ -81,4 +81,9 @@ impl Clocks<'_> {
     pub(super) fn at(&self, node: usize, chain: usize) -> u32 {
         self.rows[self.of[node] * WIDTH + chain - self.first]
     }
+
+    /// Returns the sum of a node's clock.
+    pub(super) fn sum(&self, node: usize) -> u64 {
+        self.rows[self.of[node] * WIDTH..][..WIDTH].iter().map(|place| u64::from(*place)).sum()
+    }
 }

@@ -223,7 +223,8 @@ impl fmt::Display for Violation {
             ),
             Violation::MissesOwnWrite { reader, key, own, version } => write!(
                 f,
-                "misses its own write: {reader} reads {version} of '{key}' after its own write {own}"
+                "misses its own write: {reader} reads {version} of '{key}' after its own write \
+                 {own}"
             ),
             Violation::SameStamp { key, stamp, first, second } => write!(
                 f,
@@ -233,8 +234,8 @@ impl fmt::Display for Violation {
             ),
             Violation::StampsContradict { key, overwritten, by } => write!(
                 f,
-                "stamps contradict answers: write {} of '{key}' by {}, with the stamp {}, overwrote \
-                 write {} by {}, with the stamp {}",
+                "stamps contradict answers: write {} of '{key}' by {}, with the stamp {}, \
+                 overwrote write {} by {}, with the stamp {}",
                 by.1, by.0, by.2, overwritten.1, overwritten.0, overwritten.2
             ),
             Violation::LostUpdate { first, second, key, version } => {

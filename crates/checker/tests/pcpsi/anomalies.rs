@@ -188,15 +188,15 @@ fn lost_updates() {
     assert_one(
         "1@0: r x -, w x 1
          2@1: r x -, w x 2",
-        "lost update: transaction 1 of session 1 at site 0 and transaction 1 of session 2 at site 1 \
-         both overwrote no value of 'x'",
+        "lost update: transaction 1 of session 1 at site 0 and transaction 1 of session 2 at site \
+         1 both overwrote no value of 'x'",
     );
     assert_one(
         "3: w x 9
          1@0: w x 1 over 9
          2@1: w x 2 over 9",
-        "lost update: transaction 1 of session 1 at site 0 and transaction 1 of session 2 at site 1 \
-         both overwrote version 9 of 'x'",
+        "lost update: transaction 1 of session 1 at site 0 and transaction 1 of session 2 at site \
+         1 both overwrote version 9 of 'x'",
     );
     assert_kind("3: w x 9 #1\n1: r x 9, w x 1 #2\n2: r x 9, w x 2 #3", "lost update");
     assert_kind("1: r x -, w x 1\n2 unknown: r x -, w x 2\n3: r x 2", "lost update");

@@ -1,4 +1,5 @@
-//! Histories of a model of a store that provides PC-PSI: they are clean, and one wrong read is found.
+//! Histories of a model of a store that provides PC-PSI: they are clean, and one wrong read is
+//! found.
 
 use std::time::Instant;
 
@@ -8,7 +9,8 @@ use solera_checker::pcpsi::{
 
 use crate::random::Random;
 
-/// Number of transactions of each chain. A chain is a session or one transaction of unknown outcome.
+/// Number of transactions of each chain. A chain is a session or one transaction of unknown
+/// outcome.
 type Clock = Vec<u32>;
 
 fn merge(clock: &mut Clock, other: &Clock) {
@@ -31,6 +33,19 @@ struct Made {
     clock: Clock,
 }
 
+/// A rule that a store breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    /// A snapshot contains the past of its session.
+    SessionPast,
+    /// All reads of a transaction use one snapshot.
+    OneSnapshot,
+    /// A snapshot contains the latest version of each key that the transaction writes.
+    LatestOverwritten,
+    /// A transaction depends on its snapshot.
+    Dependencies,
+}
+
 /// What a generated history contains.
 #[derive(Clone, Copy)]
 struct Contents {
@@ -44,6 +59,7 @@ struct Contents {
     removals: bool,
     /// Whether some transactions abort or have an unknown outcome, and some reads are stale.
     faults: bool,
+    broken: Option<Broken>,
 }
 
 /// A store whose transactions read any snapshot that contains the past of their session, and that
@@ -108,18 +124,25 @@ impl Store {
         };
         let (reads, writes) = self.accesses();
         let mut snapshot = self.sessions[session].1.clone();
+        if self.breaks(Broken::SessionPast) {
+            snapshot.clear();
+        }
+        let older = snapshot.clone();
         if !self.committed.is_empty() && self.random.once_in(2) {
             let recent = self.committed.len().min(50);
             let other = self.committed.len() - 1 - self.random.below(recent);
             merge(&mut snapshot, &self.committed[other]);
         }
-        for key in &writes {
+        for key in writes.iter().filter(|_| !self.breaks(Broken::LatestOverwritten)) {
             if let Some(latest) = self.keys[*key].last() {
                 merge(&mut snapshot, &latest.clock);
             }
         }
-        let mut operations: Vec<Operation> =
-            reads.iter().map(|key| self.read(*key, &snapshot)).collect();
+        let mut operations = Vec::new();
+        for key in &reads {
+            let is_torn = self.breaks(Broken::OneSnapshot) && self.random.once_in(4);
+            operations.push(self.read(*key, if is_torn { &older } else { &snapshot }));
+        }
         let committed = match outcome {
             Outcome::Committed => true,
             Outcome::Aborted => false,
@@ -130,9 +153,12 @@ impl Store {
             chain = self.chains;
             self.chains += 1;
         } else {
-            place += snapshot.get(chain).copied().unwrap_or(0);
+            place += self.sessions[session].1.get(chain).copied().unwrap_or(0);
         }
         let mut clock = snapshot.clone();
+        if self.breaks(Broken::Dependencies) {
+            clock.clone_from(&self.sessions[session].1);
+        }
         clock.resize(clock.len().max(chain + 1), 0);
         clock[chain] = place;
         for key in &writes {
@@ -141,6 +167,10 @@ impl Store {
             operations.push(self.write(*key, &snapshot, made, committed));
         }
         self.commit(session, outcome, operations, clock);
+    }
+
+    fn breaks(&self, rule: Broken) -> bool {
+        self.contents.broken == Some(rule)
     }
 
     fn commit(
@@ -180,7 +210,8 @@ impl Store {
     fn write(&mut self, key: usize, snapshot: &Clock, made: Made, committed: bool) -> Operation {
         let versions = &mut self.keys[key];
         let latest = versions.last();
-        assert!(latest.is_none_or(|latest| covers(snapshot, latest.chain, latest.place)));
+        let sees = |latest: &Made| covers(snapshot, latest.chain, latest.place);
+        assert!(self.contents.broken.is_some() || latest.is_none_or(sees));
         let overwrote = match latest {
             Some(latest) if latest.removes => Version::Absent,
             Some(latest) => Version::Of(latest.id),
@@ -211,9 +242,38 @@ fn histories_of_a_correct_store_are_clean() {
             overwrites: share[random.below(3)],
             removals: random.once_in(2),
             faults: random.once_in(2),
+            broken: None,
         };
         let violations = check(&Store::run(seed, contents));
         assert!(violations.is_empty(), "seed {seed}: {}", violations[0]);
+    }
+}
+
+/// Returns in how many of 100 histories of a store that breaks a rule a violation is found.
+fn found(broken: Broken, stamps: usize, overwrites: usize) -> usize {
+    let contents = Contents {
+        sessions: 6,
+        transactions: 80,
+        keys: 6,
+        stamps,
+        overwrites,
+        removals: false,
+        faults: false,
+        broken: Some(broken),
+    };
+    (0..100).filter(|seed| !check(&Store::run(*seed, contents)).is_empty()).count()
+}
+
+#[test]
+fn broken_stores_are_found() {
+    for broken in
+        [Broken::SessionPast, Broken::OneSnapshot, Broken::LatestOverwritten, Broken::Dependencies]
+    {
+        for (stamps, overwrites) in [(8, 0), (0, 8), (0, 0)] {
+            let found = found(broken, stamps, overwrites);
+            println!("{broken:?}, {stamps}/8 stamps, {overwrites}/8 overwritten: {found} of 100");
+            assert!(found >= 90, "{broken:?}, {stamps}, {overwrites}: {found}");
+        }
     }
 }
 
@@ -261,6 +321,7 @@ fn large_histories_are_judged() {
         overwrites: 0,
         removals: false,
         faults: false,
+        broken: None,
     };
     judge_large(contents);
     judge_large(Contents { faults: true, ..contents });
