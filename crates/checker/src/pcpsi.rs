@@ -62,10 +62,10 @@
 //! violation is one, but some histories for which no order exists are not detected: to find all of
 //! them is a search of exponentially many orders.
 //!
-//! "No value" may be the initial version or any removal, so that it has no wr edge. Its rw edge
-//! leads to the version after the last removal of the key; there is no such edge if the order is
-//! unknown, or if an unobserved transaction may have removed the key. Recorders that know which
-//! removal an answer shows should record the removal's number.
+//! "No value" may be the initial version or any removal, so that it has no wr edge. If the order of
+//! the key is known, its rw edge leads to the version after the last removal that does not depend on
+//! the read. There is no such edge for other keys that may have been removed, also by an unobserved
+//! transaction. Recorders that know which removal an answer shows should record the removal's number.
 //!
 //! # Cost
 //! Reachability is computed by vector clocks with one entry for each session, 64 sessions at a

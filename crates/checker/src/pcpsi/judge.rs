@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::graph::{Components, Graph, Implied, Missed, Reason, Step};
 use super::history::Version;
-use super::index::Index;
+use super::index::{Index, KeyRead};
 use super::orders::{Order, link};
 use super::reach::{Clocks, Reach};
 use super::violation::{Dependency, Edge, Violation};
@@ -23,6 +23,7 @@ const ROUNDS: usize = 16;
 pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     let mut graph = Graph::new(index);
     let (orders, mut missed, mut violations) = link(index, &mut graph);
+    missed.extend(after_removals(index, &graph, &orders));
     missed.sort_by_key(|missed| index.nodes[missed.missed].chain);
     let unordered = (0..orders.len()).filter(|key| !orders[*key].is_total);
     let unordered = unordered.map(|key| Unordered::new(index, key, &orders[key])).collect();
@@ -30,6 +31,42 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     let mut judge = Judge { index, graph, missed, unordered, found, sums };
     violations.extend(judge.run());
     violations
+}
+
+/// Returns the writes that reads of no value missed at least, of keys whose order is known.
+///
+/// Such a read may have read any removal that does not depend on it. If it misses the version after
+/// the last one of these, it misses those after earlier ones as well.
+fn after_removals(index: &Index<'_>, graph: &Graph, orders: &[Order]) -> Vec<Missed> {
+    let mut reads: Vec<(usize, usize, usize)> = Vec::new();
+    for (at, key) in index.keys.iter().enumerate() {
+        let order = &orders[at];
+        if order.is_total && !order.removals.is_empty() && !key.unseen_removal {
+            let absent = |read: &&KeyRead| read.misses && read.version == Version::Absent;
+            let absent = key.reads.iter().filter(absent);
+            reads.extend(absent.map(|read| (index.nodes[read.node].chain, read.node, at)));
+        }
+    }
+    reads.sort_unstable();
+    reads.dedup();
+    let mut missed = Vec::new();
+    if reads.is_empty() {
+        return missed;
+    }
+    let components = graph.components();
+    for clocks in Reach::new(index, graph, &components).blocks() {
+        let begin = reads.partition_point(|(chain, ..)| *chain < clocks.first());
+        let block = reads[begin..].iter().take_while(|(chain, ..)| clocks.covers(*chain));
+        for (chain, reader, key) in block.copied() {
+            let (order, place) = (&orders[key], index.nodes[reader].place);
+            let removals = &order.removals;
+            let possible = removals.partition_point(|node| clocks.at(*node, chain) < place);
+            let removal = possible.checked_sub(1).map(|last| removals[last]);
+            let later = order.next(removal).filter(|later| *later != reader);
+            missed.extend(later.map(|missed| Missed { reader, source: None, missed, key }));
+        }
+    }
+    missed
 }
 
 struct Judge<'a> {

@@ -19,8 +19,8 @@ pub(super) struct Order {
     overwriters: BTreeMap<Option<usize>, BTreeSet<usize>>,
     /// First writer of each chain; only of keys whose order is not total.
     firsts: Vec<usize>,
-    /// Last removal, if the order is total.
-    last_removal: Option<usize>,
+    /// Stamped removals, in the order of their stamps.
+    pub(super) removals: Vec<usize>,
 }
 
 impl Order {
@@ -48,9 +48,9 @@ impl Order {
             firsts = nodes.filter(|node| seen.insert(index.nodes[*node].chain)).collect();
         }
         let removals = by_stamp.iter().filter(|(_, writer)| writer.removes);
-        let last_removal = removals.map(|(_, writer)| writer.node).next_back();
+        let removals = removals.map(|(_, writer)| writer.node).collect();
         let rank = stamped.iter().enumerate().map(|(rank, node)| (*node, rank)).collect();
-        Order { stamped, rank, is_total, overwriters, firsts, last_removal }
+        Order { stamped, rank, is_total, overwriters, firsts, removals }
     }
 
     /// Returns the transaction that overwrote the version of `writer`, if there is only one.
@@ -58,21 +58,24 @@ impl Order {
         only(self.overwriters.get(&Some(writer))?)
     }
 
+    /// Returns the transaction with the next stamp after a transaction or the initial version.
+    pub(super) fn next(&self, source: Option<usize>) -> Option<usize> {
+        let at = match source {
+            None => 0,
+            Some(writer) => self.rank.get(&writer)? + 1,
+        };
+        self.stamped.get(at).copied()
+    }
+
     /// Returns transactions whose versions are later than one that was read, in every order. Other
     /// transactions that stamps and answers show to be later follow one of these.
     fn later(&self, key: &Key<'_>, source: Option<usize>) -> Vec<usize> {
         let source = match source {
-            None if key.unseen_removal => return Vec::new(),
-            // No value may be the last removal, and then everything before it was not missed.
-            None if key.may_be_removed() && !self.is_total => return Vec::new(),
-            None => self.last_removal.filter(|_| self.is_total),
+            // No value may be a removal.
+            None if key.may_be_removed() => return Vec::new(),
             source => source,
         };
-        let next = match source {
-            None => Some(0),
-            Some(writer) => self.rank.get(&writer).map(|rank| rank + 1),
-        };
-        let next = next.and_then(|at| self.stamped.get(at)).copied();
+        let next = self.next(source);
         if self.is_total {
             return next.into_iter().collect();
         }

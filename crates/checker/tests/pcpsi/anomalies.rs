@@ -254,6 +254,13 @@ fn removals_are_versions() {
     // No value is the removal at best, and version 3 follows it.
     assert_kind("1: w x 1 #1\n2: del x 2 #2\n3: w x 3 #3\n4: r x 3\n4: r x -", "missed effects");
     assert_kind("1: w x 1 #1\n2: del x 2 #2\n3: r x 2\n3: r x 1", "missed effects");
+    // The read cannot be a removal that depends on it.
+    assert_kind("1: w x 1 #1\n1: r x -\n1: del x 2 #2", "missed effects");
+    assert_kind(
+        "1: w x 1 #1, del y 1 #1\n1: r x -, w y 2 #2\n2: r y 2, del x 2 #2",
+        "missed effects",
+    );
+    assert_kind("1: w x 1 #1\n1: r x -, del x 2 #2", "missed effects");
 }
 
 #[test]

@@ -100,6 +100,8 @@ fn unknown_removals_explain_missing_values() {
     assert_clean("1: w x 1\n2 unknown: del x 2\n1: r x -");
     assert_clean("1: w x 1\n2: del x 2\n1: r x -");
     assert_clean("1: w x 1 #1\n2: del x 2 #2\n1: r x -\n1: r x 2");
+    assert_clean("1: w x 1 #1\n2: del x 2 #2\n1: r x -\n1: del x 3 #3");
+    assert_clean("1: r x -, del x 2 #2\n2: w x 3 #3, r x 3");
 }
 
 #[test]

@@ -316,6 +316,6 @@ fn verdicts_with_removals_hold_in_every_order() {
         let contents = Contents { stamps, removals: true, most: 6 };
         let (legal, found, not_found) = compare(0..1000, contents);
         println!("removals: {legal} legal, {found} found, {not_found} not found");
-        assert!(legal > 200 && found > 100 && not_found < found, "{legal} {found} {not_found}");
+        assert!(legal > 200 && found > 100 && not_found * 2 < found, "{legal} {found} {not_found}");
     }
 }
