@@ -58,17 +58,19 @@
 //!   writer, the transaction that overwrote the version does as well. These edges are added until
 //!   there are no new ones, at most 16 times.
 //!
-//! For stamped keys, verdicts on reads of versions are exact. Without stamps, every reported
-//! violation is one, but some histories for which no order exists are not detected: to find all of
-//! them is a search of exponentially many orders.
+//! If all keys are stamped, verdicts are exact, except for reads of no value of keys that may have
+//! been removed. Without stamps, every reported violation is one, but some histories for which no
+//! order exists are not detected: to find all of them is a search of exponentially many orders.
 //!
 //! "No value" may be the initial version or any removal, so that it has no wr edge. If the order of
-//! the key is known, its rw edge leads to the version after the last removal that does not depend on
-//! the read. There is no such edge for other keys that may have been removed, also by an unobserved
-//! transaction. Recorders that know which removal an answer shows should record the removal's number.
+//! the key is known, its rw edge leads to the version after the last removal that does not depend
+//! on the read. There is no such edge for other keys that may have been removed, also by an
+//! unobserved transaction. Recorders that know which removal an answer shows should record the
+//! removal's number.
 //!
 //! # Cost
-//! Reachability is computed by vector clocks with one entry for each session, 64 sessions at a
+//! Reachability is computed by vector clocks with one entry for each session and each
+//! observed transaction of unknown outcome, 64 sessions at a
 //! time. The time is proportional to edges × sessions, and the memory to edges. One cycle is
 //! reported for each reader that misses effects, and one for each set of transactions on common
 //! cycles, at most 64 of each kind.

@@ -328,4 +328,13 @@ fn large_histories_are_judged() {
     judge_large(Contents { stamps: 0, overwrites: 4, ..contents });
     judge_large(Contents { stamps: 0, ..contents });
     judge_large(Contents { sessions: transactions / 4, ..contents });
+    for broken in [Broken::SessionPast, Broken::LatestOverwritten] {
+        for stamps in [8, 0] {
+            let history = Store::run(1, Contents { broken: Some(broken), stamps, ..contents });
+            let begin = Instant::now();
+            let violations = check(&history);
+            println!("{broken:?}, {stamps}/8 stamps: {:?}, {}", begin.elapsed(), violations.len());
+            assert!(!violations.is_empty());
+        }
+    }
 }
