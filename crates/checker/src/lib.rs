@@ -16,6 +16,7 @@
 //! - [`convergence`]: after healing, all sites hold the same, and nothing that must survive is
 //!   missing.
 //! - [`properties`]: UniStore's Properties 1–7 as running assertions.
+//! - [`pcpsi`]: histories of per-client parallel snapshot isolation, apart from all the others.
 //! - [`primary`]: histories of the primary-copy protocol, apart from all the others.
 //! - [`text`]: histories as text, one transaction per line, for files, tests and other checkers.
 //!
@@ -39,6 +40,7 @@ pub mod dependencies;
 mod history;
 pub mod linearizability;
 mod model;
+pub mod pcpsi;
 pub mod primary;
 pub mod properties;
 mod sequential;

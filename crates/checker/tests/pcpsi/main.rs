@@ -1,0 +1,8 @@
+//! The checker of PC-PSI: histories with one violation each, legal ones, and random ones.
+
+mod anomalies;
+mod generated;
+mod legal;
+mod naive;
+mod notation;
+mod random;
