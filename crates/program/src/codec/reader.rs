@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
             let name = reader.name("field", ty)?;
             let Some(index) = fields.iter().position(|(field, _)| **field == *name) else {
                 let shown = spell(reader.codec.program, ty);
-                let quoted = excerpt(reader.text[at..reader.at].as_bytes());
+                let quoted = excerpt(&reader.text.as_bytes()[at..reader.at]);
                 let problem = format!("{shown} has no field {quoted}");
                 return Err(CodecError::Invalid { problem, offset: at });
             };
@@ -359,7 +359,7 @@ impl<'a> Reader<'a> {
     /// Returns the error for an element, a key or a field that occurs twice, at this range.
     fn repeated(&self, what: &str, range: Range<usize>) -> CodecError {
         let offset = range.start;
-        let found = excerpt(self.text[range].as_bytes());
+        let found = excerpt(&self.text.as_bytes()[range]);
         CodecError::Invalid { problem: format!("the {what} {found} is repeated"), offset }
     }
 
