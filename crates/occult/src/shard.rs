@@ -1,0 +1,90 @@
+//! Shards, their stamps, and the sites that are their homes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use solera_time::SiteId;
+
+/// Number of shards unless the configuration names another one, as in Redis Cluster (§8).
+pub const DEFAULT_SHARDS: u16 = 16_384;
+
+/// Stamps are below this bound, so that a double holds them exactly: scripts in Redis compute with
+/// doubles.
+pub const STAMP_END: u64 = 1 << 53;
+
+/// Number of a shard, from 0: a part of the key space with one home (Occult §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ShardId(pub u16);
+
+impl ShardId {
+    /// Returns all shards.
+    pub fn all(shards: u16) -> impl Iterator<Item = ShardId> + Clone {
+        (0..shards).map(ShardId)
+    }
+}
+
+/// A shardstamp: a write's position in its shard, in microseconds of loosely synchronised clocks
+/// (§4.2, §5). Zero precedes all writes.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    /// The stamp that precedes all writes.
+    pub const ZERO: Stamp = Stamp(0);
+
+    /// Returns the next greater stamp.
+    #[must_use]
+    pub fn next(self) -> Stamp {
+        Stamp(self.0 + 1)
+    }
+}
+
+/// The home of each shard, now and before.
+///
+/// A timestamp per site keeps a shard's stamps with those of the site that was its home when it
+/// assigned them. The former homes are therefore needed to find them again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Homes {
+    now: Vec<SiteId>,
+    /// For a shard that has moved: its former homes, and the greatest stamp that each may have
+    /// assigned.
+    former: BTreeMap<ShardId, Vec<(SiteId, Stamp)>>,
+}
+
+impl Homes {
+    /// Creates the homes of shards that have never moved. `home` returns the home of each.
+    pub fn new(shards: u16, home: impl Fn(ShardId) -> SiteId) -> Homes {
+        Homes { now: ShardId::all(shards).map(home).collect(), former: BTreeMap::new() }
+    }
+
+    /// Returns the number of shards.
+    pub fn shards(&self) -> u16 {
+        self.now.len() as u16
+    }
+
+    /// Returns the home of a shard.
+    pub fn home(&self, shard: ShardId) -> SiteId {
+        self.now[usize::from(shard.0)]
+    }
+
+    /// Returns the former homes of a shard, and the greatest stamp that each may have assigned.
+    pub(crate) fn former(&self, shard: ShardId) -> &[(SiteId, Stamp)] {
+        if self.former.is_empty() {
+            return &[];
+        }
+        self.former.get(&shard).map_or(&[], Vec::as_slice)
+    }
+
+    /// Records that a shard has moved to another home. The former one assigned no stamp above
+    /// `last`.
+    pub fn moved(&mut self, shard: ShardId, to: SiteId, last: Stamp) {
+        let from = std::mem::replace(&mut self.now[usize::from(shard.0)], to);
+        let former = self.former.entry(shard).or_default();
+        match former.iter_mut().find(|(site, _)| *site == from) {
+            Some((_, greatest)) => *greatest = last.max(*greatest),
+            None => former.push((from, last)),
+        }
+    }
+}

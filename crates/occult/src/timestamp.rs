@@ -1,0 +1,217 @@
+//! Causal timestamps, and their compression (Occult §4.2, §5).
+
+mod encoding;
+mod recent;
+
+use std::collections::BTreeMap;
+
+use solera_time::SiteId;
+
+use self::recent::Recent;
+use crate::shard::{Homes, ShardId, Stamp};
+
+pub use self::encoding::Unreadable;
+
+/// How a timestamp represents the stamps of all shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// One entry for each shard that its owner has met.
+    Exact,
+    /// This many entries; a shard's is the one at its number modulo the number of entries.
+    Structural(u16),
+    /// This many entries: one for each shard with the greatest stamps, and one for all others.
+    Temporal(u16),
+    /// As [`Scheme::Temporal`], with this many entries for each site that is home of shards.
+    PerSite(u16),
+}
+
+/// A causal timestamp: for each shard, the stamp of the last write in it that its owner depends on
+/// (§4.2). Compression may report a greater stamp, never a smaller one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CausalTimestamp {
+    scheme: Scheme,
+    entries: Entries,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entries {
+    Exact(BTreeMap<ShardId, Stamp>),
+    Structural(Vec<Stamp>),
+    /// For each site with stamps, in order; one group without a site if sites are not apart.
+    Recent(Vec<(Option<SiteId>, Recent)>),
+}
+
+impl CausalTimestamp {
+    /// Creates the timestamp of a client that has seen nothing.
+    ///
+    /// # Panics
+    /// Panics if the scheme has no entries.
+    pub fn new(scheme: Scheme) -> CausalTimestamp {
+        let entries = match scheme {
+            Scheme::Exact => Entries::Exact(BTreeMap::new()),
+            Scheme::Structural(entries) => {
+                assert!(entries > 0, "a timestamp has entries");
+                Entries::Structural(vec![Stamp::ZERO; usize::from(entries)])
+            }
+            Scheme::Temporal(entries) | Scheme::PerSite(entries) => {
+                assert!(entries > 0, "a timestamp has entries");
+                Entries::Recent(Vec::new())
+            }
+        };
+        CausalTimestamp { scheme, entries }
+    }
+
+    /// Returns the scheme.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// Whether the timestamp depends on no write.
+    pub fn is_empty(&self) -> bool {
+        match &self.entries {
+            Entries::Exact(stamps) => stamps.is_empty(),
+            Entries::Structural(stamps) => stamps.iter().all(|stamp| *stamp == Stamp::ZERO),
+            Entries::Recent(groups) => groups.is_empty(),
+        }
+    }
+
+    /// Returns a stamp that is not below that of any write in the shard on which the owner depends
+    /// (Occult List. 1 l. 5–7).
+    pub fn stamp(&self, shard: ShardId, homes: &Homes) -> Stamp {
+        match &self.entries {
+            Entries::Exact(stamps) => stamps.get(&shard).copied().unwrap_or_default(),
+            Entries::Structural(stamps) => stamps[usize::from(shard.0) % stamps.len()],
+            Entries::Recent(groups) => {
+                let own = groups.iter().filter_map(|(_, recent)| recent.entry(shard)).max();
+                let group = |site| groups.iter().find(|(other, _)| *other == site);
+                let catch_all = |site: SiteId| {
+                    let (_, recent) = group(self.group_of(site))?;
+                    Some(recent.catch_all())
+                };
+                let home = catch_all(homes.home(shard));
+                // A former home assigned no stamp above its last one, however great the stamps are
+                // that it assigned to other shards since.
+                let former = homes.former(shard).iter();
+                let former = former.filter_map(|(site, last)| Some(catch_all(*site)?.min(*last)));
+                own.into_iter().chain(home).chain(former).max().unwrap_or_default()
+            }
+        }
+    }
+
+    /// Returns the greatest stamp that shards with this home have (List. 1 l. 9–11), or that all
+    /// shards have if the scheme does not keep sites apart.
+    pub fn greatest(&self, home: SiteId) -> Stamp {
+        match &self.entries {
+            Entries::Exact(stamps) => stamps.values().copied().max(),
+            Entries::Structural(stamps) => stamps.iter().copied().max(),
+            Entries::Recent(groups) => {
+                let of_home = groups.iter().filter(|(site, _)| *site == self.group_of(home));
+                of_home.map(|(_, recent)| recent.greatest()).max()
+            }
+        }
+        .unwrap_or_default()
+    }
+
+    /// Adds a write in a shard, to which `home` assigned this stamp: raises the shard's stamp
+    /// (List. 1 l. 13–15).
+    pub fn raise(&mut self, shard: ShardId, home: SiteId, stamp: Stamp) {
+        if stamp == Stamp::ZERO {
+            return;
+        }
+        let group = self.group_of(home);
+        match (&mut self.entries, self.scheme) {
+            (Entries::Exact(stamps), _) => {
+                let entry = stamps.entry(shard).or_default();
+                *entry = stamp.max(*entry);
+            }
+            (Entries::Structural(stamps), _) => {
+                let at = usize::from(shard.0) % stamps.len();
+                stamps[at] = stamp.max(stamps[at]);
+            }
+            (Entries::Recent(groups), Scheme::Temporal(most) | Scheme::PerSite(most)) => {
+                group_mut(groups, group).raise(shard, stamp, usize::from(most));
+            }
+            (Entries::Recent(_), _) => unreachable!("only these schemes have groups"),
+        }
+    }
+
+    /// Adds all that `other` depends on (List. 1 l. 18–20). The timestamps may have different
+    /// schemes, as after a change of the configuration.
+    pub fn merge(&mut self, other: &CausalTimestamp, homes: &Homes) {
+        match (&mut self.entries, &other.entries) {
+            (Entries::Exact(stamps), Entries::Exact(others)) => {
+                for (shard, stamp) in others {
+                    let entry = stamps.entry(*shard).or_default();
+                    *entry = (*stamp).max(*entry);
+                }
+            }
+            (Entries::Structural(stamps), Entries::Structural(others))
+                if stamps.len() == others.len() =>
+            {
+                for (stamp, other) in stamps.iter_mut().zip(others) {
+                    *stamp = (*stamp).max(*other);
+                }
+            }
+            (Entries::Recent(groups), Entries::Recent(others))
+                if matches!(self.scheme, Scheme::Temporal(_))
+                    == matches!(other.scheme, Scheme::Temporal(_)) =>
+            {
+                let (Scheme::Temporal(most) | Scheme::PerSite(most)) = self.scheme else { return };
+                for (group, recent) in others {
+                    group_mut(groups, *group).merge(recent, usize::from(most));
+                }
+            }
+            (_, Entries::Exact(others)) => {
+                for (shard, stamp) in others {
+                    self.raise(*shard, homes.home(*shard), *stamp);
+                }
+            }
+            _ => {
+                for shard in ShardId::all(homes.shards()) {
+                    self.raise(shard, homes.home(shard), other.stamp(shard, homes));
+                }
+            }
+        }
+    }
+
+    /// Removes entries that cause no stale read any more: those of shards whose replicas have all
+    /// passed them. `passed` returns the stamp that all replicas of a shard have passed. `all_passed`
+    /// returns the smallest of these over the shards of which the site is or was the home; over all
+    /// shards for `None`.
+    pub fn forget(
+        &mut self,
+        passed: impl Fn(ShardId) -> Stamp,
+        all_passed: impl Fn(Option<SiteId>) -> Stamp,
+    ) {
+        match &mut self.entries {
+            Entries::Exact(stamps) => stamps.retain(|shard, stamp| *stamp > passed(*shard)),
+            Entries::Structural(stamps) => {
+                let all = all_passed(None);
+                for stamp in stamps.iter_mut().filter(|stamp| **stamp <= all) {
+                    *stamp = Stamp::ZERO;
+                }
+            }
+            Entries::Recent(groups) => {
+                for (site, recent) in groups.iter_mut() {
+                    recent.forget(&passed, all_passed(*site));
+                }
+                groups.retain(|(_, recent)| !recent.is_empty());
+            }
+        }
+    }
+
+    fn group_of(&self, site: SiteId) -> Option<SiteId> {
+        matches!(self.scheme, Scheme::PerSite(_)).then_some(site)
+    }
+}
+
+fn group_mut(groups: &mut Vec<(Option<SiteId>, Recent)>, group: Option<SiteId>) -> &mut Recent {
+    let at = match groups.binary_search_by_key(&group, |(site, _)| *site) {
+        Ok(at) => at,
+        Err(at) => {
+            groups.insert(at, (group, Recent::default()));
+            at
+        }
+    };
+    &mut groups[at].1
+}
