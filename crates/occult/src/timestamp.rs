@@ -75,6 +75,18 @@ impl CausalTimestamp {
         }
     }
 
+    /// Whether all shards that it names exist in a cluster with this number of shards.
+    pub fn is_within(&self, shards: u16) -> bool {
+        match &self.entries {
+            Entries::Exact(stamps) => stamps.keys().all(|shard| shard.0 < shards),
+            Entries::Structural(_) => true,
+            Entries::Recent(groups) => groups
+                .iter()
+                .flat_map(|(_, recent)| recent.explicit())
+                .all(|(_, shard)| shard.0 < shards),
+        }
+    }
+
     /// Returns a stamp that is not below that of any write in the shard on which the owner depends
     /// (Occult List. 1 l. 5–7).
     pub fn stamp(&self, shard: ShardId, homes: &Homes) -> Stamp {
@@ -175,9 +187,9 @@ impl CausalTimestamp {
     }
 
     /// Removes entries that cause no stale read any more: those of shards whose replicas have all
-    /// passed them. `passed` returns the stamp that all replicas of a shard have passed. `all_passed`
-    /// returns the smallest of these over the shards of which the site is or was the home; over all
-    /// shards for `None`.
+    /// passed them. `passed` returns the stamp that all replicas of a shard have passed.
+    /// `all_passed` returns the smallest of these over the shards of which the site is or was the
+    /// home; over all shards for `None`.
     pub fn forget(
         &mut self,
         passed: impl Fn(ShardId) -> Stamp,

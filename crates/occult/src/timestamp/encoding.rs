@@ -10,6 +10,8 @@
 //! upwards: the difference to the one before, and the shard. All numbers are LEB128: the recent
 //! stamps of one client lie close together, so that differences take three bytes rather than eight.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use solera_time::{MAX_SITES, SiteId};
 
 use super::recent::Recent;
@@ -240,5 +242,25 @@ impl Reader<'_> {
         let (byte, rest) = self.bytes.split_first().ok_or(Unreadable::CutOff)?;
         self.bytes = rest;
         Ok(*byte)
+    }
+}
+
+impl Serialize for CausalTimestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        serializer.serialize_bytes(&bytes)
+    }
+}
+
+/// Accepts any shard: whoever receives a timestamp checks [`CausalTimestamp::is_within`].
+impl<'de> Deserialize<'de> for CausalTimestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes: &[u8] = Deserialize::deserialize(deserializer)?;
+        match CausalTimestamp::decode(bytes, u16::MAX) {
+            Ok((timestamp, [])) => Ok(timestamp),
+            Ok(_) => Err(D::Error::custom("bytes follow the timestamp")),
+            Err(error) => Err(D::Error::custom(error)),
+        }
     }
 }

@@ -49,8 +49,8 @@ impl Recent {
         self.explicit.first().map_or(self.catch_all, |(stamp, _)| *stamp)
     }
 
-    /// Raises a shard's entry to `stamp`. If there are then more than `entries`, the catch-all among
-    /// them, the smallest becomes the catch-all.
+    /// Raises a shard's entry to `stamp`. If there are then more than `entries`, the catch-all
+    /// among them, the smallest becomes the catch-all.
     pub(super) fn raise(&mut self, shard: ShardId, stamp: Stamp, entries: usize) {
         if stamp <= self.catch_all {
             return;

@@ -98,6 +98,13 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &["solera-data", "solera-machine", "solera-membership", "solera-time"],
         &["solera-random"],
     ),
+    rule(
+        "solera-occult",
+        "occult",
+        Layer::Protocols,
+        &["solera-data", "solera-machine", "solera-time"],
+        &["solera-checker", "solera-random"],
+    ),
     // Exercises what of the protocol interface no other protocol uses yet.
     rule(
         "solera-trial",

@@ -1,0 +1,176 @@
+//! The state of a client's transaction, and the rules by which it checks what it reads and commits
+//! (§4.3, §6.2). It does no I/O and sends nothing: spaces and other stores use it alike.
+
+use solera_data::{Effect, Key};
+use solera_time::SiteId;
+
+use crate::message::Commit;
+use crate::shard::{Homes, ShardId, Stamp};
+use crate::timestamp::CausalTimestamp;
+
+/// A read of a transaction.
+#[derive(Clone, Debug)]
+struct ReadVersion {
+    shard: ShardId,
+    /// The shardstamp of the copy that was read.
+    shown: Stamp,
+    dependencies: CausalTimestamp,
+}
+
+/// A transaction in its read phase (§6.2).
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// What its session and its reads depend on (`cli_ts`).
+    timestamp: CausalTimestamp,
+    reads: Vec<ReadVersion>,
+    writes: Vec<(Key, Effect)>,
+}
+
+/// What a participant has answered to PREPARE (the overwrite set, §6.2).
+#[derive(Clone, Debug)]
+pub struct PreparedAt {
+    /// Its site.
+    pub site: SiteId,
+    /// The assigned stamp.
+    pub assigned: Stamp,
+    /// The merged timestamps of the versions that it will overwrite there.
+    pub overwritten: CausalTimestamp,
+}
+
+/// Whether a copy was recent enough (§4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// It shows everything in its shard on which the reader depends.
+    Fresh,
+    /// It lacks something.
+    Stale,
+}
+
+impl Transaction {
+    /// Begins a transaction of a session with this causal past.
+    pub fn new(past: CausalTimestamp) -> Transaction {
+        Transaction { timestamp: past, reads: Vec::new(), writes: Vec::new() }
+    }
+
+    /// Returns what the transaction depends on so far.
+    pub fn timestamp(&self) -> &CausalTimestamp {
+        &self.timestamp
+    }
+
+    /// Returns its buffered writes.
+    pub fn writes(&self) -> &[(Key, Effect)] {
+        &self.writes
+    }
+
+    /// Returns its own effect on a key so far.
+    pub fn own(&self, key: &Key) -> Option<&Effect> {
+        self.writes.iter().find(|(other, _)| other == key).map(|(_, effect)| effect)
+    }
+
+    /// Returns the shards that it has read, and the shardstamps of the copies.
+    pub fn reads(&self) -> Vec<(ShardId, Stamp)> {
+        self.reads.iter().map(|read| (read.shard, read.shown)).collect()
+    }
+
+    /// Checks a read before it counts (§4.3): the copy must show every write of the shard on which
+    /// the client depends, and its own version's dependencies in the shard.
+    pub fn check(
+        &self,
+        shard: ShardId,
+        shown: Stamp,
+        dependencies: &CausalTimestamp,
+        homes: &Homes,
+    ) -> Freshness {
+        let needed = self.timestamp.stamp(shard, homes).max(dependencies.stamp(shard, homes));
+        if shown < needed { Freshness::Stale } else { Freshness::Fresh }
+    }
+
+    /// Adds a read, and depends on what it depends on.
+    pub fn add_read(
+        &mut self,
+        shard: ShardId,
+        shown: Stamp,
+        dependencies: CausalTimestamp,
+        homes: &Homes,
+    ) {
+        self.timestamp.merge(&dependencies, homes);
+        self.reads.push(ReadVersion { shard, shown, dependencies });
+    }
+
+    /// Buffers a write.
+    pub fn add_write(&mut self, key: Key, effect: Effect) {
+        match self.writes.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, before)) => *before = std::mem::take(before).then(effect),
+            None => self.writes.push((key, effect)),
+        }
+    }
+
+    /// First step of validation (§6.2): the versions read are pairwise consistent.
+    ///
+    /// # Errors
+    /// Returns a shard of which the transaction has read too old a copy.
+    pub fn validate_reads(&self, homes: &Homes) -> Result<(), ShardId> {
+        for read in &self.reads {
+            let misses =
+                |other: &ReadVersion| read.shown < other.dependencies.stamp(read.shard, homes);
+            if self.reads.iter().any(misses) {
+                return Err(read.shard);
+            }
+        }
+        Ok(())
+    }
+
+    /// Third step of validation (§6.2): the versions read are at least as recent as those that are
+    /// overwritten depend on.
+    ///
+    /// # Errors
+    /// Returns a shard of which the transaction has read too old a copy.
+    pub fn validate_overwrites(
+        &self,
+        prepared: &[PreparedAt],
+        homes: &Homes,
+    ) -> Result<(), ShardId> {
+        for read in &self.reads {
+            let misses = |at: &PreparedAt| read.shown < at.overwritten.stamp(read.shard, homes);
+            if prepared.iter().any(misses) {
+                return Err(read.shard);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the commit timestamp and the commit stamp of each site. `written` lists the written
+    /// shards and the sites of their homes; `overwritten` is false in a test without that rule.
+    ///
+    /// The paper's §6.2 leaves out the session's timestamp and those of overwritten versions, and
+    /// its §6.3 relies on them. A site's stamp is not below any that its homes assigned, nor below
+    /// any of its homes' stamps on which the transaction depends.
+    pub fn commit(
+        &self,
+        prepared: &[PreparedAt],
+        written: &[(ShardId, SiteId)],
+        homes: &Homes,
+        overwritten: bool,
+    ) -> Commit {
+        let mut timestamp = self.timestamp.clone();
+        if overwritten {
+            for at in prepared {
+                timestamp.merge(&at.overwritten, homes);
+            }
+        }
+        let mut stamps: Vec<(SiteId, Stamp)> = Vec::new();
+        for at in prepared {
+            let least = at.assigned.max(timestamp.greatest(at.site));
+            match stamps.iter_mut().find(|(site, _)| *site == at.site) {
+                Some((_, stamp)) => *stamp = least.max(*stamp),
+                None => stamps.push((at.site, least)),
+            }
+        }
+        for (shard, site) in written {
+            if let Some((_, stamp)) = stamps.iter().find(|(other, _)| other == site) {
+                timestamp.raise(*shard, *site, *stamp);
+            }
+        }
+        Commit { timestamp, stamps }
+    }
+}

@@ -1,0 +1,359 @@
+//! Commits: prepare at all participants, validate, decide at one of them.
+
+use std::collections::BTreeMap;
+
+use solera_data::{Effect, Key, Op};
+use solera_machine::{Address, RequestId};
+use solera_time::Monotonic;
+
+use super::{Context, Gateway, Stage};
+use crate::client::PreparedAt;
+use crate::command::{AbortCause, Response};
+use crate::config::Rule;
+use crate::message::{Body, Commit, Execute, Executed, Prepare, TransactionId};
+use crate::shard::Stamp;
+use crate::timestamp::CausalTimestamp;
+
+/// A participant of a transaction that is being prepared.
+#[derive(Debug)]
+struct Participant {
+    above: Stamp,
+    writes: Vec<(Key, Effect)>,
+    answer: Option<PreparedAt>,
+    /// When PREPARE was sent or, after a lock was found, is to be sent.
+    sent: Monotonic,
+    waits: bool,
+    /// Number of times that a lock was found.
+    locked: u32,
+}
+
+/// A transaction whose participants have not all prepared.
+#[derive(Debug)]
+pub(super) struct Preparing {
+    request: RequestId,
+    participants: BTreeMap<Address, Participant>,
+    decision_home: Address,
+    since: Monotonic,
+}
+
+/// A transaction whose COMMIT has no answer.
+#[derive(Debug)]
+pub(super) struct Committing {
+    request: RequestId,
+    commit: Box<Commit>,
+    participants: Vec<Address>,
+    decision_home: Address,
+    since: Monotonic,
+    sent: Monotonic,
+}
+
+/// A transaction of one home that has no answer.
+#[derive(Debug)]
+pub(super) struct Executing {
+    request: RequestId,
+    home: Address,
+    execute: Execute,
+    since: Monotonic,
+    sent: Monotonic,
+    waits: bool,
+    locked: u32,
+}
+
+impl Gateway {
+    /// Commits a transaction (§6.2). One that only reads commits without a message.
+    pub(super) fn commit(&mut self, context: &mut Context<'_>, request: RequestId, number: u64) {
+        let transaction = &self.open[&number].transaction;
+        let validated = match context.config.has(Rule::ValidateReadSet) {
+            true => transaction.validate_reads(context.homes),
+            false => Ok(()),
+        };
+        if let Err(shard) = validated {
+            let cause = AbortCause::ReadSet(shard);
+            return self.end(context, number, request, Response::Aborted(cause));
+        }
+        let mut participants: BTreeMap<Address, Participant> = BTreeMap::new();
+        for (key, effect) in transaction.writes() {
+            let (_, site, home) = context.home_of(key);
+            let participant = participants.entry(home).or_insert_with(|| Participant {
+                above: transaction.timestamp().greatest(site),
+                writes: Vec::new(),
+                answer: None,
+                sent: context.now.monotonic,
+                waits: false,
+                locked: 0,
+            });
+            participant.writes.push((key.clone(), effect.clone()));
+        }
+        let Some(decision_home) = participants.keys().next().copied() else {
+            let past = Gateway::next_past(context, transaction.timestamp().clone());
+            let reply = Response::Committed { outcomes: Vec::new(), past };
+            return self.end(context, number, request, reply);
+        };
+        if participants.len() == 1 {
+            return self.execute(context, request, number, Vec::new());
+        }
+        let to: Vec<Address> = participants.keys().copied().collect();
+        let since = context.now.monotonic;
+        let stage = Stage::Preparing(Preparing { request, participants, decision_home, since });
+        self.open.get_mut(&number).expect("it is open").stage = stage;
+        for to in to {
+            self.send_prepare(context, number, to);
+        }
+    }
+
+    fn send_prepare(&mut self, context: &mut Context<'_>, number: u64, to: Address) {
+        let tid = self.tid(number);
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let Stage::Preparing(preparing) = &mut open.stage else { return };
+        let Some(participant) = preparing.participants.get_mut(&to) else { return };
+        (participant.sent, participant.waits) = (context.now.monotonic, false);
+        let prepare = Prepare {
+            tid,
+            above: participant.above,
+            writes: participant.writes.clone(),
+            decision_home: preparing.decision_home,
+        };
+        self.send_to_home(context, to, Body::Prepare(prepare));
+    }
+
+    /// PREPARED: once all participants have answered, validates and decides.
+    pub(crate) fn on_prepared(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        tid: TransactionId,
+        (assigned, overwritten): (Stamp, CausalTimestamp),
+    ) {
+        let Some(open) = self.current(tid) else { return };
+        let Stage::Preparing(preparing) = &mut open.stage else { return };
+        let Some(participant) = preparing.participants.get_mut(&from) else { return };
+        participant.answer = Some(PreparedAt { site: from.site, assigned, overwritten });
+        let answers = preparing.participants.values().map(|participant| participant.answer.clone());
+        let Some(answers) = answers.collect::<Option<Vec<PreparedAt>>>() else { return };
+        let validated = match context.config.has(Rule::ValidateOverwriteSet) {
+            true => open.transaction.validate_overwrites(&answers, context.homes),
+            false => Ok(()),
+        };
+        if let Err(shard) = validated {
+            return self.abort(context, tid.number, AbortCause::OverwriteSet(shard));
+        }
+        let written: Vec<_> = open
+            .transaction
+            .writes()
+            .iter()
+            .map(|(key, _)| {
+                let (shard, site, _) = context.home_of(key);
+                (shard, site)
+            })
+            .collect();
+        let with_overwritten = context.config.has(Rule::OverwrittenTimestamps);
+        let commit = open.transaction.commit(&answers, &written, context.homes, with_overwritten);
+        let (request, decision_home) = (preparing.request, preparing.decision_home);
+        let participants = preparing.participants.keys().copied().collect();
+        let (since, sent) = (context.now.monotonic, context.now.monotonic);
+        let commit = Box::new(commit);
+        let stage = Committing { request, commit, participants, decision_home, since, sent };
+        open.stage = Stage::Committing(stage);
+        self.send_commit(context, tid.number);
+    }
+
+    fn current(&mut self, tid: TransactionId) -> Option<&mut super::Open> {
+        if tid.client != self.id {
+            return None;
+        }
+        self.open.get_mut(&tid.number)
+    }
+
+    /// LOCKED: tries again after a delay, up to a bound (§6.2).
+    pub(crate) fn on_locked(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        tid: TransactionId,
+        key: Key,
+    ) {
+        let timing = context.config.timing;
+        let Some(open) = self.current(tid) else { return };
+        let Stage::Preparing(preparing) = &mut open.stage else { return };
+        let Some(participant) = preparing.participants.get_mut(&from) else { return };
+        participant.locked += 1;
+        if participant.locked >= timing.lock_tries {
+            return self.abort(context, tid.number, AbortCause::Locked(key));
+        }
+        (participant.sent, participant.waits) =
+            (context.now.monotonic.after(timing.lock_retry), true);
+    }
+
+    fn abort(&mut self, context: &mut Context<'_>, number: u64, cause: AbortCause) {
+        let tid = self.tid(number);
+        let Some(open) = self.open.get(&number) else { return };
+        let Stage::Preparing(preparing) = &open.stage else { return };
+        let request = preparing.request;
+        let participants: Vec<Address> = preparing.participants.keys().copied().collect();
+        for to in participants {
+            context.out.send(to, Body::Abort(tid));
+        }
+        self.end(context, number, request, Response::Aborted(cause));
+    }
+
+    fn send_commit(&mut self, context: &mut Context<'_>, number: u64) {
+        let tid = self.tid(number);
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let Stage::Committing(committing) = &mut open.stage else { return };
+        committing.sent = context.now.monotonic;
+        let (to, participants) = (committing.decision_home, committing.participants.clone());
+        let body = Body::Commit(tid, committing.commit.clone(), participants);
+        self.send_to_home(context, to, body);
+    }
+
+    /// The decision home reports the outcome, or a participant that the transaction has ended.
+    pub(crate) fn on_outcome(
+        &mut self,
+        context: &mut Context<'_>,
+        tid: TransactionId,
+        committed: bool,
+    ) {
+        let Some(open) = self.current(tid) else { return };
+        match &open.stage {
+            Stage::Committing(committing) => {
+                let request = committing.request;
+                let past = committing.commit.timestamp.clone();
+                let reply = match committed {
+                    true => {
+                        let past = Gateway::next_past(context, past);
+                        Response::Committed { outcomes: Vec::new(), past }
+                    }
+                    false => Response::Aborted(AbortCause::Expired),
+                };
+                self.end(context, tid.number, request, reply);
+            }
+            Stage::Preparing(_) if !committed => {
+                self.abort(context, tid.number, AbortCause::Expired);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn repeat_prepares(&mut self, context: &mut Context<'_>, number: u64) {
+        let Some(open) = self.open.get(&number) else { return };
+        let Stage::Preparing(preparing) = &open.stage else { return };
+        if context.has_timed_out(preparing.since) {
+            return self.abort(context, number, AbortCause::TimedOut);
+        }
+        let due = preparing.participants.iter().filter(|(_, participant)| {
+            participant.answer.is_none()
+                && match participant.waits {
+                    true => context.now.monotonic >= participant.sent,
+                    false => context.is_due(participant.sent),
+                }
+        });
+        let due: Vec<Address> = due.map(|(to, _)| *to).collect();
+        for to in due {
+            self.send_prepare(context, number, to);
+        }
+    }
+
+    pub(super) fn repeat_commit(&mut self, context: &mut Context<'_>, number: u64) {
+        let Some(open) = self.open.get(&number) else { return };
+        let Stage::Committing(committing) = &open.stage else { return };
+        if context.has_timed_out(committing.since) {
+            // The session depends on the writes if they are committed, and misses nothing if they
+            // are not: homes move up to its timestamp.
+            let request = committing.request;
+            let past = Some(committing.commit.timestamp.clone());
+            return self.end(context, number, request, Response::Unknown { past });
+        }
+        if context.is_due(committing.sent) {
+            self.send_commit(context, number);
+        }
+    }
+
+    /// Sends a transaction all of whose writes are at one home, or a single operation.
+    pub(super) fn execute(
+        &mut self,
+        context: &mut Context<'_>,
+        request: RequestId,
+        number: u64,
+        operations: Vec<(Key, Op)>,
+    ) {
+        let tid = self.tid(number);
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let transaction = &open.transaction;
+        let keys = operations.iter().map(|(key, _)| key);
+        let first = keys.chain(transaction.writes().iter().map(|(key, _)| key)).next();
+        let Some(key) = first else { return };
+        let (_, _, home) = context.home_of(key);
+        let execute = Execute {
+            tid,
+            timestamp: transaction.timestamp().clone(),
+            reads: transaction.reads(),
+            operations,
+            writes: transaction.writes().to_vec(),
+        };
+        let now = context.now.monotonic;
+        open.stage = Stage::Executing(Executing {
+            request,
+            home,
+            execute,
+            since: now,
+            sent: now,
+            waits: false,
+            locked: 0,
+        });
+        self.send_execute(context, number);
+    }
+
+    fn send_execute(&mut self, context: &mut Context<'_>, number: u64) {
+        let Some(open) = self.open.get_mut(&number) else { return };
+        let Stage::Executing(executing) = &mut open.stage else { return };
+        (executing.sent, executing.waits) = (context.now.monotonic, false);
+        let (to, execute) = (executing.home, executing.execute.clone());
+        self.send_to_home(context, to, Body::Execute(execute));
+    }
+
+    /// EXECUTED: how a transaction of one home has ended.
+    pub(crate) fn on_executed(
+        &mut self,
+        context: &mut Context<'_>,
+        tid: TransactionId,
+        executed: Executed,
+    ) {
+        let timing = context.config.timing;
+        let Some(open) = self.current(tid) else { return };
+        let Stage::Executing(executing) = &mut open.stage else { return };
+        let request = executing.request;
+        let reply = match executed {
+            Executed::Committed(outcomes, past) => {
+                Response::Committed { outcomes, past: Gateway::next_past(context, past) }
+            }
+            Executed::Failed(_, error) => Response::Failed(error),
+            Executed::Conflict(shard) => Response::Aborted(AbortCause::OverwriteSet(shard)),
+            Executed::Locked(key) => {
+                executing.locked += 1;
+                if executing.locked < timing.lock_tries {
+                    let at = context.now.monotonic.after(timing.lock_retry);
+                    (executing.sent, executing.waits) = (at, true);
+                    return;
+                }
+                Response::Aborted(AbortCause::Locked(key))
+            }
+        };
+        self.end(context, tid.number, request, reply);
+    }
+
+    pub(super) fn repeat_execute(&mut self, context: &mut Context<'_>, number: u64) {
+        let Some(open) = self.open.get(&number) else { return };
+        let Stage::Executing(executing) = &open.stage else { return };
+        if context.has_timed_out(executing.since) {
+            let request = executing.request;
+            return self.end(context, number, request, Response::Unknown { past: None });
+        }
+        let due = match executing.waits {
+            true => context.now.monotonic >= executing.sent,
+            false => context.is_due(executing.sent),
+        };
+        if due {
+            self.send_execute(context, number);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The homes of a worker's shards: stamps, locks, decisions, and the stream to the replicas.
+//!
+//! The commit protocol is described, and checked, in `docs/models/occult-commit`.
+
+mod deciding;
+mod executing;
+mod reading;
+mod streaming;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use solera_data::{Effect, Key};
+use solera_machine::{Address, Now};
+use solera_time::{Monotonic, SiteId};
+
+use self::reading::ParkedRead;
+use self::streaming::Streams;
+use crate::config::{Config, Rule};
+use crate::message::{Body, ClientId, Commit, Executed, Prepare, TransactionId};
+use crate::outbox::Outbox;
+use crate::shard::{Homes, ShardId, Stamp};
+use crate::store::Store;
+use crate::timestamp::CausalTimestamp;
+
+/// A prepared transaction at one participant.
+#[derive(Clone, Debug)]
+struct Prepared {
+    writes: Vec<(Key, Effect)>,
+    shards: BTreeSet<ShardId>,
+    assigned: Stamp,
+    overwritten: CausalTimestamp,
+    decision_home: Address,
+    since: Monotonic,
+    /// When the decision home was last asked to decide.
+    asked: Option<Monotonic>,
+}
+
+/// The decision home's record of a transaction that has ended, or the reply to one of one home.
+#[derive(Clone, Debug)]
+enum Record {
+    Aborted,
+    Committed {
+        commit: Box<Commit>,
+        /// Participants that have not confirmed it.
+        waiting: BTreeSet<Address>,
+        /// When it was last sent to them.
+        sent: Option<Monotonic>,
+    },
+    Executed(Executed),
+}
+
+/// The homes of one worker.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// The greatest stamp that was assigned, reported or committed here.
+    clock: Stamp,
+    prepared: BTreeMap<TransactionId, Prepared>,
+    locks: BTreeMap<Key, TransactionId>,
+    /// Assigned stamps of prepared transactions, by shard.
+    assigned: BTreeMap<ShardId, BTreeSet<(Stamp, TransactionId)>>,
+    records: BTreeMap<TransactionId, Record>,
+    /// The smallest number for which each client may still send something.
+    oldest: BTreeMap<ClientId, u64>,
+    parked: Vec<ParkedRead>,
+    streams: Streams,
+}
+
+/// What a home needs besides its own state.
+pub(crate) struct Context<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) homes: &'a Homes,
+    pub(crate) store: &'a mut Store,
+    pub(crate) out: &'a mut Outbox,
+    pub(crate) now: Now,
+}
+
+impl Context<'_> {
+    fn site(&self) -> SiteId {
+        self.config.address.site
+    }
+
+    fn clock(&self) -> Stamp {
+        Stamp(self.now.physical.0)
+    }
+}
+
+impl Home {
+    pub(crate) fn new(start: u64) -> Home {
+        Home {
+            clock: Stamp::ZERO,
+            prepared: BTreeMap::new(),
+            locks: BTreeMap::new(),
+            assigned: BTreeMap::new(),
+            records: BTreeMap::new(),
+            oldest: BTreeMap::new(),
+            parked: Vec::new(),
+            streams: Streams::new(start),
+        }
+    }
+
+    /// Returns the number of prepared transactions, and of records of ended ones.
+    pub(crate) fn unfinished(&self) -> (usize, usize) {
+        (self.prepared.len(), self.records.len())
+    }
+
+    /// Returns the least stamp assigned to an undecided transaction in the shard. What it commits
+    /// may get this stamp or a greater one.
+    fn first_undecided(&self, context: &Context<'_>, shard: ShardId) -> Option<Stamp> {
+        let (assigned, _) = self.assigned.get(&shard)?.first()?;
+        context.config.has(Rule::ShowInOrder).then_some(*assigned)
+    }
+
+    /// Returns the shardstamp: every write of the shard up to it is shown, and none will be added.
+    fn shown(&self, context: &Context<'_>, shard: ShardId) -> Stamp {
+        let first = self.first_undecided(context, shard);
+        first.map_or(self.clock, |assigned| Stamp(assigned.0 - 1))
+    }
+
+    /// Assigns a stamp above all that were assigned, reported or committed here, above the client's
+    /// greatest entry of this site, and above the clock (§5; List. 2 l. 3–8).
+    fn assign(&mut self, context: &Context<'_>, above: Stamp) -> Stamp {
+        let above = if context.config.has(Rule::AboveClient) { above } else { Stamp::ZERO };
+        self.clock = self.clock.max(context.clock()).max(above).next();
+        self.clock
+    }
+
+    /// Prepares a transaction (List. 2 l. 14–24): locks all of its keys here or none, assigns a
+    /// stamp, and returns the timestamps of the versions that it will overwrite.
+    pub(crate) fn on_prepare(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        request: Prepare,
+    ) {
+        let tid = request.tid;
+        if !self.may_arrive(tid) {
+            return;
+        }
+        if let Some(record) = self.records.get(&tid) {
+            let committed = matches!(record, Record::Committed { .. });
+            return context.out.send(from, Body::Outcome(tid, committed));
+        }
+        if !self.prepared.contains_key(&tid) {
+            if let Some(key) = self.locked(context, tid, request.writes.iter().map(|(key, _)| key))
+            {
+                return context.out.send(from, Body::Locked(tid, key));
+            }
+            self.prepare(context, request);
+        }
+        let prepared = &self.prepared[&tid];
+        let body = Body::Prepared(tid, prepared.assigned, prepared.overwritten.clone());
+        context.out.send(from, body);
+    }
+
+    /// Returns a key that another transaction has locked.
+    fn locked<'k>(
+        &self,
+        context: &Context<'_>,
+        tid: TransactionId,
+        mut keys: impl Iterator<Item = &'k Key>,
+    ) -> Option<Key> {
+        if !context.config.has(Rule::Locks) {
+            return None;
+        }
+        keys.find(|key| self.locks.get(*key).is_some_and(|holder| *holder != tid)).cloned()
+    }
+
+    fn prepare(&mut self, context: &mut Context<'_>, request: Prepare) {
+        let Prepare { tid, above, writes, decision_home } = request;
+        let assigned = self.assign(context, above);
+        let mut overwritten = CausalTimestamp::new(context.config.scheme);
+        let mut shards = BTreeSet::new();
+        for (key, _) in &writes {
+            overwritten.merge(&context.store.latest(key).dependencies, context.homes);
+            let shard = context.config.shard_of(key);
+            shards.insert(shard);
+            self.assigned.entry(shard).or_default().insert((assigned, tid));
+            self.locks.insert(key.clone(), tid);
+        }
+        let since = context.now.monotonic;
+        let prepared =
+            Prepared { writes, shards, assigned, overwritten, decision_home, since, asked: None };
+        self.prepared.insert(tid, prepared);
+    }
+
+    /// Ends a prepare: its locks go, and its stamps hold nothing back any more.
+    fn release(&mut self, tid: TransactionId) -> Option<Prepared> {
+        let prepared = self.prepared.remove(&tid)?;
+        for (key, _) in &prepared.writes {
+            if self.locks.get(key) == Some(&tid) {
+                self.locks.remove(key);
+            }
+        }
+        for shard in &prepared.shards {
+            if let Some(assigned) = self.assigned.get_mut(shard) {
+                assigned.remove(&(prepared.assigned, tid));
+                if assigned.is_empty() {
+                    self.assigned.remove(shard);
+                }
+            }
+        }
+        Some(prepared)
+    }
+
+    /// Records the decision about a prepared transaction, and shows what it held back.
+    fn settle(&mut self, context: &mut Context<'_>, tid: TransactionId, commit: Option<&Commit>) {
+        let Some(prepared) = self.release(tid) else { return };
+        if let Some(commit) = commit {
+            let stamp = commit.stamp_at(context.site()).unwrap_or(prepared.assigned);
+            self.clock = self.clock.max(stamp);
+            for (key, effect) in prepared.writes {
+                let shard = context.config.shard_of(&key);
+                let dependencies = commit.timestamp.clone();
+                context.store.hide(shard, stamp, (key, effect), dependencies);
+            }
+        }
+        self.show(context, prepared.shards);
+        self.answer_parked(context);
+    }
+
+    /// Shows the hidden writes of these shards that no undecided transaction can precede any more.
+    fn show(&mut self, context: &mut Context<'_>, shards: impl IntoIterator<Item = ShardId>) {
+        for shard in shards {
+            let before = self.first_undecided(context, shard).unwrap_or(Stamp(u64::MAX));
+            self.streams.push(context.store.show(shard, before));
+        }
+    }
+}

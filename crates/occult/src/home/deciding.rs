@@ -1,0 +1,171 @@
+//! Decisions: commits, aborts, expired prepares, and when their records are forgotten.
+
+use solera_machine::Address;
+
+use super::{Context, Home, Record};
+use crate::config::Rule;
+use crate::message::{Body, ClientId, Commit, Decision, TransactionId};
+
+impl Home {
+    /// COMMIT at the decision home. Its record is the commit point.
+    pub(crate) fn on_commit(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        (tid, commit): (TransactionId, Box<Commit>),
+        participants: Vec<Address>,
+    ) {
+        let committed = match self.records.get(&tid) {
+            Some(record) => matches!(record, Record::Committed { .. }),
+            None if self.prepared.contains_key(&tid) => {
+                let me = context.config.address;
+                let waiting = participants.into_iter().filter(|other| *other != me).collect();
+                self.settle(context, tid, Some(&commit));
+                self.records.insert(tid, Record::Committed { commit, waiting, sent: None });
+                self.send_decisions(context);
+                true
+            }
+            // The prepare has expired, and its record is gone with the client's interest in it.
+            None => false,
+        };
+        context.out.send(from, Body::Outcome(tid, committed));
+    }
+
+    /// ABORT: the client gives the transaction up, and sends nothing more about it.
+    pub(crate) fn on_abort(&mut self, context: &mut Context<'_>, tid: TransactionId) {
+        self.settle(context, tid, None);
+    }
+
+    /// DECISION at a participant.
+    pub(crate) fn on_decided(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        tid: TransactionId,
+        decision: &Decision,
+    ) {
+        match decision {
+            Decision::Commit(commit) => {
+                self.settle(context, tid, Some(commit));
+                context.out.send(from, Body::Applied(tid));
+            }
+            Decision::Abort => self.settle(context, tid, None),
+        }
+    }
+
+    /// APPLIED at the decision home.
+    pub(crate) fn on_applied(&mut self, from: Address, tid: TransactionId) {
+        if let Some(Record::Committed { waiting, .. }) = self.records.get_mut(&tid) {
+            waiting.remove(&from);
+        }
+        self.forget(tid.client);
+    }
+
+    /// QUERY at the decision home: reports the decision, if there is one.
+    pub(crate) fn on_query(&self, context: &mut Context<'_>, from: Address, tid: TransactionId) {
+        let decision = match self.records.get(&tid) {
+            Some(Record::Committed { commit, .. }) => Decision::Commit(commit.clone()),
+            Some(_) => Decision::Abort,
+            None => return,
+        };
+        context.out.send(from, Body::Decided(tid, decision));
+    }
+
+    /// RESOLVE at the decision home: it decides now, if it has not.
+    pub(crate) fn on_resolve(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        tid: TransactionId,
+    ) {
+        if !self.records.contains_key(&tid) {
+            self.settle(context, tid, None);
+            // A PREPARE or COMMIT that arrives later must find the decision. Nothing arrives about
+            // transactions below `oldest`; and a commit of one would still be recorded, because
+            // the participant that asks has not confirmed it.
+            if self.may_arrive(tid) && context.config.has(Rule::AbortRecord) {
+                self.records.insert(tid, Record::Aborted);
+            } else if from != context.config.address {
+                context.out.send(from, Body::Decided(tid, Decision::Abort));
+            }
+        }
+        if from != context.config.address {
+            self.on_query(context, from, tid);
+        }
+    }
+
+    /// Whether the client may still send something about the transaction.
+    pub(super) fn may_arrive(&self, tid: TransactionId) -> bool {
+        tid.number >= self.oldest.get(&tid.client).copied().unwrap_or(0)
+    }
+
+    /// OLDEST: the client will send nothing more about transactions below `oldest`, and nothing
+    /// more at all as an earlier incarnation.
+    pub(crate) fn on_oldest(&mut self, client: ClientId, oldest: u64) {
+        let known = self.oldest.entry(client).or_default();
+        *known = oldest.max(*known);
+        let earlier = ClientId { incarnation: 0, ..client }..client;
+        let gone: Vec<ClientId> = self.oldest.range(earlier).map(|(gone, _)| *gone).collect();
+        for gone in gone {
+            self.oldest.insert(gone, u64::MAX);
+            self.forget(gone);
+        }
+        self.forget(client);
+    }
+
+    /// Forgets the records of a client's transactions about which nobody can ask any more.
+    fn forget(&mut self, client: ClientId) {
+        let oldest = self.oldest.get(&client).copied().unwrap_or(0);
+        let end = TransactionId { client, number: oldest };
+        let done = self.records.range(TransactionId { client, number: 0 }..end);
+        let done = done.filter(|(_, record)| match record {
+            Record::Committed { waiting, .. } => waiting.is_empty(),
+            Record::Aborted | Record::Executed(_) => true,
+        });
+        let done: Vec<TransactionId> = done.map(|(tid, _)| *tid).collect();
+        for tid in done {
+            self.records.remove(&tid);
+        }
+    }
+
+    /// Repeats what may be lost: decisions that participants have not confirmed, and requests to
+    /// decide about prepares that have expired.
+    pub(crate) fn on_tick(&mut self, context: &mut Context<'_>) {
+        self.send_decisions(context);
+        let now = context.now.monotonic;
+        let timing = context.config.timing;
+        let mut expired = Vec::new();
+        for (tid, prepared) in &mut self.prepared {
+            let is_due = prepared.asked.is_none_or(|asked| now.since(asked) >= timing.retry);
+            if now.since(prepared.since) >= timing.prepare_expires && is_due {
+                prepared.asked = Some(now);
+                expired.push((*tid, prepared.decision_home));
+            }
+        }
+        for (tid, decision_home) in expired {
+            if decision_home == context.config.address {
+                self.on_resolve(context, decision_home, tid);
+            } else if context.config.has(Rule::DecisionHomeDecides) {
+                context.out.send(decision_home, Body::Resolve(tid));
+            } else {
+                self.settle(context, tid, None);
+            }
+        }
+    }
+
+    fn send_decisions(&mut self, context: &mut Context<'_>) {
+        let now = context.now.monotonic;
+        let retry = context.config.timing.retry;
+        for (tid, record) in &mut self.records {
+            let Record::Committed { commit, waiting, sent } = record else { continue };
+            if waiting.is_empty() || sent.is_some_and(|sent| now.since(sent) < retry) {
+                continue;
+            }
+            *sent = Some(now);
+            for to in waiting.iter() {
+                let decision = Decision::Commit(commit.clone());
+                context.out.send(*to, Body::Decided(*tid, decision));
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Transactions of one home: validated, decided and recorded in one step.
+
+use std::collections::BTreeSet;
+
+use solera_data::{Effect, Key, Op, OpError, Outcome, View, execute};
+use solera_machine::Address;
+
+use super::{Context, Home, Record};
+use crate::config::Rule;
+use crate::message::{Body, Execute, Executed};
+use crate::shard::ShardId;
+use crate::timestamp::CausalTimestamp;
+
+impl Home {
+    /// EXECUTE: runs the transaction, unless it has run already.
+    pub(crate) fn on_execute(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        request: Execute,
+    ) {
+        let tid = request.tid;
+        if !self.may_arrive(tid) {
+            return;
+        }
+        let answer = match self.records.get(&tid) {
+            Some(Record::Executed(answer)) => answer.clone(),
+            Some(_) => return,
+            None => self.execute(context, request),
+        };
+        // A client that finds a lock tries again with the same number.
+        if !matches!(answer, Executed::Locked(_)) {
+            self.records.insert(tid, Record::Executed(answer.clone()));
+        }
+        context.out.send(from, Body::Executed(tid, answer));
+    }
+
+    fn execute(&mut self, context: &mut Context<'_>, request: Execute) -> Executed {
+        let Execute { tid, mut timestamp, reads, operations, mut writes } = request;
+        let keys = operations.iter().map(|(key, _)| key).chain(writes.iter().map(|(key, _)| key));
+        if let Some(key) = self.locked(context, tid, keys) {
+            return Executed::Locked(key);
+        }
+        let mut overwritten = CausalTimestamp::new(context.config.scheme);
+        let mut outcomes = Vec::new();
+        for (key, op) in operations {
+            match run(context, &mut overwritten, &mut writes, key.clone(), &op) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) => return Executed::Failed(key, error),
+            }
+        }
+        for (key, _) in &writes {
+            overwritten.merge(&context.store.latest(key).dependencies, context.homes);
+        }
+        // The reads must not have missed anything on which an overwritten version depends (§6.2).
+        let missed = reads.iter().find(|(shard, shown)| {
+            context.config.has(Rule::ValidateOverwriteSet)
+                && *shown < overwritten.stamp(*shard, context.homes)
+        });
+        if let Some((shard, _)) = missed {
+            return Executed::Conflict(*shard);
+        }
+        if context.config.has(Rule::OverwrittenTimestamps) {
+            timestamp.merge(&overwritten, context.homes);
+        }
+        let site = context.site();
+        let stamp = self.assign(context, timestamp.greatest(site));
+        let shards: BTreeSet<ShardId> =
+            writes.iter().map(|(key, _)| context.config.shard_of(key)).collect();
+        for shard in &shards {
+            timestamp.raise(*shard, site, stamp);
+        }
+        for (key, effect) in writes {
+            let shard = context.config.shard_of(&key);
+            context.store.hide(shard, stamp, (key, effect), timestamp.clone());
+        }
+        self.show(context, shards);
+        Executed::Committed(outcomes, timestamp)
+    }
+}
+
+/// Executes an operation on the latest version of its key, shown or not: a hidden version precedes
+/// this write. Adds its effect to `writes`.
+fn run(
+    context: &Context<'_>,
+    overwritten: &mut CausalTimestamp,
+    writes: &mut Vec<(Key, Effect)>,
+    key: Key,
+    op: &Op,
+) -> Result<Outcome, OpError> {
+    let latest = context.store.latest(&key);
+    let own = writes.iter().position(|(other, _)| *other == key);
+    let view = View::new(&latest.state).own(own.map(|at| &writes[at].1));
+    let (outcome, effect) = execute(op, &view)?;
+    overwritten.merge(&latest.dependencies, context.homes);
+    match (own, effect) {
+        (Some(at), Some(later)) => {
+            let before = std::mem::take(&mut writes[at].1);
+            writes[at].1 = before.then(later);
+        }
+        (None, Some(effect)) => writes.push((key, effect)),
+        (_, None) => {}
+    }
+    Ok(outcome)
+}

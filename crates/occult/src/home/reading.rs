@@ -1,0 +1,56 @@
+//! Reads at homes, which may have to wait for the decision about a transaction.
+
+use std::collections::BTreeSet;
+
+use solera_machine::Address;
+
+use super::{Context, Home};
+use crate::config::Rule;
+use crate::message::{Body, Read, ReadAnswer, TransactionId};
+
+/// A read that waits until the transactions that its client may have seen are decided.
+#[derive(Debug)]
+pub(super) struct ParkedRead {
+    from: Address,
+    read: Read,
+}
+
+impl Home {
+    /// Reads a key at its home. The client may have seen, at another home, the commit of a
+    /// transaction that is undecided here, with an assigned stamp at or below the one that it has
+    /// seen: the read waits for the decision, and asks for it.
+    pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
+        let shard = context.config.shard_of(&read.key);
+        let undecided: BTreeSet<TransactionId> = self
+            .assigned
+            .get(&shard)
+            .into_iter()
+            .flatten()
+            .filter(|(assigned, _)| *assigned <= read.at_least)
+            .map(|(_, tid)| *tid)
+            .collect();
+        if !undecided.is_empty() && context.config.has(Rule::CheckHomes) {
+            for tid in undecided {
+                let decision_home = self.prepared[&tid].decision_home;
+                if decision_home != context.config.address {
+                    context.out.send(decision_home, Body::Query(tid));
+                }
+            }
+            self.parked.push(ParkedRead { from, read });
+            return;
+        }
+        // Whatever is at or below the clock is shown, or held by an undecided transaction. The
+        // reported stamp binds later assignments.
+        self.clock = self.clock.max(read.at_least).max(context.clock());
+        let (result, dependencies) = context.store.read(&read.key, &read.op, read.own.as_ref());
+        let shown = self.shown(context, shard);
+        let answer = ReadAnswer { number: read.number, result, dependencies, shown };
+        context.out.send(from, Body::ReadAnswer(answer));
+    }
+
+    pub(super) fn answer_parked(&mut self, context: &mut Context<'_>) {
+        for ParkedRead { from, read } in std::mem::take(&mut self.parked) {
+            self.on_read(context, from, read);
+        }
+    }
+}

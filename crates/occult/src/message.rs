@@ -1,0 +1,213 @@
+//! Messages between the clients of transactions, homes and replicas.
+
+use serde::{Deserialize, Serialize};
+use solera_data::{Effect, Key, Op, OpError, Outcome, State};
+use solera_machine::Address;
+use solera_time::SiteId;
+
+use crate::shard::{ShardId, Stamp};
+use crate::timestamp::CausalTimestamp;
+
+/// The process that runs a client's transactions: a worker, and the number of its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ClientId {
+    /// The worker.
+    pub address: Address,
+    /// Number of its start; a later one is greater.
+    pub incarnation: u64,
+}
+
+/// One attempt of one transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TransactionId {
+    /// The client.
+    pub client: ClientId,
+    /// Number of the attempt at the client, from 1.
+    pub number: u64,
+}
+
+/// The decision about a transaction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Decision {
+    /// It commits.
+    Commit(Box<Commit>),
+    /// It aborts.
+    Abort,
+}
+
+/// What a commit fixes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Commit {
+    /// The commit timestamp: the causal timestamp of all versions that the transaction writes.
+    pub timestamp: CausalTimestamp,
+    /// The commit stamp of each site that is home of a written shard.
+    pub stamps: Vec<(SiteId, Stamp)>,
+}
+
+impl Commit {
+    /// Returns the stamp of the writes at a site.
+    pub fn stamp_at(&self, site: SiteId) -> Option<Stamp> {
+        self.stamps.iter().find(|(other, _)| *other == site).map(|(_, stamp)| *stamp)
+    }
+}
+
+/// A request to read a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Read {
+    /// Number of the read at its client.
+    pub number: u64,
+    /// The key.
+    pub key: Key,
+    /// The operation; its effect, if it has one, is returned and not applied.
+    pub op: Op,
+    /// The transaction's own effect on the key so far.
+    pub own: Option<Effect>,
+    /// The shard's entry in the client's timestamp: a home waits until it can show everything up to
+    /// it.
+    pub at_least: Stamp,
+}
+
+/// Answer to a [`Read`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReadAnswer {
+    /// The read's number.
+    pub number: u64,
+    /// The operation's outcome and its effect.
+    pub result: Result<(Outcome, Option<Effect>), OpError>,
+    /// The timestamp of the version; empty for a key that was never written.
+    pub dependencies: CausalTimestamp,
+    /// The shardstamp: the copy shows all writes of the shard up to it, and no others.
+    pub shown: Stamp,
+}
+
+/// A request to prepare a transaction's writes at one participant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prepare {
+    /// The transaction.
+    pub tid: TransactionId,
+    /// The greatest stamp of this site's homes in the client's timestamp (`max_cli_ss`).
+    pub above: Stamp,
+    /// Keys and effects.
+    pub writes: Vec<(Key, Effect)>,
+    /// The participant whose record decides.
+    pub decision_home: Address,
+}
+
+/// A transaction all of whose writes are at one home: it is validated and decided there, in one
+/// step. A single update is one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Execute {
+    /// The transaction.
+    pub tid: TransactionId,
+    /// The client's timestamp.
+    pub timestamp: CausalTimestamp,
+    /// The shards that it has read, and the shardstamps of the copies.
+    pub reads: Vec<(ShardId, Stamp)>,
+    /// Operations that execute on the latest versions.
+    pub operations: Vec<(Key, Op)>,
+    /// Effects of operations that the client has executed on what it has read.
+    pub writes: Vec<(Key, Effect)>,
+}
+
+/// How an [`Execute`] ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Executed {
+    /// It has committed: the outcomes of its operations, and its timestamp.
+    Committed(Vec<Outcome>, CausalTimestamp),
+    /// An operation failed; nothing has changed.
+    Failed(Key, OpError),
+    /// A version that it overwrites depends on a write in this shard that its reads have missed.
+    Conflict(ShardId),
+    /// Another transaction has locked this key.
+    Locked(Key),
+}
+
+/// A group of writes that a home shows in one step: all writes of a shard with one stamp.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The shard.
+    pub shard: ShardId,
+    /// The stamp.
+    pub stamp: Stamp,
+    /// Keys and effects, and the timestamp of the versions that they make.
+    pub writes: Vec<(Key, Effect, CausalTimestamp)>,
+}
+
+/// A part of the stream from a home's worker to a replica's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Batch {
+    /// The start of the home's process. Positions of another start mean nothing.
+    pub start: u64,
+    /// Number of entries before these.
+    pub after: u64,
+    /// The entries, in the order in which the home has shown them.
+    pub entries: Vec<Entry>,
+    /// With them, all shards of the home are shown up to this stamp, except `held`.
+    pub through: Stamp,
+    /// Shards with undecided writes, and the stamps up to which they are shown.
+    pub held: Vec<(ShardId, Stamp)>,
+}
+
+/// A key's version, as a home sends it to a replica that has missed entries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Copied {
+    /// The key.
+    pub key: Key,
+    /// Its value.
+    pub state: State,
+    /// Its timestamp.
+    pub dependencies: CausalTimestamp,
+    /// Its stamp.
+    pub stamp: Stamp,
+}
+
+/// A message between workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Body {
+    /// Client to replica or home: reads a key.
+    Read(Read),
+    /// The answer.
+    ReadAnswer(ReadAnswer),
+    /// Client to participant: prepares.
+    Prepare(Prepare),
+    /// Participant to client: the assigned stamp, and the merged timestamps of the overwritten
+    /// versions.
+    Prepared(TransactionId, Stamp, CausalTimestamp),
+    /// Participant to client: another transaction holds the lock of this key. Nothing is recorded.
+    Locked(TransactionId, Key),
+    /// Client to participant: gives the transaction up. No COMMIT was or will be sent.
+    Abort(TransactionId),
+    /// Client to decision home: decides to commit. The participants follow.
+    Commit(TransactionId, Box<Commit>, Vec<Address>),
+    /// Decision home to client: whether the transaction has committed.
+    Outcome(TransactionId, bool),
+    /// Decision home to participant.
+    Decided(TransactionId, Decision),
+    /// Participant to decision home: it has recorded the commit.
+    Applied(TransactionId),
+    /// Participant to decision home: asks for the decision, if there is one.
+    Query(TransactionId),
+    /// Participant to decision home: the prepare has expired, decide now.
+    Resolve(TransactionId),
+    /// Client to home: a transaction of one home.
+    Execute(Execute),
+    /// The answer.
+    Executed(TransactionId, Executed),
+    /// Client to every worker with records of it: the smallest number for which it may still send
+    /// something.
+    Oldest(ClientId, u64),
+    /// Home to replica.
+    Batch(Batch),
+    /// Replica to home: has entries of this start up to this number; asks for those that follow, or
+    /// for all versions above this stamp.
+    Ask(u64, u64, Stamp),
+    /// Home to replica: the versions that it may lack at a position of the stream.
+    Copies {
+        /// Start of the home's process.
+        start: u64,
+        /// The position.
+        position: u64,
+        /// The versions.
+        copies: Vec<Copied>,
+    },
+}

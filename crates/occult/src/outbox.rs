@@ -1,0 +1,35 @@
+//! Messages and replies on their way out.
+
+use std::collections::VecDeque;
+
+use solera_machine::{Address, RequestId};
+
+use crate::command::Response;
+use crate::message::Body;
+
+/// Outputs of one worker, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    outputs: VecDeque<Out>,
+}
+
+/// An output.
+#[derive(Debug)]
+pub(crate) enum Out {
+    Send(Address, Body),
+    Reply(RequestId, Response),
+}
+
+impl Outbox {
+    pub(crate) fn send(&mut self, to: Address, body: Body) {
+        self.outputs.push_back(Out::Send(to, body));
+    }
+
+    pub(crate) fn reply(&mut self, request: RequestId, response: Response) {
+        self.outputs.push_back(Out::Reply(request, response));
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Out> {
+        self.outputs.pop_front()
+    }
+}

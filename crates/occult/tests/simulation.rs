@@ -1,0 +1,86 @@
+//! Random sessions over workers of several sites, under faults, judged by the checker of PC-PSI.
+
+mod world;
+
+use solera_occult::{Rule, Scheme};
+
+use world::{Report, Shape, World};
+
+const SCHEMES: [Scheme; 4] =
+    [Scheme::Exact, Scheme::PerSite(2), Scheme::Temporal(3), Scheme::Structural(3)];
+
+fn shape(seed: u64) -> Shape {
+    Shape {
+        sites: 2 + (seed % 2) as usize,
+        workers: 1 + (seed / 2 % 2) as u8,
+        scheme: SCHEMES[(seed / 4 % 4) as usize],
+        skew_ms: [0, 20, 2_000][(seed / 16 % 3) as usize],
+        faults: !seed.is_multiple_of(5),
+        deletes: seed.is_multiple_of(7),
+        without: None,
+    }
+}
+
+fn judge(seed: u64, shape: Shape) -> Report {
+    let report = World::run(seed, shape);
+    let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+    assert!(violations.is_empty(), "seed {seed} ({shape:?}):\n{}", violations.join("\n"));
+    assert!(report.unfinished.is_empty(), "seed {seed} ({shape:?}): {:?}", report.unfinished);
+    report
+}
+
+/// The range of seeds: `SEEDS=from..to`, or the usual one.
+fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let Ok(range) = std::env::var("SEEDS") else { return usual };
+    let (from, to) = range.split_once("..").expect("SEEDS=from..to");
+    from.parse().unwrap()..to.parse().unwrap()
+}
+
+#[test]
+fn sessions_observe_pc_psi_and_all_sites_converge() {
+    let (mut committed, mut unknown) = (0, 0);
+    let mut aborted = std::collections::BTreeMap::new();
+    for seed in seeds(0..60) {
+        let report = judge(seed, shape(seed));
+        committed += report.committed;
+        unknown += report.unknown;
+        for (cause, count) in report.aborted {
+            *aborted.entry(cause).or_insert(0) += count;
+        }
+    }
+    println!("{committed} committed, {unknown} unknown, aborted: {aborted:?}");
+    for cause in ["locked", "read set", "overwrite set"] {
+        assert!(aborted.contains_key(cause), "no seed aborts by {cause}: {aborted:?}");
+    }
+    assert!(unknown > 0);
+}
+
+/// Each rule without which a world breaks its promises, and how many seeds at most show it.
+#[test]
+fn every_rule_is_needed() {
+    let rules = [
+        Rule::CheckReplicas,
+        Rule::CheckHomes,
+        Rule::ValidateReadSet,
+        Rule::ValidateOverwriteSet,
+        Rule::OverwrittenTimestamps,
+        Rule::ShowInOrder,
+        Rule::AboveClient,
+        Rule::Locks,
+        Rule::AbortRecord,
+        Rule::DecisionHomeDecides,
+        Rule::InOrder,
+        Rule::SessionOrder,
+    ];
+    for rule in rules {
+        let found = seeds(0..150).find(|seed| {
+            let shape = Shape { without: Some(rule), ..shape(*seed) };
+            let run = std::panic::catch_unwind(|| World::run(*seed, shape));
+            run.map_or(true, |report| {
+                !report.violations.is_empty() || !report.unfinished.is_empty()
+            })
+        });
+        println!("{rule:?}: seed {found:?}");
+        assert!(found.is_some(), "no seed needs {rule:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! Workers of several sites on a simulated network, and sessions that roam between the sites. All
+//! that the sessions learn becomes a history for the checker, which shares no code with the
+//! protocol.
+
+mod network;
+mod sessions;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use solera_checker::pcpsi::{History, Violation, check};
+use solera_data::Key;
+use solera_machine::{Address, Now, RequestId, Topology};
+use solera_occult::{Body, Config, Homes, Occult, Output, Response, Rule, Scheme, Timing};
+use solera_random::Random;
+use solera_time::{Monotonic, Physical, SiteId};
+
+use self::network::Network;
+use self::sessions::Sessions;
+
+pub(crate) const MS: u64 = 1_000_000;
+/// Faults end.
+const QUIET_MS: u64 = 4_000;
+/// Sessions end.
+const LAST_MS: u64 = 5_000;
+/// The world ends.
+const END_MS: u64 = 9_000;
+
+/// What differs between worlds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) sites: usize,
+    pub(crate) workers: u8,
+    pub(crate) scheme: Scheme,
+    /// Greatest difference between the clocks of two sites, in milliseconds.
+    pub(crate) skew_ms: u64,
+    /// Whether links are cut, messages lost, and processes restarted.
+    pub(crate) faults: bool,
+    /// Whether keys are deleted. The order of a key's versions is then known from answers only.
+    pub(crate) deletes: bool,
+    pub(crate) without: Option<Rule>,
+}
+
+/// What a world found.
+pub(crate) struct Report {
+    pub(crate) violations: Vec<Violation>,
+    /// Reasons why the world is not quiet and equal everywhere at its end.
+    pub(crate) unfinished: Vec<String>,
+    pub(crate) committed: usize,
+    pub(crate) aborted: BTreeMap<String, usize>,
+    pub(crate) unknown: usize,
+}
+
+pub(crate) struct World {
+    now: u64,
+    random: Random,
+    shape: Shape,
+    workers: BTreeMap<Address, Occult>,
+    incarnations: BTreeMap<Address, u64>,
+    /// Wall clocks' differences from the world's time, in microseconds.
+    clocks: Vec<u64>,
+    /// Until when a worker is down.
+    down: BTreeMap<Address, u64>,
+    network: Network,
+    /// The stamp of each write, as homes show it to replicas.
+    stamps: BTreeMap<(Key, u64), u64>,
+    replies: Vec<(RequestId, Response)>,
+}
+
+impl World {
+    pub(crate) fn run(seed: u64, shape: Shape) -> Report {
+        let mut world = World::new(seed, shape);
+        let mut sessions = Sessions::new(&mut world);
+        while world.now < END_MS * MS {
+            world.step();
+            if world.now < QUIET_MS * MS && shape.faults {
+                let lost = world.faults();
+                sessions.lost(&lost);
+            }
+            for (request, response) in std::mem::take(&mut world.replies) {
+                sessions.on_reply(&mut world, request, response);
+            }
+            sessions.act(&mut world, LAST_MS * MS);
+        }
+        let mut unfinished = world.unfinished();
+        let history: History = sessions.finish(&world.stamps);
+        unfinished.extend(sessions.differences());
+        // For a person who looks into a seed.
+        if std::env::var("DUMP").is_ok() {
+            for transaction in &history.transactions {
+                println!("{transaction:?}");
+            }
+        }
+        Report {
+            violations: check(&history),
+            unfinished,
+            committed: sessions.committed,
+            aborted: sessions.aborted.clone(),
+            unknown: sessions.unknown,
+        }
+    }
+
+    fn new(seed: u64, shape: Shape) -> World {
+        let mut random = Random::new(seed);
+        let topology =
+            Arc::new(Topology { partitions: 4, workers: vec![shape.workers; shape.sites] });
+        let homes = Homes::new(8, |shard| SiteId((usize::from(shard.0) % shape.sites) as u8));
+        let clocks = (0..shape.sites)
+            .map(|_| 10_000_000_000 + random.below(shape.skew_ms * 1_000 + 1))
+            .collect();
+        let mut workers = BTreeMap::new();
+        for address in topology.all_workers() {
+            let timing = Timing {
+                retry: Duration::from_millis(60),
+                prepare_expires: Duration::from_millis(150),
+                timeout: Duration::from_millis(900),
+                ..Timing::default()
+            };
+            let config = Config {
+                scheme: shape.scheme,
+                timing,
+                without: shape.without.into(),
+                ..Config::new(address, topology.clone(), 8)
+            };
+            workers.insert(address, Occult::new(config, homes.clone()));
+        }
+        World {
+            now: 0,
+            shape,
+            incarnations: workers.keys().map(|address| (*address, 1)).collect(),
+            workers,
+            clocks,
+            down: BTreeMap::new(),
+            network: Network::new(random.draw()),
+            stamps: BTreeMap::new(),
+            replies: Vec::new(),
+            random,
+        }
+    }
+
+    fn time(&self, site: SiteId) -> Now {
+        let physical = Physical(self.clocks[site.index()] + self.now / 1_000);
+        Now { monotonic: Monotonic(self.now), physical }
+    }
+
+    /// Delivers what is due, and lets a millisecond pass.
+    fn step(&mut self) {
+        self.now += MS;
+        while let Some((from, to, body)) = self.network.next(self.now) {
+            if !self.is_down(to) {
+                let now = self.time(to.site);
+                let worker = self.workers.get_mut(&to).expect("a worker of the topology");
+                worker.on_message(now, from, body);
+                self.collect(to);
+            }
+        }
+        let all: Vec<Address> = self.workers.keys().copied().collect();
+        for address in all {
+            if !self.is_down(address) {
+                let now = self.time(address.site);
+                self.workers.get_mut(&address).expect("it exists").on_tick(now);
+                self.collect(address);
+            }
+        }
+    }
+
+    fn is_down(&self, address: Address) -> bool {
+        self.down.get(&address).is_some_and(|until| self.now < *until)
+    }
+
+    fn collect(&mut self, from: Address) {
+        let worker = self.workers.get_mut(&from).expect("it exists");
+        while let Some(output) = worker.poll_output() {
+            match output {
+                Output::Send { to, body } => {
+                    if let Body::Batch(batch) = &body {
+                        for entry in &batch.entries {
+                            for (key, effect, _) in &entry.writes {
+                                if let Some(id) = sessions::id_of(effect) {
+                                    self.stamps.insert((key.clone(), id), entry.stamp.0);
+                                }
+                            }
+                        }
+                    }
+                    self.network.send(self.now, (from, to), body);
+                }
+                Output::Reply { request, response } => self.replies.push((request, response)),
+            }
+        }
+    }
+
+    /// Makes something fail now and then. Returns the workers whose clients are gone.
+    fn faults(&mut self) -> Vec<Address> {
+        let mut lost = Vec::new();
+        let sites = self.shape.sites;
+        if self.random.one_in(300) && sites > 1 {
+            let a = self.random.index(sites);
+            let b = (a + 1 + self.random.index(sites - 1)) % sites;
+            let until = self.now + (20 + self.random.below(700)) * MS;
+            self.network.cut((SiteId(a as u8), SiteId(b as u8)), until);
+        }
+        if self.random.one_in(250) {
+            let all: Vec<Address> = self.workers.keys().copied().collect();
+            let victim = all[self.random.index(all.len())];
+            let incarnation = self.incarnations.get_mut(&victim).expect("it exists");
+            *incarnation += 1;
+            let incarnation = *incarnation;
+            let worker = self.workers.remove(&victim).expect("it exists");
+            self.workers.insert(victim, worker.restart_clients(incarnation));
+            self.network.drop_all(victim);
+            self.down.insert(victim, self.now + self.random.below(400) * MS);
+            lost.push(victim);
+        }
+        if self.random.one_in(600) {
+            // A clock is set forward or back.
+            let site = self.random.index(sites);
+            let change = self.random.below(self.shape.skew_ms * 1_000 + 1);
+            self.clocks[site] = 10_000_000_000 + change;
+        }
+        lost
+    }
+
+    fn unfinished(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (address, worker) in &self.workers {
+            let (prepared, _, hidden) = worker.unfinished();
+            if prepared + hidden > 0 {
+                found.push(format!("{address:?}: {prepared} prepared, {hidden} hidden"));
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,393 @@
+//! Sessions that roam between the sites, and the history of what they learn.
+
+use std::collections::BTreeMap;
+
+use solera_checker::pcpsi::{History, Operation, Outcome, Read, Transaction, Version, Write};
+use solera_data::{Effect, Key, Op, Outcome as Answer, Value};
+use solera_machine::{Address, RequestId};
+use solera_occult::{AbortCause, CausalTimestamp, Command, Response};
+
+use super::{MS, World};
+
+const KEYS: u64 = 7;
+const SESSIONS: usize = 6;
+
+/// What a session does next in its transaction.
+#[derive(Clone, Debug)]
+enum Step {
+    Get,
+    Set(u64),
+    Delete(u64),
+}
+
+#[derive(Debug)]
+enum State {
+    /// It begins something at this time.
+    Idle(u64),
+    Begun,
+    /// It has begun a transaction, and executes its steps.
+    Running {
+        transaction: u64,
+        done: usize,
+        sent: bool,
+    },
+    Committing,
+    Single,
+    /// It reads all keys at the end, to compare sites.
+    Comparing(usize),
+    Over,
+}
+
+struct Session {
+    number: usize,
+    order: usize,
+    at: Address,
+    past: CausalTimestamp,
+    state: State,
+    steps: Vec<(Key, Step)>,
+    operations: Vec<Operation>,
+    request: Option<RequestId>,
+}
+
+pub(crate) struct Sessions {
+    sessions: Vec<Session>,
+    next_session: usize,
+    next_request: u64,
+    next_id: u64,
+    history: Vec<Transaction>,
+    pub(crate) committed: usize,
+    pub(crate) aborted: BTreeMap<String, usize>,
+    pub(crate) unknown: usize,
+    /// What each site has of each key at the end.
+    compared: BTreeMap<Key, Vec<(usize, Option<u64>)>>,
+    comparing: bool,
+}
+
+/// Returns the number of the write that made an effect, if it assigns one.
+pub(crate) fn id_of(effect: &Effect) -> Option<u64> {
+    std::str::from_utf8(effect.cell.assign.as_ref()?.as_bytes()).ok()?.parse().ok()
+}
+
+fn number(value: &Value) -> u64 {
+    std::str::from_utf8(value.as_bytes()).unwrap().parse().unwrap()
+}
+
+fn name(key: &Key) -> String {
+    String::from_utf8_lossy(key.as_bytes()).into_owned()
+}
+
+impl Sessions {
+    pub(crate) fn new(world: &mut World) -> Sessions {
+        let mut sessions = Sessions {
+            sessions: Vec::new(),
+            next_session: 0,
+            next_request: 0,
+            next_id: 0,
+            history: Vec::new(),
+            committed: 0,
+            aborted: BTreeMap::new(),
+            unknown: 0,
+            compared: BTreeMap::new(),
+            comparing: false,
+        };
+        for _ in 0..SESSIONS {
+            let session = sessions.create(world);
+            sessions.sessions.push(session);
+        }
+        sessions
+    }
+
+    fn create(&mut self, world: &mut World) -> Session {
+        let number = self.next_session;
+        self.next_session += 1;
+        Session {
+            number,
+            order: 0,
+            at: some_worker(world),
+            past: CausalTimestamp::new(world.shape.scheme),
+            state: State::Idle(world.now + world.random.below(30) * MS),
+            steps: Vec::new(),
+            operations: Vec::new(),
+            request: None,
+        }
+    }
+
+    /// The clients' part of these workers is gone, and what their sessions have begun is unknown.
+    pub(crate) fn lost(&mut self, workers: &[Address]) {
+        for at in 0..self.sessions.len() {
+            let session = &self.sessions[at];
+            let idle = matches!(session.state, State::Idle(_) | State::Over);
+            if workers.contains(&session.at) && !idle {
+                self.unknown += 1;
+                self.sessions[at].request = None;
+                self.record(at, Outcome::Unknown);
+                self.sessions[at].state = State::Over;
+            }
+        }
+    }
+
+    pub(crate) fn act(&mut self, world: &mut World, last: u64) {
+        if world.now > last + 2_000 * MS && !self.comparing {
+            self.comparing = true;
+            self.sessions.clear();
+            for site in 0..world.shape.sites {
+                let mut session = self.create(world);
+                session.at = Address { site: solera_time::SiteId(site as u8), worker: 0 };
+                session.state = State::Comparing(0);
+                self.sessions.push(session);
+            }
+        }
+        for at in 0..self.sessions.len() {
+            if world.is_down(self.sessions[at].at) {
+                if matches!(self.sessions[at].state, State::Idle(_) | State::Over) {
+                    self.sessions[at].at = some_worker(world);
+                }
+                continue;
+            }
+            match self.sessions[at].state {
+                State::Over if world.now < last => self.sessions[at] = self.create(world),
+                State::Idle(since) if since <= world.now && world.now < last => {
+                    self.begin(world, at);
+                }
+                State::Running { transaction, done, sent: false } => {
+                    self.step(world, at, transaction, done);
+                }
+                State::Comparing(key) if self.sessions[at].request.is_none() => {
+                    let past = self.sessions[at].past.clone();
+                    let key = Key::from(format!("k{key}").as_str());
+                    self.send(world, at, Command::Execute { past, key, op: Op::Get });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn begin(&mut self, world: &mut World, at: usize) {
+        if world.random.one_in(4) {
+            let other = some_worker(world);
+            if !world.is_down(other) {
+                self.sessions[at].at = other;
+            }
+        }
+        let count = match world.random.below(5) {
+            0..3 => 1,
+            _ => 2 + world.random.below(3),
+        };
+        let mut steps = Vec::new();
+        for _ in 0..count {
+            let key = Key::from(format!("k{}", world.random.below(KEYS)).as_str());
+            self.next_id += 1;
+            let step = match world.random.below(7) {
+                0..4 => Step::Get,
+                4 if world.shape.deletes => Step::Delete(self.next_id),
+                _ => Step::Set(self.next_id),
+            };
+            steps.push((key, step));
+        }
+        let session = &mut self.sessions[at];
+        session.steps = steps;
+        session.operations.clear();
+        let past = session.past.clone();
+        if count > 1 {
+            session.state = State::Begun;
+            return self.send(world, at, Command::Begin { past });
+        }
+        let (key, step) = session.steps[0].clone();
+        session.state = State::Single;
+        self.note_write(at, &key, &step);
+        self.send(world, at, Command::Execute { past, key, op: op(&step) });
+    }
+
+    /// Writes count from the moment at which they may take effect.
+    fn note_write(&mut self, at: usize, key: &Key, step: &Step) {
+        let (id, removes) = match step {
+            Step::Get => return,
+            Step::Set(id) => (*id, false),
+            Step::Delete(id) => (*id, true),
+        };
+        let write = Write { key: name(key), id, removes, stamp: None, overwrote: None };
+        self.sessions[at].operations.push(Operation::Write(write));
+    }
+
+    fn step(&mut self, world: &mut World, at: usize, transaction: u64, done: usize) {
+        let session = &mut self.sessions[at];
+        match session.steps.get(done).cloned() {
+            Some((key, step)) => {
+                session.state = State::Running { transaction, done, sent: true };
+                self.note_write(at, &key, &step);
+                self.send(world, at, Command::Operate { transaction, key, op: op(&step) });
+            }
+            None => {
+                session.state = State::Committing;
+                self.send(world, at, Command::Commit { transaction });
+            }
+        }
+    }
+
+    fn send(&mut self, world: &mut World, at: usize, command: Command) {
+        self.next_request += 1;
+        let request = RequestId(self.next_request);
+        let session = &mut self.sessions[at];
+        session.request = Some(request);
+        let address = session.at;
+        let now = world.time(address.site);
+        let worker = world.workers.get_mut(&address).expect("it exists");
+        worker.on_command(now, request, command);
+        world.collect(address);
+    }
+
+    pub(crate) fn on_reply(&mut self, world: &mut World, request: RequestId, response: Response) {
+        let found = self.sessions.iter().position(|session| session.request == Some(request));
+        let Some(at) = found else { return };
+        self.sessions[at].request = None;
+        let state = std::mem::replace(&mut self.sessions[at].state, State::Over);
+        match (state, response) {
+            (State::Begun, Response::Begun(transaction)) => {
+                self.sessions[at].state = State::Running { transaction, done: 0, sent: false };
+            }
+            (State::Running { transaction, done, .. }, Response::Done(result)) => {
+                let answer = result.expect("strings only");
+                let (key, step) = self.sessions[at].steps[done].clone();
+                self.note_read(at, &key, &step, &answer);
+                let session = &mut self.sessions[at];
+                session.state = State::Running { transaction, done: done + 1, sent: false };
+            }
+            (State::Running { .. }, Response::TimedOut) => {
+                // Its client gives it up, and continues in a new session.
+                self.record(at, Outcome::Aborted);
+            }
+            (State::Comparing(key), Response::Committed { outcomes, .. }) => {
+                let found = match &outcomes[0] {
+                    Answer::Bulk(value) => Some(number(value)),
+                    _ => None,
+                };
+                let name = Key::from(format!("k{key}").as_str());
+                self.compared.entry(name).or_default().push((at, found));
+                let next = key + 1;
+                self.sessions[at].state =
+                    if next < KEYS as usize { State::Comparing(next) } else { State::Over };
+            }
+            (_, Response::Committed { outcomes, past }) => {
+                if let Some(answer) = outcomes.first() {
+                    let (key, step) = self.sessions[at].steps[0].clone();
+                    self.note_read(at, &key, &step, answer);
+                }
+                self.committed += 1;
+                self.sessions[at].past = past;
+                self.record(at, Outcome::Committed);
+                self.rest(world, at);
+            }
+            (_, Response::Aborted(cause)) => {
+                let cause = match cause {
+                    AbortCause::Locked(_) => "locked",
+                    AbortCause::ReadSet(_) => "read set",
+                    AbortCause::OverwriteSet(_) => "overwrite set",
+                    AbortCause::Expired => "expired",
+                    AbortCause::TimedOut => "timed out",
+                    AbortCause::Given => "given up",
+                };
+                *self.aborted.entry(cause.to_owned()).or_default() += 1;
+                self.record(at, Outcome::Aborted);
+                self.rest(world, at);
+            }
+            (_, Response::Unknown { past }) => {
+                self.unknown += 1;
+                self.sessions[at].request = None;
+                self.record(at, Outcome::Unknown);
+                if let Some(past) = past {
+                    self.sessions[at].past = past;
+                    self.rest(world, at);
+                }
+            }
+            (State::Single, Response::TimedOut) => {
+                self.record(at, Outcome::Aborted);
+                self.rest(world, at);
+            }
+            (State::Comparing(key), Response::TimedOut) => {
+                self.sessions[at].state = State::Comparing(key);
+            }
+            (state, response) => panic!("{response:?} in {state:?}"),
+        }
+    }
+
+    fn note_read(&mut self, at: usize, key: &Key, step: &Step, answer: &Answer) {
+        let version = match (step, answer) {
+            (Step::Set(_), _) | (Step::Delete(_), Answer::Int(1)) => return,
+            (Step::Get, Answer::Bulk(value)) => Version::Of(number(value)),
+            (Step::Get, Answer::Nil) => Version::Absent,
+            (Step::Delete(_), Answer::Int(0)) => {
+                // There was nothing to delete: it has only read.
+                self.sessions[at].operations.pop();
+                Version::Absent
+            }
+            (step, answer) => panic!("{step:?} answered {answer:?}"),
+        };
+        let read = Read { key: name(key), version, stale: false };
+        self.sessions[at].operations.push(Operation::Read(read));
+    }
+
+    fn record(&mut self, at: usize, outcome: Outcome) {
+        let session = &mut self.sessions[at];
+        let operations = std::mem::take(&mut session.operations);
+        session.order += 1;
+        self.history.push(Transaction {
+            session: session.number,
+            order: session.order,
+            site: session.at.site.index(),
+            outcome,
+            operations,
+        });
+    }
+
+    fn rest(&mut self, world: &mut World, at: usize) {
+        let until = world.now + world.random.below(40) * MS;
+        self.sessions[at].state = State::Idle(until);
+    }
+
+    /// Returns the history, with the stamps that homes have shown.
+    pub(crate) fn finish(&mut self, stamps: &BTreeMap<(Key, u64), u64>) -> History {
+        for at in 0..self.sessions.len() {
+            if !self.sessions[at].operations.is_empty() {
+                self.sessions[at].request = None;
+                self.record(at, Outcome::Unknown);
+            }
+        }
+        let mut transactions = std::mem::take(&mut self.history);
+        for transaction in &mut transactions {
+            for operation in &mut transaction.operations {
+                if let Operation::Write(write) = operation {
+                    let key = Key::from(write.key.as_str());
+                    write.stamp = stamps.get(&(key, write.id)).copied();
+                }
+            }
+        }
+        History { transactions }
+    }
+
+    /// Returns keys of which sites have different values at the end.
+    pub(crate) fn differences(&self) -> Vec<String> {
+        let differ = self
+            .compared
+            .iter()
+            .filter(|(_, found)| found.iter().any(|(_, value)| *value != found[0].1));
+        let mut found: Vec<String> =
+            differ.map(|(key, values)| format!("{}: {values:?}", name(key))).collect();
+        if self.compared.len() < KEYS as usize {
+            found.push("not all keys were compared".to_owned());
+        }
+        found
+    }
+}
+
+fn op(step: &Step) -> Op {
+    match step {
+        Step::Get => Op::Get,
+        Step::Set(id) => Op::Set(Value::from(id.to_string().as_str())),
+        Step::Delete(_) => Op::Delete,
+    }
+}
+
+fn some_worker(world: &mut World) -> Address {
+    let all: Vec<Address> = world.workers.keys().copied().collect();
+    all[world.random.index(all.len())]
+}
