@@ -70,7 +70,7 @@ pub(crate) fn main(args: &CheckArgs) -> ExitCode {
         if args.stats {
             checked.iter().for_each(stats);
         }
-        unread.iter().for_each(|reason| eprintln!("solera check: {reason}"));
+        unread.iter().for_each(|reason| print_error!("solera check: {reason}"));
         summary(&checked, errors, warnings);
     }
     match (unread.is_empty(), errors) {
@@ -91,9 +91,12 @@ fn summary(checked: &[Checked], errors: usize, warnings: usize) {
     match errors {
         _ if checked.is_empty() => {}
         0 => {
-            eprintln!("checked {files}, {}: no errors{warned}", plural(transactions, "transaction"))
+            print_error!(
+                "checked {files}, {}: no errors{warned}",
+                plural(transactions, "transaction")
+            )
         }
-        _ => eprintln!("checked {files}: {}{warned}", plural(errors, "error")),
+        _ => print_error!("checked {files}: {}{warned}", plural(errors, "error")),
     }
 }
 

@@ -94,7 +94,7 @@ fn exit_code(done: Result<(), String>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\nthe demo failed: {error}");
+            print_error!("\nthe demo failed: {error}");
             ExitCode::FAILURE
         }
     }

@@ -68,7 +68,7 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
                 output!("{}", line(entry));
                 Ok(())
             })?;
-            report.problems.iter().for_each(|problem| eprintln!("damaged: {problem}"));
+            report.problems.iter().for_each(|problem| print_error!("damaged: {problem}"));
             Ok(report.problems.is_empty())
         }),
         Action::Repair { dir, backup } => repair_one(dir, backup.as_deref()),
@@ -77,7 +77,7 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(reason) => {
-            eprintln!("solera journal: {reason}");
+            print_error!("solera journal: {reason}");
             ExitCode::from(2)
         }
     }

@@ -82,7 +82,7 @@ pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            eprintln!("solera restore: {failure}");
+            print_error!("solera restore: {failure}");
             match failure {
                 Failure::OtherSpaces(differences, _) => {
                     if args.json {

@@ -41,7 +41,7 @@ impl RunningArgs {
         match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("solera {name}: {error}");
+                print_error!("solera {name}: {error}");
                 ExitCode::FAILURE
             }
         }
@@ -73,7 +73,7 @@ impl Waiting {
     pub(crate) async fn pause(&mut self, what: String) {
         let late = self.began.elapsed() >= QUIET_TIME;
         if late && self.printed != what && std::io::stderr().is_terminal() {
-            eprintln!("{what}…");
+            print_error!("{what}…");
             self.printed = what;
         }
         tokio::time::sleep(INTERVAL).await;

@@ -12,7 +12,7 @@ use solera_node::{AdminListener, Cluster, raise_descriptor_limit};
 
 use crate::log::Log;
 use crate::stop::Stop;
-use crate::{reload, restore, stores};
+use crate::{output, reload, restore, stores};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +65,7 @@ pub(crate) fn main(args: &UpArgs, log: &Log) -> ExitCode {
     match run(args, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("solera up: {error}");
+            print_error!("solera up: {error}");
             ExitCode::FAILURE
         }
     }
@@ -82,7 +82,7 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
     };
     let spec = ClusterSpec::load(args.config.as_deref(), over.clone())?.listen_from(args.port)?;
     for warning in spec.warnings() {
-        eprintln!("warning: {warning}");
+        print_error!("warning: {warning}");
     }
     log.configure(&spec.log);
     raise_descriptor_limit();
@@ -96,6 +96,10 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec, Some(Arc::new(modules)))?);
         print_summary(&cluster, args.port);
+        if output::has_failed() {
+            // Its caller waits for lines that cannot be written.
+            return Ok(());
+        }
         let stopped = async {
             stop.requested().await;
             // Stops even if nobody reads standard output any more.

@@ -32,7 +32,7 @@ pub(crate) fn reason(text: &str, error: &toml::de::Error) -> String {
     }
     let of = setting_at(text, at.start).map_or_else(String::new, |name| format!("{name}: "));
     if message.contains("untagged enum Amount") {
-        return format!("{of}{found} is no amount of bytes; {AMOUNTS}");
+        return format!("{of}{found} is not an amount of bytes; {AMOUNTS}");
     }
     let wrong = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "));
     if let Some((found, expected)) = wrong.and_then(|wrong| wrong.split_once(", expected ")) {

@@ -139,10 +139,12 @@ impl fmt::Display for BindError {
                 write!(f, "the store `{store}` is bound to database {index}, which does not exist")
             }
             BindError::NoSpace { store, place } => {
-                write!(f, "the store `{store}` is to be {place}, but there is no such space")
+                write!(f, "the store `{store}` cannot be bound to {place}: there is no such space")
             }
             BindError::TooWeak { store, declared, place, level, accepts } => {
-                let accepts: Vec<_> = accepts.iter().map(|level| level.name()).collect();
+                // No space has this level yet.
+                let accepts = accepts.iter().filter(|level| **level != Level::PcPsi);
+                let accepts: Vec<_> = accepts.map(|level| level.name()).collect();
                 write!(
                     f,
                     "the store `{store}` is declared {declared}, but {place} is {level}: it must be {}",

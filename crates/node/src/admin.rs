@@ -117,7 +117,7 @@ struct Detail {
 async fn index() -> &'static str {
     "Solera\n\nGET  /status    state as JSON (?detailed=true counts versions and bytes)\n\
      GET  /metrics   the same for Prometheus; of a single node only its own\n\
-     GET  /health    200 while the process lives\n\
+     GET  /health    200 while the process runs\n\
      GET  /ready     200 while it can serve all keys of its site, else 503\n\
      POST /faults    (`solera up` only) inject a fault: {\"fault\": \"cut\", \"a\": \"1\", \"b\": \"2\"},\n\
      \x20               heal, kill {site}, restart {site}, delay {a, b, ms}\n"

@@ -360,8 +360,9 @@ impl About {
         let (was, is) = (sites.join(", "), now.sites.join(", "));
         if sites.starts_with(&now.sites) && *sites != now.sites {
             return Err(format!(
-                "it knows the sites {was}, and the configuration lists only {is}: sites are listed for \
-                 ever; `solera site remove` takes one out"
+                "it knows the sites {was}, and the configuration lists only {is}: list all of them. \
+                 A configuration keeps every site that its data knows; `solera site remove` removes a \
+                 site of nodes that `solera serve` runs"
             ));
         }
         if !now.sites.starts_with(sites) {

@@ -173,7 +173,7 @@ impl ClusterSpec {
         if alone && !kept {
             "restart it"
         } else if new.sites.len() < self.sites.len() {
-            "a site stays listed for ever: leave all of them listed; 'solera site remove' takes one out"
+            "leave all of them listed: a configuration keeps every site; 'solera site remove' removes one from the cluster"
         } else if names(self).zip(names(new)).any(|(listed, name)| listed != name) {
             "leave the names and the order of the sites as they are, and list new ones after them"
         } else if alone {
@@ -362,12 +362,17 @@ admin = 'c:3'
             (&kept, second, &another, restored),
             (&in_memory, second, &another, alike),
             (&kept, "'b:1'", "'b:7'", "runs; restart it"),
-            (&kept, second, "", "leave all of them listed; 'solera site remove' takes one out"),
+            (
+                &kept,
+                second,
+                "",
+                "leave all of them listed: a configuration keeps every site; 'solera site remove' removes one from the cluster",
+            ),
             (
                 &in_memory,
                 second,
                 "",
-                "leave all of them listed; 'solera site remove' takes one out",
+                "leave all of them listed: a configuration keeps every site; 'solera site remove' removes one from the cluster",
             ),
             (&kept, second, &appended, "restart it; 'solera site add' then lets a new site join"),
             (&in_memory, second, &appended, alike),

@@ -15,7 +15,7 @@ const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD 
 const HELP: &[&str] = &[
     "SOLERA.SITES [<subcommand> [<arg> [opt]]]. Without one, return the status of each site. Subcommands are:",
     "REMOVE <site> [FORCE]",
-    "    Remove a site that is dead for good; with FORCE also one that answers.",
+    "    Remove a site that has failed permanently; with FORCE also one that answers.",
     "ADD <site>",
     "    Add a site that was removed, or is new in solera.toml.",
     "HELP",

@@ -26,7 +26,7 @@ pub(super) fn set(arguments: &Arguments<'_>) -> Result<Op, String> {
     let other = options().find(|option| !option.eq_ignore_ascii_case(b"nx")).unwrap_or(b"");
     let known = OPTIONS.iter().find(|name| other.eq_ignore_ascii_case(name.as_bytes()));
     Err(match known {
-        Some(name) => format!("ERR SET {name} is not supported by this version of Solera"),
+        Some(name) => format!("ERR Solera does not support SET {name} yet"),
         None => "ERR syntax error".to_owned(),
     })
 }
