@@ -83,7 +83,7 @@ fn causal_transactions_break_the_invariants_that_strong_ones_are_for() {
     });
     // Nothing is lost, which is what causal transactions promise, too.
     let rules =
-        ["a nickname is one user's", "no more is sold than there is", "the highest bid wins"];
+        ["nicknames are unique", "no item is oversold", "the highest bid wins"];
     assert_eq!(broken, BTreeSet::from(rules));
 }
 
