@@ -189,7 +189,7 @@ impl Primary {
 
     /// Returns the sites to which a home sends its history: all others that take part or will.
     pub(crate) fn others(&self) -> impl Iterator<Item = SiteId> + '_ {
-        self.members.listening().filter(|site| *site != self.config.address.site)
+        self.members.members_and_joining().filter(|site| *site != self.config.address.site)
     }
 
     /// Returns the replica of a partition of this worker.

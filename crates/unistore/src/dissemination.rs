@@ -179,7 +179,7 @@ impl Dissemination {
         let root = self.root.as_ref();
         let reported = |site: SiteId| root.and_then(|root| root.reported[site.index()].as_ref());
         let listed = root.map_or(0, |root| root.listed);
-        self.members.listening().find(|site| match *site == self.me.site {
+        self.members.members_and_joining().find(|site| match *site == self.me.site {
             true => listed < self.members.sites(),
             false => reported(*site) != Some(&self.members),
         })

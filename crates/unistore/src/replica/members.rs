@@ -104,7 +104,7 @@ impl Replica {
                     if drops && !knows(index) {
                         partition.drop_causal_after(site, gap.cut);
                     }
-                    partition.has_all_of(site, gap.end);
+                    partition.note_complete(site, gap.end);
                 }
                 self.worker.trace(|| Event::Closed { site, gap: *gap });
             }
@@ -114,7 +114,7 @@ impl Replica {
                 for partition in
                     self.worker.partitions.iter_mut().filter(|partition| partition.filled)
                 {
-                    partition.has_all_of(site, gap.end);
+                    partition.note_complete(site, gap.end);
                 }
             }
             if members.generation(site) != before.generation(site) {

@@ -360,7 +360,7 @@ impl Replica {
         if let Some((stable_vec, floor, ceiling)) = self.worker.dissemination.stable_vec()
             && members.generation(me) == self.worker.config.generation
         {
-            for site in members.listening().filter(|site| *site != me) {
+            for site in members.members_and_joining().filter(|site| *site != me) {
                 let (root, members) = (Address { site, worker: 0 }, known.clone());
                 let settled = self.worker.dissemination.settled_here();
                 let message = Message::StableVec { stable_vec, floor, ceiling, members, settled };
