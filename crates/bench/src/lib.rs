@@ -169,7 +169,8 @@ fn check_micro(micro: &Micro) -> Result<(), BenchError> {
         return Err(BenchError::Settings(format!("{name}: {share}% is more than 100%")));
     }
     if micro.keys < 3 {
-        let reason = "the number of keys must be at least 3, because a transaction uses three items";
+        let reason =
+            "the number of keys must be at least 3, because a transaction uses three items";
         return Err(BenchError::Settings(reason.to_owned()));
     }
     Ok(())

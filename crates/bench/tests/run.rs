@@ -82,8 +82,7 @@ fn causal_transactions_break_the_invariants_that_strong_ones_are_for() {
         broken.len() == 3
     });
     // Nothing is lost, which is what causal transactions promise, too.
-    let rules =
-        ["nicknames are unique", "no item is oversold", "the highest bid wins"];
+    let rules = ["nicknames are unique", "no item is oversold", "the highest bid wins"];
     assert_eq!(broken, BTreeSet::from(rules));
 }
 

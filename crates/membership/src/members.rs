@@ -40,7 +40,9 @@ impl TryFrom<Vec<Slot>> for Members {
         let members = Members(slots);
         match members.is_well_formed() {
             true => Ok(members),
-            false => Err("invalid list of sites: too many sites, or gaps that disagree with the status"),
+            false => {
+                Err("invalid list of sites: too many sites, or gaps that disagree with the status")
+            }
         }
     }
 }

@@ -170,7 +170,7 @@ impl Carrier {
         let membership = self.network.membership();
         membership.may_enter(node, origin, theirs.sites.len()).map_err(unwelcome)?;
         if self.has_forgotten(theirs).await {
-            return Err(unwelcome(Unwelcome::Forgetful));
+            return Err(unwelcome(Unwelcome::LostData));
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Carrier {
 
     /// Checks whether a node may still send messages.
     fn admits(&self, node: NodeId, generation: u32) -> Result<(), Failure> {
-        let admitted = self.network.membership().may_speak(node, generation);
+        let admitted = self.network.membership().accepts_messages(node, generation);
         admitted.map_err(|unwelcome| self.unwelcome(node, unwelcome))
     }
 

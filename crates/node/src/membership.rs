@@ -92,9 +92,9 @@ impl Membership {
         self.known().note_lacking(node);
     }
 
-    /// See [`Admission::may_speak`].
-    pub(crate) fn may_speak(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
-        self.known().may_speak(node, generation)
+    /// See [`Admission::accepts_messages`].
+    pub(crate) fn accepts_messages(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
+        self.known().accepts_messages(node, generation)
     }
 
     /// See [`Admission::survives`].

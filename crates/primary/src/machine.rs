@@ -380,8 +380,8 @@ impl Participant for Primary {
         }
     }
 
-    /// Whether each partition whose home has left has another home.
-    fn has_settled(&self) -> bool {
+    /// Returns whether each partition whose home has left has another home.
+    fn has_completed_removals(&self) -> bool {
         !self.replicas.iter().any(|replica| matches!(replica.role, Role::Gathering(_)))
     }
 

@@ -410,8 +410,8 @@ impl Partition {
         for origin in Origin::all(MAX_SITES) {
             while let Some(update) = self.committed[origin].next_settled(settled) {
                 for write in &update.writes {
-                    // An update that cannot be folded yet delays the folding of later updates of
-                    // its origin. `settle` requires that the effect is folded.
+                    // An update outside the floor keeps `next_to_fold` from later updates of its
+                    // origin, but `settled` assumes that these are folded.
                     self.update_log(&write.key, |log, local| {
                         log.fold(floor, local);
                         log.settle(&write.effect, update.dot);

@@ -195,7 +195,7 @@ impl World {
         let welcome = self.is_welcome(worker, theirs);
         let is_wrong = |unwelcome: &Unwelcome| match unwelcome {
             Unwelcome::Removed => !self.removed.contains(&other.site.index()),
-            Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::Forgetful => true,
+            Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::LostData => true,
             Unwelcome::Unknown | Unwelcome::Lacks(_) => false,
         };
         let is_wrong = agrees.is_err() || welcome.as_ref().is_err_and(is_wrong);
@@ -228,7 +228,7 @@ impl World {
         };
         let compares = self.links.as_ref().is_some_and(|links| !links.has(Weakness::LetsCopiesIn));
         match worker.site != other.site && compares && has_forgotten() {
-            true => Err(Unwelcome::Forgetful),
+            true => Err(Unwelcome::LostData),
             false => Ok(()),
         }
     }
