@@ -39,8 +39,8 @@ pub enum Unwelcome {
     Lacks(SiteId),
 }
 
-/// For the start of a worker's process, the last time of its own that it recovered, and the first
-/// time that it uses since. Times in between belong to the lost end of an earlier run.
+/// Two times of a worker: the last one that it recovered when its process started, and the first one
+/// that it has assigned since. Times between them belong to the lost end of an earlier run.
 pub type Run = (Timestamp, Timestamp);
 
 /// The role of the own node.
@@ -72,7 +72,7 @@ pub struct Admission {
 }
 
 /// Returns whether a worker with this start announced `heard` in a run whose end it has lost.
-fn has_forgotten(run: Run, heard: Timestamp) -> bool {
+fn has_lost_data(run: Run, heard: Timestamp) -> bool {
     let (recovered, began) = run;
     recovered < heard && heard < began
 }
@@ -182,11 +182,11 @@ impl Admission {
         if lacks { Err(Unwelcome::LostData) } else { Ok(()) }
     }
 
-    /// Returns whether a worker of a site has lost a time of its own that it had announced. Times of
-    /// former generations of the site do not count.
-    pub fn has_forgotten(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
+    /// Returns whether a worker of a site has lost data up to the time `heard`, which it had
+    /// announced. Times of former generations of the site do not count.
+    pub fn has_lost_data(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
         let former = self.members.gaps(site).last().map_or(Timestamp::ZERO, |gap| gap.end);
-        self.members.is_member(site) && heard > former && has_forgotten(run, heard)
+        self.members.is_member(site) && heard > former && has_lost_data(run, heard)
     }
 
     /// Notes that a node is admitted. Its list has `listed` sites.
@@ -314,10 +314,10 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_announced_more_than_it_recovered_has_forgotten() {
+    fn a_worker_that_announced_more_than_it_recovered_has_lost_data() {
         let run = (Timestamp(10), Timestamp(20));
         for (heard, forgotten) in [(9, false), (10, false), (11, true), (19, true), (20, false)] {
-            assert_eq!(has_forgotten(run, Timestamp(heard)), forgotten, "{heard}");
+            assert_eq!(has_lost_data(run, Timestamp(heard)), forgotten, "{heard}");
         }
     }
 

@@ -185,8 +185,8 @@ impl Dissemination {
         })
     }
 
-    /// Returns, at the root, a member that has not reported that all of its protocols have completed
-    /// the removal of this generation of a site.
+    /// Returns, at the root, a member that has not reported that all of its protocols have
+    /// completed the removal of this generation of a site.
     pub(crate) fn not_completed(&self, removed: SiteGeneration) -> Option<SiteId> {
         let root = self.root.as_ref()?;
         let has_completed = |site: &SiteId| match &root.completed_removals[site.index()] {

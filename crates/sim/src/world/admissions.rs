@@ -222,12 +222,12 @@ impl World {
         admission.may_enter(theirs.from, theirs.origin(), admission.members().sites())?;
         let status = replica.status();
         let mut heard = status.heard_of(other.site).filter(|(worker, _)| *worker == other);
-        let mut has_forgotten = || {
+        let mut has_lost_data = || {
             let run = theirs.runs[0];
-            heard.any(|(_, ts)| admission.has_forgotten(other.site, run, ts))
+            heard.any(|(_, ts)| admission.has_lost_data(other.site, run, ts))
         };
         let compares = self.links.as_ref().is_some_and(|links| !links.has(Weakness::LetsCopiesIn));
-        match worker.site != other.site && compares && has_forgotten() {
+        match worker.site != other.site && compares && has_lost_data() {
             true => Err(Unwelcome::LostData),
             false => Ok(()),
         }
