@@ -39,8 +39,8 @@ pub enum Unwelcome {
     Lacks(SiteId),
 }
 
-/// Two times of a worker: the last one that it recovered when its process started, and the first one
-/// that it has assigned since. Times between them belong to the lost end of an earlier run.
+/// Two times of a worker: the last one that it recovered when its process started, and the first
+/// one that it has used since. Times between them belong to the lost end of an earlier run.
 pub type Run = (Timestamp, Timestamp);
 
 /// The role of the own node.
