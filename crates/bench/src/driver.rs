@@ -103,7 +103,7 @@ pub(crate) fn drive<W: Workload>(
             }
         }
     }
-    all.ok_or_else(|| BenchError::Settings("clients need a thread at least".to_owned()))
+    all.ok_or_else(|| BenchError::Settings("the number of threads must be at least 1".to_owned()))
 }
 
 /// Runs the clients of one thread: every `threads`th client.

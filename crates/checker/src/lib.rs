@@ -2,7 +2,7 @@
 //! transactional causal consistency, PoR consistency, or linearizability.
 //!
 //! The checker shares no code with the protocol: it has its own plain types, its own model of the
-//! replicated types, written from their declarative meaning, and its own notion of time.
+//! replicated types, written from their specification, and its own notion of time.
 //!
 //! - [`witness`]: the protocol exhibits a causal order (a snapshot and a dot per transaction); the
 //!   checker verifies that this order satisfies the definition (UniStore §3): session order,

@@ -115,7 +115,7 @@ mod violation;
 use index::Index;
 
 pub use history::{History, Operation, Outcome, Read, Transaction, Version, Write};
-pub use violation::{Dependency, Edge, Name, Violation};
+pub use violation::{Dependency, Edge, TransactionName, Violation};
 
 /// Returns the violations of a history: first those of single reads, then those of orders of
 /// versions, then cycles. A history that satisfies PC-PSI has none.

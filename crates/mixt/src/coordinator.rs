@@ -310,7 +310,7 @@ impl Coordinator {
 
     /// Sets the replicas of these databases at which all requests commit
     /// ([`commit_replica`](crate::store::Database::commit_replica)).
-    pub fn commit_at(&mut self, commit_replicas: BTreeMap<Arc<str>, Arc<str>>) {
+    pub fn set_commit_replicas(&mut self, commit_replicas: BTreeMap<Arc<str>, Arc<str>>) {
         self.commit_replicas = commit_replicas;
     }
 

@@ -211,7 +211,7 @@ pub async fn run(
     clock: &dyn Clock,
 ) -> Outcome {
     coordinator.use_workers_of(connections.executing());
-    coordinator.commit_at(connections.commit_replicas());
+    coordinator.set_commit_replicas(connections.commit_replicas());
     coordinator.act_as(connections.users(), connections.guarded());
     let mut answer = None;
     loop {

@@ -169,8 +169,8 @@ impl Carrier {
         let unwelcome = |unwelcome| self.unwelcome(node, unwelcome);
         let membership = self.network.membership();
         membership.may_enter(node, origin, theirs.sites.len()).map_err(unwelcome)?;
-        if self.has_forgotten(theirs).await {
-            return Err(unwelcome(Unwelcome::Forgetful));
+        if self.has_lost_data(theirs).await {
+            return Err(unwelcome(Unwelcome::LostData));
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Carrier {
     }
 
     /// Whether this node has heard something of another node that the other node has lost.
-    async fn has_forgotten(&self, theirs: &Card) -> bool {
+    async fn has_lost_data(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
         let membership = self.network.membership();
         if membership.status(site) != SiteStatus::Member {
@@ -213,7 +213,7 @@ impl Carrier {
         heard.into_iter().any(|(worker, ts)| {
             let place = worker.worker.checked_sub(first).map(usize::from);
             let run = place.and_then(|place| theirs.runs.get(place));
-            run.is_some_and(|run| membership.has_forgotten(site, *run, ts))
+            run.is_some_and(|run| membership.has_lost_data(site, *run, ts))
         })
     }
 
@@ -244,7 +244,7 @@ impl Carrier {
 
     /// Checks whether a node may still send messages.
     fn admits(&self, node: NodeId, generation: u32) -> Result<(), Failure> {
-        let admitted = self.network.membership().may_speak(node, generation);
+        let admitted = self.network.membership().accepts_messages(node, generation);
         admitted.map_err(|unwelcome| self.unwelcome(node, unwelcome))
     }
 

@@ -82,9 +82,9 @@ impl Membership {
         self.known().may_enter(node, origin, listed)
     }
 
-    /// See [`Admission::has_forgotten`].
-    pub(crate) fn has_forgotten(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
-        self.known().has_forgotten(site, run, heard)
+    /// See [`Admission::has_lost_data`].
+    pub(crate) fn has_lost_data(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
+        self.known().has_lost_data(site, run, heard)
     }
 
     /// See [`Admission::note_lacking`].
@@ -92,9 +92,9 @@ impl Membership {
         self.known().note_lacking(node);
     }
 
-    /// See [`Admission::may_speak`].
-    pub(crate) fn may_speak(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
-        self.known().may_speak(node, generation)
+    /// See [`Admission::accepts_messages`].
+    pub(crate) fn accepts_messages(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
+        self.known().accepts_messages(node, generation)
     }
 
     /// See [`Admission::survives`].

@@ -355,7 +355,7 @@ impl Worker {
                 change.and_then(|(site, change)| machine.change_members(now, site, change).err());
             let status = machine.unistore().status();
             let (members, not_agreed) =
-                (status.members().clone(), status.not_agreed().or(status.not_settled()));
+                (status.members().clone(), status.not_agreed().or(status.not_completed_removal()));
             SitesReport { members, not_agreed, refused }
         };
         self.note_members(&report.members);

@@ -189,7 +189,7 @@ impl Primary {
 
     /// Returns the sites to which a home sends its history: all others that take part or will.
     pub(crate) fn others(&self) -> impl Iterator<Item = SiteId> + '_ {
-        self.members.listening().filter(|site| *site != self.config.address.site)
+        self.members.members_and_joining().filter(|site| *site != self.config.address.site)
     }
 
     /// Returns the replica of a partition of this worker.
@@ -380,8 +380,8 @@ impl Participant for Primary {
         }
     }
 
-    /// Whether each partition whose home has left has another home.
-    fn has_settled(&self) -> bool {
+    /// Returns whether each partition whose home has left has another home.
+    fn has_completed_removals(&self) -> bool {
         !self.replicas.iter().any(|replica| matches!(replica.role, Role::Gathering(_)))
     }
 

@@ -244,8 +244,9 @@ impl Site {
         if self.participants().next().is_some() {
             let filled = self.participants().all(Participant::is_filled);
             let is_known = self.passed_on.as_ref() == Some(self.unistore.members());
-            let settled = is_known && self.participants().all(Participant::has_settled);
-            self.unistore.note_others(filled, settled);
+            let completed =
+                is_known && self.participants().all(Participant::has_completed_removals);
+            self.unistore.note_others(filled, completed);
         }
     }
 

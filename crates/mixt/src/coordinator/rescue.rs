@@ -92,7 +92,7 @@ impl Coordinator {
         match Coordinator::take_over(record, modules, self.job.limits, self.now_ms) {
             Ok(mut other) => {
                 other.depth = self.depth + 1;
-                other.commit_at(self.commit_replicas.clone());
+                other.set_commit_replicas(self.commit_replicas.clone());
                 other.guarded.clone_from(&self.guarded);
                 self.stage = Stage::Helping(Box::new(other));
                 None

@@ -195,7 +195,7 @@ impl World {
         let welcome = self.is_welcome(worker, theirs);
         let is_wrong = |unwelcome: &Unwelcome| match unwelcome {
             Unwelcome::Removed => !self.removed.contains(&other.site.index()),
-            Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::Forgetful => true,
+            Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::LostData => true,
             Unwelcome::Unknown | Unwelcome::Lacks(_) => false,
         };
         let is_wrong = agrees.is_err() || welcome.as_ref().is_err_and(is_wrong);
@@ -222,13 +222,13 @@ impl World {
         admission.may_enter(theirs.from, theirs.origin(), admission.members().sites())?;
         let status = replica.status();
         let mut heard = status.heard_of(other.site).filter(|(worker, _)| *worker == other);
-        let mut has_forgotten = || {
+        let mut has_lost_data = || {
             let run = theirs.runs[0];
-            heard.any(|(_, ts)| admission.has_forgotten(other.site, run, ts))
+            heard.any(|(_, ts)| admission.has_lost_data(other.site, run, ts))
         };
         let compares = self.links.as_ref().is_some_and(|links| !links.has(Weakness::LetsCopiesIn));
-        match worker.site != other.site && compares && has_forgotten() {
-            true => Err(Unwelcome::Forgetful),
+        match worker.site != other.site && compares && has_lost_data() {
+            true => Err(Unwelcome::LostData),
             false => Ok(()),
         }
     }

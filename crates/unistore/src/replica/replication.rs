@@ -350,7 +350,7 @@ impl Replica {
             self.worker.send(parent, Message::Up(subtree));
             return;
         }
-        self.worker.dissemination.note_settled(subtree.settled.clone());
+        self.worker.dissemination.note_completed_removals(subtree.settled.clone());
         self.conclude(now, &subtree);
         self.worker.dissemination.on_whole_site(subtree);
         let members = self.worker.dissemination.members.clone();
@@ -360,9 +360,9 @@ impl Replica {
         if let Some((stable_vec, floor, ceiling)) = self.worker.dissemination.stable_vec()
             && members.generation(me) == self.worker.config.generation
         {
-            for site in members.listening().filter(|site| *site != me) {
+            for site in members.members_and_joining().filter(|site| *site != me) {
                 let (root, members) = (Address { site, worker: 0 }, known.clone());
-                let settled = self.worker.dissemination.settled_here();
+                let settled = self.worker.dissemination.completed_removals();
                 let message = Message::StableVec { stable_vec, floor, ceiling, members, settled };
                 self.worker.send(root, message);
             }
@@ -382,12 +382,12 @@ impl Replica {
             if members.generation(*site) != *generation {
                 continue;
             }
-            let settled = !self.worker.config.keeps(Rule::GoneWhenSettled)
-                || self.worker.dissemination.not_settled((*site, *generation)).is_none();
+            let completed = !self.worker.config.keeps(Rule::GoneWhenCompleted)
+                || self.worker.dissemination.not_completed((*site, *generation)).is_none();
             let members = match members.status(*site) {
                 // The cut is the least time of all partitions, because partitions may have only
                 // parts of what is after it.
-                SiteStatus::Leaving if agreed && settled && !gone => {
+                SiteStatus::Leaving if agreed && completed && !gone => {
                     members.closed(*site, Gap { cut: *least, end: *most })
                 }
                 // Another removed site had more of its history, which is lost with that site. A
@@ -519,7 +519,7 @@ impl Replica {
             base_vec: self.joining.base_vec,
             listed: self.worker.config.topology.sites() as u8,
             converged: self.converged(),
-            settled: self.settled(),
+            settled: self.completed_removals(),
         }
     }
 

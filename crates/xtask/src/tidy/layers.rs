@@ -17,7 +17,7 @@ pub(crate) enum Layer {
     Composition,
     Hosting,
     Programming,
-    Evidence,
+    Tools,
 }
 
 /// Position of a crate in the architecture.
@@ -312,7 +312,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
     rule(
         "solera-bench",
         "bench",
-        Layer::Evidence,
+        Layer::Tools,
         &[
             "solera",
             "solera-commands",
@@ -341,7 +341,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
     rule(
         "solera-cli",
         "cli",
-        Layer::Evidence,
+        Layer::Tools,
         &[
             "solera",
             "solera-backup",
@@ -366,7 +366,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         ],
         &["solera-checker", "solera-commands"],
     ),
-    rule("xtask", "xtask", Layer::Evidence, &[], &[]),
+    rule("xtask", "xtask", Layer::Tools, &[], &[]),
 ];
 
 const fn rule(
