@@ -203,7 +203,7 @@ impl User {
         Ok(())
     }
 
-    /// Whether the user may read all keys.
+    /// Returns whether the user may read all keys.
     pub fn reads_all_keys(&self) -> bool {
         self.keys.iter().any(|keys| keys.read && keys.pattern == b"*")
     }
@@ -259,13 +259,13 @@ impl User {
         }
     }
 
-    /// Whether the user may run a command, or a subcommand such as `acl|list`, whatever its
+    /// Returns whether the user may run a command, or a subcommand such as `acl|list`, whatever its
     /// arguments.
     pub fn may_run(&self, name: &str) -> bool {
         Unit::find(name).is_some_and(|unit| self.allows(unit))
     }
 
-    /// Whether the user may run all commands of a category.
+    /// Returns whether the user may run all commands of a category.
     pub fn may_run_all(&self, category: &str) -> bool {
         Unit::all().filter(|unit| unit.is_in(category)).all(|unit| self.allowed[unit.index()])
     }
@@ -301,7 +301,7 @@ impl User {
         })
     }
 
-    /// Whether the user may use some key with this prefix in the way that a command does.
+    /// Returns whether the user may use some key with this prefix in the way that a command does.
     pub fn may_use_some(&self, start: &[u8], command: &Command) -> bool {
         let (reads, writes) = (command.reads_keys(), command.writes_keys());
         self.keys.iter().any(|keys| {
@@ -309,12 +309,12 @@ impl User {
         })
     }
 
-    /// Whether the user may use a key in the way that a command does.
+    /// Returns whether the user may use a key in the way that a command does.
     pub fn may_use_for(&self, key: &[u8], command: &Command) -> bool {
         self.may_use(key, command.reads_keys(), command.writes_keys())
     }
 
-    /// Whether the user may run a command on a key, whatever its other arguments.
+    /// Returns whether the user may run a command on a key, whatever its other arguments.
     pub fn may_run_on(&self, name: &str, key: &[u8]) -> bool {
         Unit::find(name).is_some_and(|unit| self.may(unit, [key]).is_ok())
     }
@@ -380,7 +380,7 @@ impl Users {
         Users { users: named.collect(), guarded: true }
     }
 
-    /// Whether any user is configured.
+    /// Returns whether any user is configured.
     pub fn are_configured(&self) -> bool {
         self.guarded
     }

@@ -155,7 +155,8 @@ impl<F: DiskFile> Plan<F> {
         Ok(())
     }
 
-    /// Whether a segment can be kept after the previous ones, which end before record `next`.
+    /// Returns whether a segment can be kept after the previous ones, which end before record
+    /// `next`.
     fn takes(&mut self, found: &Result<Segment<F>, Error>, next: Option<u64>) -> bool {
         let Ok(segment) = found else { return false };
         let identity = self.identity.get_or_insert_with(|| segment.header.identity.clone());

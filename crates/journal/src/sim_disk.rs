@@ -149,7 +149,7 @@ impl SimDisk {
         self.state().power = Some(calls);
     }
 
-    /// Whether the power has failed.
+    /// Returns whether the power has failed.
     pub fn power_failed(&self) -> bool {
         self.state().power == Some(0)
     }

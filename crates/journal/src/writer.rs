@@ -125,8 +125,8 @@ impl<D: Disk> Writer<D> {
         self.or_fail(sealed)
     }
 
-    /// Whether there is no spare segment, or enough was written since it last grew. Even an idle
-    /// journal writes a little all the time.
+    /// Returns whether there is no spare segment, or enough was written since it last grew. Even an
+    /// idle journal writes a little all the time.
     pub(crate) fn is_preparation_due(&self) -> bool {
         self.spare.is_none() || self.unprepared.saturating_mul(2) >= PREPARE_BYTES
     }
@@ -201,7 +201,7 @@ impl<D: Disk> Writer<D> {
         Lsn(self.durable).before()
     }
 
-    /// Whether there is written data that is not durable.
+    /// Returns whether there is written data that is not durable.
     pub(crate) fn unsynced(&self) -> bool {
         self.durable < self.next
     }

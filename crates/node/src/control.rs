@@ -70,7 +70,7 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// Whether the answer reveals what the worker has in memory, and not only its size.
+    /// Returns whether the answer reveals what the worker has in memory, and not only its size.
     pub(crate) fn reads_data(&self) -> bool {
         matches!(
             self,

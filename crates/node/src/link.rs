@@ -121,7 +121,7 @@ impl Link {
         }
     }
 
-    /// Whether the queue is so long that more updates would only cost memory.
+    /// Returns whether the queue is so long that more updates would only cost memory.
     pub(crate) fn has_enough(&self) -> bool {
         self.state().machine.queue_bytes() >= ENOUGH
     }
@@ -168,7 +168,7 @@ impl Link {
         self.state().machine.incarnation()
     }
 
-    /// Whether messages travel in both directions, as far as is known.
+    /// Returns whether messages travel in both directions, as far as is known.
     pub(crate) fn is_whole(&self) -> bool {
         self.state().machine.whole_since().is_some()
     }
@@ -236,7 +236,7 @@ impl Link {
         Some(accepted)
     }
 
-    /// Whether a numbered frame of the peer's connection is new and may be delivered.
+    /// Returns whether a numbered frame of the peer's connection is new and may be delivered.
     pub(crate) fn takes(&self, connection: u64, number: u64) -> bool {
         self.state().machine.takes(connection, number)
     }

@@ -201,7 +201,7 @@ impl Carrier {
         }
     }
 
-    /// Whether this node has heard something of another node that the other node has lost.
+    /// Returns whether this node has heard something of another node that the other node has lost.
     async fn has_forgotten(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
         let membership = self.network.membership();
@@ -270,7 +270,7 @@ impl Carrier {
         }
     }
 
-    /// Whether a refusal should be logged as a warning now.
+    /// Returns whether a refusal should be logged as a warning now.
     fn should_log(&self, line: &str) -> bool {
         let mut refusals = self.refusals.lock().expect("nothing panics with the lock");
         refusals.should_log(line, Instant::now())

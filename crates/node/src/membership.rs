@@ -152,7 +152,7 @@ impl Membership {
         (self.refused.swap(refused, Relaxed) != refused).then_some(!refused)
     }
 
-    /// Whether no other site accepts this node, so that it rejects writes.
+    /// Returns whether no other site accepts this node, so that it rejects writes.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }

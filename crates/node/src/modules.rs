@@ -58,7 +58,7 @@ impl Caller {
         Ok(C::answer(answer).expect("a command is answered as its kind is"))
     }
 
-    /// Whether the session has ended, so that commands have no effect.
+    /// Returns whether the session has ended, so that commands have no effect.
     pub fn has_ended(&self) -> bool {
         self.batches.is_closed()
     }
@@ -140,8 +140,8 @@ impl Local {
         &self.spec.name
     }
 
-    /// Whether the client may read and change records of other users' transactions: it has the
-    /// right to run `solera.phase`, or no users are configured.
+    /// Returns whether the client may read and change records of other users' transactions: it has
+    /// the right to run `solera.phase`, or no users are configured.
     pub fn may_coordinate(&self) -> bool {
         self.delegation.user().is_none_or(|user| user.may_run("solera.phase"))
     }
@@ -151,7 +151,7 @@ impl Local {
         self.delegation.user().map(|user| user.name.as_str())
     }
 
-    /// Whether users are configured, so that rights are checked.
+    /// Returns whether users are configured, so that rights are checked.
     pub fn is_guarded(&self) -> bool {
         self.users().is_none_or(|users| users.are_configured())
     }
@@ -232,8 +232,8 @@ impl Local {
         self.spec.spaces.iter().filter(|space| space.runs == Runs::UniStore)
     }
 
-    /// Whether a space with this name exists that modules cannot use, because another protocol than
-    /// UniStore runs it.
+    /// Returns whether a space with this name exists that modules cannot use, because another
+    /// protocol than UniStore runs it.
     pub fn is_of_another_protocol(&self, space: &str) -> bool {
         self.spec.spaces.iter().any(|it| it.name == space && it.runs != Runs::UniStore)
     }

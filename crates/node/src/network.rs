@@ -146,7 +146,8 @@ impl Network {
         &self.memory
     }
 
-    /// Whether all workers of this process know that their site has the data that it serves.
+    /// Returns whether all workers of this process know that their site has the data that it
+    /// serves.
     pub(crate) fn serves(&self) -> bool {
         self.not_serving.load(Ordering::Relaxed) == 0
     }
@@ -217,7 +218,7 @@ impl Network {
         }
     }
 
-    /// Whether this process rejects writes.
+    /// Returns whether this process rejects writes.
     pub(crate) fn refuses_writes(&self) -> bool {
         self.refuses.load(Ordering::Relaxed)
     }
@@ -401,12 +402,12 @@ impl Network {
         &self.clients[site.index()]
     }
 
-    /// Whether a vector has no entries beyond the cluster's sites.
+    /// Returns whether a vector has no entries beyond the cluster's sites.
     pub(crate) fn is_valid(&self, vector: &Vector) -> bool {
         vector.is_within(self.workers.len())
     }
 
-    /// Whether the site exists.
+    /// Returns whether the site exists.
     pub(crate) fn has_site(&self, site: SiteId) -> bool {
         site.index() < self.workers.len()
     }
@@ -427,7 +428,7 @@ impl Network {
         SiteId::all(self.workers.len()).flat_map(|site| self.workers_here(site))
     }
 
-    /// Whether a worker runs in this process. A worker that does not exist runs nowhere.
+    /// Returns whether a worker runs in this process. A worker that does not exist runs nowhere.
     pub(crate) fn is_here(&self, worker: Address) -> bool {
         let site = self.workers.get(worker.site.index());
         let destination = site.and_then(|site| site.get(usize::from(worker.worker)));

@@ -254,7 +254,7 @@ fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec) {
 }
 
 impl Cluster {
-    /// Whether this node serves all of its site, accepts writes, and is not shutting down.
+    /// Returns whether this node serves all of its site, accepts writes, and is not shutting down.
     pub fn is_ready(&self) -> bool {
         !self.network.is_draining()
             && self.network.serves()

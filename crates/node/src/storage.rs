@@ -220,7 +220,7 @@ pub(crate) fn set_durability<D: Disk>(syncer: &Syncer<D>, durability: Durability
     syncer.set_policy(policy(durability));
 }
 
-/// Whether more than `bytes` bytes wait to be written. A failed journal writes none.
+/// Returns whether more than `bytes` bytes wait to be written. A failed journal writes none.
 pub(crate) fn is_behind<D: Disk>(engine: &Engine<D>, bytes: u64) -> bool {
     let waiting = engine.log().map_or(0, Syncer::waiting_bytes);
     !engine.has_stopped() && waiting > bytes

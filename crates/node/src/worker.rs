@@ -327,17 +327,17 @@ impl Worker {
         is_behind(&self.state.borrow().engine, bytes)
     }
 
-    /// Whether the journal of this worker has failed.
+    /// Returns whether the journal of this worker has failed.
     pub(crate) fn has_stopped(&self) -> bool {
         self.state.borrow().engine.has_stopped()
     }
 
-    /// Whether this worker answers its clients at all.
+    /// Returns whether this worker answers its clients at all.
     pub(crate) fn answers(&self) -> bool {
         self.state.borrow().engine.answers()
     }
 
-    /// Whether the site has the data that it serves. A joining site copies the data first.
+    /// Returns whether the site has the data that it serves. A joining site copies the data first.
     pub(crate) fn serves(&self) -> bool {
         self.serves.get()
     }
@@ -371,7 +371,7 @@ impl Worker {
         log_acceptance(&self.network, &self.spec, news);
     }
 
-    /// Whether this process rejects writes.
+    /// Returns whether this process rejects writes.
     pub(crate) fn refuses_writes(&self) -> bool {
         self.network.refuses_writes()
     }

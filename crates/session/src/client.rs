@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Whether the client has a transaction open.
+    /// Returns whether the client has a transaction open.
     pub fn is_in_transaction(&self) -> bool {
         lock(&self.info).in_transaction
     }
@@ -128,7 +128,7 @@ impl Client {
         &self.ends.local_address
     }
 
-    /// Whether the client's user has this name.
+    /// Returns whether the client's user has this name.
     pub fn is_user(&self, name: &[u8]) -> bool {
         lock(&self.info).user.as_bytes() == name
     }

@@ -123,10 +123,11 @@ pub trait Context: 'static {
     /// the site is not new.
     fn node_without(&self, site: SiteId) -> Option<String>;
 
-    /// Whether the site has all data that it serves. A joining site receives the data first.
+    /// Returns whether the site has all data that it serves. A joining site receives the data
+    /// first.
     fn serves(&self) -> bool;
 
-    /// Whether some commands are rejected now that are usually accepted.
+    /// Returns whether some commands are rejected now that are usually accepted.
     fn refuses_some(&self) -> bool;
 
     /// Returns why this process accepts no writes because of a journal, if so.
@@ -141,10 +142,10 @@ pub trait Context: 'static {
     /// Returns the bytes of memory that the process uses; 0 where that is unknown.
     fn memory_used(&self) -> u64;
 
-    /// Whether the process uses more memory than its limit.
+    /// Returns whether the process uses more memory than its limit.
     fn is_memory_full(&self) -> bool;
 
-    /// Whether access control is in force.
+    /// Returns whether access control is in force.
     fn is_guarded(&self) -> bool;
 
     /// Returns the current users.

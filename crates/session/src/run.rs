@@ -131,7 +131,7 @@ impl<W: Context> ClientSession<W> {
         Ok(())
     }
 
-    /// Whether a command ends a transaction that may write.
+    /// Returns whether a command ends a transaction that may write.
     fn commits_writes(&self, command: CommandId) -> bool {
         match command {
             CommandId::Exec => matches!(&self.mode, Mode::Queueing(queue) if queue.writes),
@@ -185,7 +185,7 @@ impl<W: Context> ClientSession<W> {
     }
 }
 
-/// Whether a command needs data, the site's own or that of a past.
+/// Returns whether a command needs data, the site's own or that of a past.
 fn needs_data(command: &Described) -> bool {
     command.is_data()
         || matches!(
@@ -204,7 +204,7 @@ fn needs_data(command: &Described) -> bool {
         )
 }
 
-/// Whether a command runs at once even while commands are queued. MULTI does, and fails.
+/// Returns whether a command runs at once even while commands are queued. MULTI does, and fails.
 fn runs_at_once(command: &Described) -> bool {
     command.in_multi() == InMulti::AtOnce || command.id == CommandId::Multi
 }

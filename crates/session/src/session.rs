@@ -163,7 +163,7 @@ impl<W: Context> ClientSession<W> {
         };
     }
 
-    /// Whether MULTI or SOLERA.BEGIN is open.
+    /// Returns whether MULTI or SOLERA.BEGIN is open.
     pub fn in_transaction(&self) -> bool {
         self.mode.is_in_transaction()
     }

@@ -126,7 +126,7 @@ impl Clients {
         }
     }
 
-    /// Whether every client has finished.
+    /// Returns whether every client has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.clients.iter().all(|client| matches!(client.doing, Doing::Done))
     }

@@ -55,7 +55,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Whether the fault may cost a site its data.
+    /// Returns whether the fault may cost a site its data.
     pub(crate) fn spoils(self) -> bool {
         let Fault::Disk(_, _, fault) = self else { return false };
         matches!(fault, DiskFault::Rot | DiskFault::Misdirect | DiskFault::Fail(..))

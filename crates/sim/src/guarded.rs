@@ -126,7 +126,7 @@ impl GuardedSessions {
         }
     }
 
-    /// Whether every session has finished.
+    /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| session.doing == Doing::Done)
     }
@@ -311,7 +311,7 @@ impl GuardedSessions {
         world.wake(WAKES + index, self.random.within(MS, 50 * MS));
     }
 
-    /// Whether a request belongs to these sessions.
+    /// Returns whether a request belongs to these sessions.
     fn is_own(request: RequestId) -> bool {
         (REQUESTS..REQUESTS + (1 << 60)).contains(&request.0)
     }

@@ -124,7 +124,8 @@ pub(crate) fn history(
     History { sites: origins, destroyed, conflicts: conflicts(), transactions, finals: Vec::new() }
 }
 
-/// Whether a transaction of a destroyed site is within no surviving site's uniform snapshot.
+/// Returns whether a transaction of a destroyed site is within no surviving site's uniform
+/// snapshot.
 fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>]) -> bool {
     let Some((time, Origin::Site(site))) = transaction.dot() else { return false };
     destroyed.contains(&site)

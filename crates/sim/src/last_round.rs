@@ -109,12 +109,12 @@ impl LastRound {
         None
     }
 
-    /// Whether sites contend for one key. They do so without a pause.
+    /// Returns whether sites contend for one key. They do so without a pause.
     pub(crate) fn is_contest(&self) -> bool {
         !self.contest.is_empty()
     }
 
-    /// Whether all transactions of this turn committed.
+    /// Returns whether all transactions of this turn committed.
     pub(crate) fn is_done(&self) -> bool {
         self.due.is_empty() && self.waiting.is_empty()
     }

@@ -107,11 +107,11 @@ impl Outage {
         (0..sites).filter(is_whole).collect()
     }
 
-    /// Whether the cluster is known not to tolerate this outage always. A site with only some
-    /// workers down is not suspected. If it leads, groups led by its other workers take no strong
-    /// transactions of other sites, because these workers wait for the whole site. Also, updates
-    /// that it replicated to only one other site are not forwarded, so that a strong transaction
-    /// that has seen them is not decided, and delays those after it.
+    /// Returns whether the cluster is known not to tolerate this outage always. A site with only
+    /// some workers down is not suspected. If it leads, groups led by its other workers take no
+    /// strong transactions of other sites, because these workers wait for the whole site. Also,
+    /// updates that it replicated to only one other site are not forwarded, so that a strong
+    /// transaction that has seen them is not decided, and delays those after it.
     pub(crate) fn is_known_to_fail(&self) -> bool {
         matches!(self, Outage::Workers { .. })
     }

@@ -250,13 +250,13 @@ impl Storage {
     }
 }
 
-/// Whether a worker accepts a client's command. One without space rejects writes, and one whose
-/// journal has failed answers no client, because what is in its memory may be undone.
+/// Returns whether a worker accepts a client's command. One without space rejects writes, and one
+/// whose journal has failed answers no client, because what is in its memory may be undone.
 pub(crate) fn takes(worker: &Worker, command: &Command) -> bool {
     worker.answers() && !(writes(command) && worker.refuses().is_some())
 }
 
-/// Whether a command may change data.
+/// Returns whether a command may change data.
 pub(crate) fn writes(command: &Command) -> bool {
     match command {
         Command::Execute { op, .. } | Command::Operate { op, .. } => op.is_update(),

@@ -169,7 +169,7 @@ impl Tally {
         required.filter(|(what, least)| count(what) < *least).collect()
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }

@@ -426,7 +426,7 @@ impl World {
         }
     }
 
-    /// Whether a worker runs and answers clients.
+    /// Returns whether a worker runs and answers clients.
     pub(crate) fn answers(&self, worker: Address) -> bool {
         let worker = self.workers.get(&worker);
         worker.is_some_and(|worker| worker.machine().serves() && worker.answers())
@@ -845,7 +845,7 @@ impl World {
         self.handle(to, Input::Message { from, generation, message: *message });
     }
 
-    /// Whether a site's workers run.
+    /// Returns whether a site's workers run.
     fn runs(&self, site: usize) -> bool {
         matches!(self.states[site], SiteState::Up | SiteState::Joining)
     }
@@ -855,12 +855,12 @@ impl World {
     }
 }
 
-/// Whether a message holds updates of a site.
+/// Returns whether a message holds updates of a site.
 fn is_replication(message: &Message) -> bool {
     matches!(message, Message::UniStore(solera_unistore::Message::Replicate(_)))
 }
 
-/// Whether a message holds a piece of a partition for a joining site.
+/// Returns whether a message holds a piece of a partition for a joining site.
 fn is_filling(message: &Message) -> bool {
     matches!(message, Message::UniStore(solera_unistore::Message::Filling(_)))
 }

@@ -18,7 +18,7 @@ impl Refused {
         Refused { reason: words(error, host, authorities), speaks_no_tls }
     }
 
-    /// Whether the server has answered with something other than TLS.
+    /// Returns whether the server has answered with something other than TLS.
     pub fn speaks_no_tls(&self) -> bool {
         self.speaks_no_tls
     }

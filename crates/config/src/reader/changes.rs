@@ -133,7 +133,7 @@ impl ClusterSpec {
         })
     }
 
-    /// Whether the data survives a restart.
+    /// Returns whether the data survives a restart.
     fn keeps_data(&self) -> bool {
         self.data.is_some() && self.durability != Durability::Memory
     }

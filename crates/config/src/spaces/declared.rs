@@ -134,8 +134,8 @@ impl Declared {
         self.strong.map_or(named.is_update(), |strong| strong & named.bit() != 0)
     }
 
-    /// Whether two strong operations conflict. An operation that no pair names conflicts as it does
-    /// by default.
+    /// Returns whether two strong operations conflict. An operation that no pair names conflicts as
+    /// it does by default.
     fn in_conflict(&self, one: Operation, other: Operation) -> bool {
         let declared = |named: Operation| self.paired & named.bit() != 0;
         let in_pair = self.pairs[one as usize] & other.bit() != 0;

@@ -90,7 +90,7 @@ impl Relation {
         }
     }
 
-    /// Whether a command is strong; `None` if it does not act on a key.
+    /// Returns whether a command is strong; `None` if it does not act on a key.
     pub fn is_strong(&self, command: CommandId) -> Option<bool> {
         Some(self.strong & named(command)?.bit() != 0)
     }
@@ -156,7 +156,7 @@ impl fmt::Display for Relation {
     }
 }
 
-/// Whether the order of the two can make a difference, in the absence of declarations.
+/// Returns whether the order of the two can make a difference, in the absence of declarations.
 pub(super) fn conflict_by_default(one: Operation, other: Operation) -> bool {
     one.is_update() || other.is_update()
 }

@@ -54,7 +54,7 @@ fn roots(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether a folder is a data directory. If its description is missing, other files remain.
+/// Returns whether a folder is a data directory. If its description is missing, other files remain.
 fn is_root(folder: &Path) -> bool {
     [FILE, UNFINISHED, NEXT, LOCK, PEERS].iter().any(|name| folder.join(name).is_file())
 }

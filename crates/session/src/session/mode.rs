@@ -66,7 +66,7 @@ pub(crate) enum Ended {
 }
 
 impl<W> Mode<W> {
-    /// Whether the session is between MULTI and EXEC, or between the begin and the end of a
+    /// Returns whether the session is between MULTI and EXEC, or between the begin and the end of a
     /// transaction.
     pub(crate) fn is_in_transaction(&self) -> bool {
         !matches!(self, Mode::Idle)
@@ -214,7 +214,7 @@ impl<W> Mode<W> {
 }
 
 impl GivenUp {
-    /// Whether the transaction expired, so that no command caused the error.
+    /// Returns whether the transaction expired, so that no command caused the error.
     fn is_expired(&self) -> bool {
         self.0.starts_with("NOTX ")
     }
@@ -243,7 +243,7 @@ impl GivenUp {
     }
 }
 
-/// Whether a command ends a given-up transaction, or the whole session.
+/// Returns whether a command ends a given-up transaction, or the whole session.
 fn ends_given_up(command: CommandId) -> bool {
     matches!(
         command,

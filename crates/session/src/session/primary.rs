@@ -24,7 +24,7 @@ pub(crate) enum Wait {
 }
 
 impl<W: Context> ClientSession<W> {
-    /// Whether a command names a key of a space that `primary` runs.
+    /// Returns whether a command names a key of a space that `primary` runs.
     pub(crate) fn is_for_primary(&self, plan: &Plan<'_>) -> bool {
         let spaces = &self.worker.spec().spaces;
         spaces.run_primary() && plan.ops.iter().any(|op| spaces.primary_of(&op.key).is_some())
@@ -208,7 +208,7 @@ impl<W: Context> ClientSession<W> {
     }
 }
 
-/// Whether a space of `primary` takes a command with one key.
+/// Returns whether a space of `primary` takes a command with one key.
 fn is_taken(command: CommandId) -> bool {
     matches!(
         command,

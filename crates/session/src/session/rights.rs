@@ -59,7 +59,7 @@ impl<W: Context> ClientSession<W> {
         Ok(())
     }
 
-    /// Whether the client must authenticate and has not done so.
+    /// Returns whether the client must authenticate and has not done so.
     pub fn is_unknown(&self) -> bool {
         self.worker.is_guarded() && !self.identity.is_known()
     }

@@ -107,7 +107,7 @@ impl Judge {
         std::mem::take(&mut self.problems)
     }
 
-    /// Whether an attempt is in all of its sets, or in none; `None` if in some.
+    /// Returns whether an attempt is in all of its sets, or in none; `None` if in some.
     fn is_there(&self, number: usize, attempt: &Attempt) -> Option<bool> {
         let is_in = |(key, _): &(Key, Level)| {
             self.members.get(key).is_some_and(|members| members.contains(&number))
@@ -156,7 +156,7 @@ impl Judge {
     }
 }
 
-/// Whether an attempt belongs to the present generation of a site that is up.
+/// Returns whether an attempt belongs to the present generation of a site that is up.
 fn is_judged(world: &World, attempt: &Attempt) -> bool {
     world.state(attempt.site) == SiteState::Up
         && world.generation(attempt.site) == attempt.generation

@@ -71,7 +71,7 @@ fn numbers_of(known: &Known, object: usize) -> Vec<i64> {
     writes.map(|(number, _)| *number).collect()
 }
 
-/// Whether a client or probe was answered that a number is present.
+/// Returns whether a client or probe was answered that a number is present.
 fn is_there(known: &Known, number: i64) -> bool {
     matches!(known.writes[&number].outcome, Some(Outcome::Done { .. }))
         || known.probes.there.contains(&number)

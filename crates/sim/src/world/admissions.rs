@@ -109,13 +109,13 @@ impl Admissions {
         }
     }
 
-    /// Whether messages of a worker from this generation of its site still count.
+    /// Returns whether messages of a worker from this generation of its site still count.
     pub(super) fn admits(&self, worker: Address, from: Address, generation: u32) -> bool {
         let admitter = self.admissions.get(&worker);
         admitter.is_some_and(|admitter| admitter.admission.admits(from.site, generation).is_ok())
     }
 
-    /// Whether a worker rejects a command because no other site accepts the worker.
+    /// Returns whether a worker rejects a command because no other site accepts the worker.
     pub(super) fn refuses(&self, worker: Address, command: &Command) -> bool {
         let admitter = self.admissions.get(&worker).filter(|_| writes(command));
         admitter.is_some_and(|admitter| admitter.admission.refusal().is_some())
@@ -176,7 +176,7 @@ impl World {
         Some(Card { generation, data, starts, incarnation: u64::MAX, runs: vec![run], ..card })
     }
 
-    /// Whether a worker admits another that has shown its card.
+    /// Returns whether a worker admits another that has shown its card.
     pub(super) fn lets_in(
         &mut self,
         worker: Address,
@@ -211,7 +211,8 @@ impl World {
         Err(refusal)
     }
 
-    /// Whether a worker may admit another, given the sites and the times that the other has sent.
+    /// Returns whether a worker may admit another, given the sites and the times that the other has
+    /// sent.
     pub(super) fn is_welcome(&self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
         let admitter =
             self.links.as_ref().and_then(|links| links.admissions.admissions.get(&worker));

@@ -11,7 +11,7 @@ use crate::faults::Fault;
 use crate::queue::MS;
 
 impl World {
-    /// Whether a site lacks data that it must have before it serves.
+    /// Returns whether a site lacks data that it must have before it serves.
     pub(crate) fn is_joining(&self, site: usize) -> bool {
         !self.served.contains(&site)
     }
@@ -40,7 +40,8 @@ impl World {
         generations.max().unwrap_or(0)
     }
 
-    /// Whether most members run. A disk whose sync failed may cost one site more than may be lost.
+    /// Returns whether most members run. A disk whose sync failed may cost one site more than may
+    /// be lost.
     pub(crate) fn has_quorum(&self) -> bool {
         let is_member = |site: &usize| {
             !matches!(self.site_status(*site), Some((SiteStatus::Gone | SiteStatus::Joining, _)))
@@ -105,9 +106,9 @@ impl World {
         }
     }
 
-    /// Whether all other sites that are not lost have durably recorded that a site leaves or is
-    /// gone, as `solera site remove` waits for: the site that took the command may crash, or be
-    /// lost, before it informs another one.
+    /// Returns whether all other sites that are not lost have durably recorded that a site leaves
+    /// or is gone, as `solera site remove` waits for: the site that took the command may crash, or
+    /// be lost, before it informs another one.
     fn is_removal_known(&self, site: usize) -> bool {
         let id = SiteId(site as u8);
         let stays = |other: &usize| {
