@@ -176,8 +176,8 @@ admin = 'c:3'
             let error = check(&called, &caller, true, &ours).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
-        // A node that is as far ahead has nothing to lose, and a node that is ahead may learn of
-        // one that is not.
+        // The check accepts a node that is ahead if the checking node is as far ahead, because the
+        // latter's times do not change. A node that is ahead accepts one that is not.
         let as_far = Card { hybrid_us: future.hybrid_us, ..called.clone() };
         assert!(check(&as_far, &future, true, &ours).is_ok());
         assert!(check(&future, &called, false, &ours).is_ok());

@@ -341,7 +341,7 @@ mod tests {
         };
         let (found, ()) = tokio::join!(link.ask(question()), answer);
         assert_eq!(found, Some(Answer::Keys(5)));
-        assert_eq!(frames(&link), [], "it is answered");
+        assert_eq!(frames(&link), [], "the question is answered");
         tokio::select! {
             biased;
             _ = link.ask(question()) => unreachable!("nobody answers"),
@@ -353,7 +353,7 @@ mod tests {
             _ = link.ask(question()) => unreachable!("nobody answers"),
             () = async {} => {}
         }
-        assert_eq!(frames(&link), [], "it was never sent");
+        assert_eq!(frames(&link), [], "the question was never sent");
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
         let (ours, theirs) = (link(true), link(true));
         say(&ours, 0);
         assert!(ours.opened(ours.handshake(), 7, 0));
-        assert_eq!(gathered(&ours), [0; 0], "nobody was known to be there");
+        assert_eq!(gathered(&ours), [0; 0], "the peer was not known to be reachable then");
         (1..=3).for_each(|i| say(&ours, i));
         assert_eq!(gathered(&ours), [1, 2, 3]);
         let (first, _) = theirs.accepted(theirs.handshake(), 5).unwrap();
@@ -450,7 +450,7 @@ mod tests {
         (0..6).for_each(|_| say_much(&link, ENOUGH));
         assert!(!link.is_reachable(), "clients get TRYAGAIN");
         assert_eq!(link.status().dropped_batches, 0);
-        // Sending all six gives them their numbers.
+        // Sending all six messages numbers them.
         while !gathered(&link).is_empty() {}
         link.closed("cut".into());
         say_much(&link, 1);

@@ -55,7 +55,7 @@ impl Caller {
     pub async fn execute<C: Sendable>(&self, command: C) -> Result<C::Answer, String> {
         let answer = self.run(vec![command.into()]).await?.pop();
         let answer = answer.expect("each command has an answer")?;
-        Ok(C::answer(answer).expect("a command is answered as its kind is"))
+        Ok(C::answer(answer).expect("an answer has the kind of its command"))
     }
 
     /// Returns whether the session has ended, so that commands have no effect.
@@ -70,13 +70,12 @@ const ENDED: &str = "UNAVAILABLE the session has ended";
 /// The executor of modules.
 pub trait Modules: Send + Sync {
     /// Carries out SOLERA.MODULE, SOLERA.CALL or SOLERA.PHASE of a client. `request` is the
-    /// command's name and its arguments. Dropping the answer's sender makes the client's reply that
-    /// of a server that stops.
+    /// command's name and its arguments. If the sender of the answer is dropped, the client gets
+    /// the reply of a server that is stopping.
     fn run(&self, local: Local, request: Vec<Vec<u8>>) -> oneshot::Receiver<Value>;
 
     /// Returns the result of the last search for incomplete transactions; `None` before the first
     /// one.
-    /// not looked.
     fn incomplete(&self) -> Option<Incomplete>;
 }
 
@@ -120,7 +119,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Creates it for a worker and the session that `delegation` was taken from.
+    /// Creates the access for a worker and the session that `delegation` was taken from.
     pub(crate) fn new(
         sessions: Weak<dyn Sessions>,
         worker: Address,

@@ -29,7 +29,7 @@ use crate::run::Run;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
 
-/// Why a node cannot serve.
+/// Reason why a node cannot serve.
 #[derive(Debug)]
 pub enum ServeError {
     /// The configuration lists no nodes.
@@ -148,7 +148,8 @@ impl Node {
         let take_optional = |setting, address: Option<&HostPort>| {
             address.map(|address| take(setting, address).map(|(found, _)| found)).transpose()
         };
-        // Workers share the address, which would hide another program's listener.
+        // Bind the addresses exclusively first: workers share them, and sharing would hide another
+        // program's listener.
         let resp = take_optional("resp", listed.resp.as_ref())?;
         let resp_tls = take_optional("resp_tls", listed.resp_tls.as_ref())?;
         let (_, peer) = take("peer", &listed.peer)?;
