@@ -48,10 +48,10 @@ impl<W: Context> ClientSession<W> {
 
     /// Runs one command and appends its reply.
     ///
-    /// An error reply makes an open transaction have no effect, because it would not be what its
-    /// client meant. SOLERA.COMMIT and SOLERA.ABORT also end the transaction when they fail. After
-    /// an error of any other command, RESET included, the transaction is given up, so that no later
-    /// command of it runs outside.
+    /// After an error reply, an open transaction has no effect, because it would lack a command
+    /// that the client meant to run. SOLERA.COMMIT and SOLERA.ABORT end the transaction even when
+    /// they fail. After an error of any other command, RESET included, the transaction is given up,
+    /// so that no later command of the transaction runs outside it.
     pub async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
         let start = self.out.bytes.len();
         let next = self.run_command(arguments).await;
@@ -176,7 +176,7 @@ impl<W: Context> ClientSession<W> {
         self.spoil(error);
     }
 
-    /// Appends an error that came before execution. It also makes EXEC run nothing.
+    /// Appends an error that occurred before execution. EXEC then runs nothing.
     pub(crate) fn spoil(&mut self, error: &str) {
         if let Some(queue) = self.mode.queue_mut() {
             queue.broken = true;

@@ -174,7 +174,7 @@ impl<W: Context> ClientSession<W> {
                 match self.wait_at(worker, &past, wait, left()).await {
                     None => return Err(Unreachable(self.worker.node_name(worker)).to_string()),
                     Some(Response::Attached | Response::Stored) => break,
-                    // The protocol times out by itself; ask again while time is left.
+                    // The protocol has a timeout of its own; repeat the request while time is left.
                     Some(Response::Failed(Failure::TimedOut))
                         if left().is_none_or(|left| !left.is_zero()) => {}
                     Some(Response::Failed(failure)) => return Err(timeout_reply(wait, failure)),
