@@ -1,4 +1,4 @@
-//! Clients: sessions that run random transactions, migrate, and vanish.
+//! Clients: sessions that run random transactions, migrate, and disconnect.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     session: usize,
     site: usize,
     pasts: Pasts,
-    /// Whether its site has confirmed that it holds its past.
+    /// Whether the client's site has confirmed that it holds the client's past.
     attached: bool,
     left: usize,
     doing: Doing,
@@ -67,7 +67,7 @@ pub(crate) struct Clients {
     values: u64,
     keys_per_kind: usize,
     random: Random,
-    /// Decides which clients run strong transactions, and how many.
+    /// Decides which clients run strong transactions, and how many each of them runs.
     strong: Random,
     strong_share: u64,
     /// Answers to clients that asked for an outcome.
@@ -131,7 +131,7 @@ impl Clients {
         self.clients.iter().all(|client| matches!(client.doing, Doing::Done))
     }
 
-    /// Returns what the clients that are not finished wait for.
+    /// Returns the requests for which unfinished clients wait.
     pub(crate) fn stuck(&self) -> Vec<String> {
         self.clients
             .iter()
@@ -205,8 +205,8 @@ impl Clients {
                 let cause = Cause::Transaction(from.site, tx);
                 recorded.cause = Some(cause);
                 if self.naming.chance(50) {
-                    // No client waits for the answer; a causal transaction is answered that it has
-                    // no name.
+                    // No client waits for the answer. For a causal transaction the answer is that
+                    // it has no name.
                     self.requests += 1;
                     let request = RequestId(self.requests);
                     self.asked_names.insert(request, cause);
@@ -240,7 +240,7 @@ impl Clients {
                         self.record(world, recorded, Status::Unknown);
                         self.ask_outcome(world, index, tid);
                     }
-                    // It has committed, and takes effect later.
+                    // The transaction has committed, and takes effect later.
                     CommandError::Unconfirmed { .. } => {
                         self.finish(world, index, recorded, Status::Unknown);
                     }
@@ -301,7 +301,7 @@ impl Clients {
         }
     }
 
-    /// Handles that no reply has come in time: the worker that holds the key may have died.
+    /// Handles the timeout of a request: the worker that holds the key may have died.
     pub(crate) fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
         if let Some(index) = self.waiting(from, request) {
             if let Doing::Operate(_, _, tx) = self.clients[index].doing {
@@ -312,7 +312,8 @@ impl Clients {
         }
     }
 
-    /// Handles that a worker rejected a command: it accepts no writes, or nothing at all.
+    /// Handles that a worker rejected a command, because it accepts no writes or no commands at
+    /// all.
     pub(crate) fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
         let Some(index) = self.waiting(from, request) else { return };
         self.clients[index].waiting_for = None;

@@ -1,5 +1,6 @@
 //! Liveness check after healing: every site must commit strong transactions on every group, and no
-//! site may fail for ever because others keep changing the same key. Finite runs can show both.
+//! site may fail for ever because others keep changing the same key. A finite run can detect
+//! violations of both.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ pub(crate) struct LastRound {
     pub(crate) recorded: Vec<Recorded>,
     /// The sites that change one key, and how often each has done so.
     contest: BTreeMap<usize, usize>,
-    /// Transactions that were given up because others were in their way.
+    /// Transactions that were given up because of conflicts.
     pub(crate) starved: Vec<String>,
 }
 

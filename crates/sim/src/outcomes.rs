@@ -35,7 +35,7 @@ pub(crate) struct Outcomes {
     names: BTreeMap<Cause, Vec<TransactionId>>,
 }
 
-/// What a report adds to what is known.
+/// News that a report contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NewOutcome {
     /// The transaction committed, which was not reported before.

@@ -33,7 +33,7 @@ pub(crate) struct Storage {
     pub(crate) slow: u64,
     /// Number of starts of the worker.
     pub(crate) starts: u64,
-    /// The last record that counted as durable: it must be there after a restart.
+    /// The last record that counted as durable. It must be in the journal after a restart.
     promised: Lsn,
     /// Whether the disk has damaged data.
     harmed: bool,
@@ -55,7 +55,7 @@ pub(crate) enum Health {
 pub(crate) struct Started {
     pub(crate) worker: Worker,
     pub(crate) recovered: Recovered,
-    /// Commits that no client was sent, and that are undone.
+    /// Undone commits. Their outcomes were not sent to any client.
     pub(crate) undone: Vec<Event>,
 }
 
@@ -181,7 +181,7 @@ impl Storage {
     pub(crate) fn note(&mut self, worker: &Worker, event: &Event) {
         let undurable = worker.has_stopped() || worker.has_undurable();
         if undurable && matches!(event, Event::Committed { .. } | Event::Certified { .. }) {
-            // The work of a stopped worker is in no record.
+            // A stopped worker writes no records.
             let last = worker.log().map(Log::last).unwrap_or_default();
             let lsn = if worker.has_stopped() { Lsn(u64::MAX) } else { last };
             self.undurable.push_back((lsn, event.clone()));

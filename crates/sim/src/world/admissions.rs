@@ -1,9 +1,9 @@
 //! Admission of workers by one another: each worker is a node that remembers whose data the others
 //! had, as servers do.
 //!
-//! No worker of this world runs with less than it has sent to others, so that no running worker may
-//! be rejected for that. Copies of disks that lack something are only shown to workers
-//! ([`super::copies`]).
+//! In this world, every running worker has all data that it has sent to others, so no running
+//! worker may be rejected for lost data. Copies of disks that lack data never run; workers only
+//! receive their cards ([`super::copies`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn worker_of(card: &Card) -> Address {
     Address { site: card.from.site, worker: card.from.node }
 }
 
-/// Returns the cluster that a worker with these protocols believes to be in: each worker is a node.
+/// Returns the identity of a worker with these protocols. Each worker is a node of the cluster.
 fn identity(config: &Config, speaks: Vec<Speaks>) -> Identity {
     let topology = &config.topology;
     let workers = topology.workers.iter().enumerate();
@@ -165,8 +165,8 @@ impl World {
         Some(Card { to: node(to), clock_us, hybrid_us, received, ..admitter.card.clone() })
     }
 
-    /// Returns the card of a copy of a worker's data that begins such a run and was started once
-    /// more than the worker ever was.
+    /// Returns the card of a copy of a worker's data. The copy begins the run `run`, and counts
+    /// more starts than the worker ever had.
     pub(super) fn card_of_copy(&self, worker: Address, generation: u32, run: Run) -> Option<Card> {
         let card = self.card(worker, worker, 0).or_else(|| {
             let identity = identity(&self.configs[&worker], self.speaks());

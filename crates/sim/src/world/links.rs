@@ -358,7 +358,7 @@ impl World {
         if self.passes(caller.0, called) {
             self.push(self.now + there, Due::Link(Step::Greeting(call)));
         }
-        // Usually enough time for an answer.
+        // This time usually suffices for an answer.
         let patience = there + back + self.random.within(MS, 60 * MS);
         self.push(self.now + patience, Due::Link(Step::Call(caller, called, attempt)));
     }
@@ -657,8 +657,8 @@ impl World {
         self.forget_if_over(number);
     }
 
-    /// Returns whether a worker would have to wait for one of its site that cannot be reached.
-    /// Sessions find this out before they send a command.
+    /// Returns whether a command would wait for a worker of the same site that cannot be reached.
+    /// Sessions check this before they send a command.
     pub(super) fn is_out_of_reach(&self, worker: Address, command: &Command) -> bool {
         let (Command::Execute { key, .. } | Command::Operate { key, .. }) = command else {
             return false;

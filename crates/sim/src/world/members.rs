@@ -40,8 +40,8 @@ impl World {
         generations.max().unwrap_or(0)
     }
 
-    /// Returns whether most members run. A disk whose sync failed may cost one site more than may
-    /// be lost.
+    /// Returns whether most members run. A failed sync of a disk may stop one site more than may be
+    /// lost.
     pub(crate) fn has_quorum(&self) -> bool {
         let is_member = |site: &usize| {
             !matches!(self.site_status(*site), Some((SiteStatus::Gone | SiteStatus::Joining, _)))
@@ -130,7 +130,7 @@ impl World {
 
     pub(super) fn destroy(&mut self, site: usize) {
         if self.is_joining(site) {
-            // The other sites wait for it until an operator removes it.
+            // The other sites wait for the joining site until an operator removes it.
             self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
         }
         self.stop(site, SiteState::Destroyed);
@@ -141,7 +141,7 @@ impl World {
             let forgotten = Some((SiteStatus::Gone, self.generations[site] - 1));
             if self.is_joining(site) {
                 if self.site_status(site) == forgotten {
-                    // The site that took the command crashed before it was durable.
+                    // The site that took the command crashed before the change was durable.
                     self.ask_for_change(site, Change::Add);
                 }
                 self.push(self.now + 200 * MS, Due::Fault(Fault::Add(site)));
