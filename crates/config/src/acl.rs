@@ -244,7 +244,8 @@ impl User {
             Some(_) => return Err(unknown()),
             None => match Unit::find(what) {
                 Some(named) => self.set(allow, |unit| named.contains(unit)),
-                // Nobody can use the command anyway, and lists of rules are shared with Redis.
+                // No user can run a command that does not exist, and operators use lists of rules
+                // from Redis.
                 None if !allow && !what.is_empty() => {}
                 None => return Err(unknown()),
             },
@@ -280,7 +281,8 @@ impl User {
         keys: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), Denied> {
         let command = unit.command();
-        // An unauthenticated client must be able to authenticate and to quit.
+        // Commands with this flag need no right: an unauthenticated client must be able to
+        // authenticate and to quit.
         if !command.has_flag("no_auth") && !self.allows(unit) {
             return Err(Denied::Command(unit.name()));
         }

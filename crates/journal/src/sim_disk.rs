@@ -265,7 +265,7 @@ impl SimDisk {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A panic of another test thread is reported there.
+    // A panic of another test thread is reported by that thread.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -37,7 +37,7 @@ fn word(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize, Protocol
             b'"' => return double_quoted(line, at + 1, out),
             b'\'' => return single_quoted(line, at + 1, out),
             b' ' | b'\t' | b'\r' | b'\n' => break,
-            // Vertical tabs and form feeds separate words, but do not end one.
+            // Vertical tabs and form feeds are skipped before a word, but do not end one.
             _ => out.push(*byte),
         }
         at += 1;

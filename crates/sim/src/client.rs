@@ -131,7 +131,7 @@ impl Clients {
         self.clients.iter().all(|client| matches!(client.doing, Doing::Done))
     }
 
-    /// Returns the requests for which unfinished clients wait.
+    /// Describes the unfinished clients and what each of them waits for.
     pub(crate) fn stuck(&self) -> Vec<String> {
         self.clients
             .iter()

@@ -42,7 +42,7 @@ impl Class {
 pub struct Relation {
     /// Strong operations, one bit each.
     pub(super) strong: u64,
-    /// By operation, those that it conflicts with. Symmetric.
+    /// For each operation, the operations with which it conflicts. Symmetric.
     pub(super) conflicts: [u64; Operation::ALL.len()],
 }
 
@@ -268,7 +268,7 @@ mod tests {
             !conflict(&relation, "DECR k", "INCR k") && !conflict(&relation, "INCR k", "INCR k")
         );
         assert!(!conflict(&relation, "DECR k", "GET k") && conflict(&relation, "INCR k", "GET k"));
-        // It counts as both.
+        // INCRBY with a negative number counts as INCRBY and as DECRBY, because both are strong.
         for line in ["DECR k", "GET k", "INCRBY k -1"] {
             assert!(conflict(&relation, "INCRBY k -1", line), "{line}");
         }
