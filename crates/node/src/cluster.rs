@@ -258,7 +258,7 @@ impl Cluster {
         Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
-    /// Starts the workers that run in this process, which are those without a link.
+    /// Starts the workers that run in this process, which are those to which no link leads.
     pub(crate) fn launch(
         mut spec: Arc<ClusterSpec>,
         run: Run,
@@ -736,7 +736,7 @@ impl Drop for Cluster {
 type Receiver = (Address, mpsc::UnboundedSender<Envelope>, mpsc::UnboundedReceiver<Envelope>);
 
 /// Returns the destination of messages for each worker of the cluster, and the workers that run
-/// here, which are those without a link.
+/// here, which are those to which no link leads.
 fn destinations(
     spec: &ClusterSpec,
     link_to: impl Fn(Address) -> Option<Arc<Link>>,

@@ -37,7 +37,7 @@ pub(crate) struct Link {
     state: Mutex<State>,
     /// Notified when there is something to send.
     pub(crate) wake: Notify,
-    /// Notified when the peer has called, which shows that it can be called.
+    /// Notified when the peer has called, which shows that it can be reached.
     pub(crate) called: Notify,
 }
 
@@ -163,7 +163,7 @@ impl Link {
         }
     }
 
-    /// Returns the peer's incarnation as last heard.
+    /// Returns the peer's incarnation, as last received.
     pub(crate) fn incarnation(&self) -> Option<u64> {
         self.state().machine.incarnation()
     }

@@ -146,7 +146,7 @@ impl Carrier {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
             let way = if ahead_us > 0 { "ahead of" } else { "behind" };
             let line = format!("the clock of {name} is {seconds:.1} s {way} this node's");
-            warn!(target: LINKS, "{line}; nodes refuse one another when it is too much");
+            warn!(target: LINKS, "{line}; nodes refuse one another when their clocks differ too much");
         }
     }
 
@@ -196,7 +196,8 @@ impl Carrier {
             // from reading.
             warn!(
                 target: LINKS,
-                "if {} loses its data, this node will not notice after a restart: {problem}",
+                "the identity of the data of {} was not stored, so that this node cannot detect a loss of \
+                 that data after a restart: {problem}",
                 self.spec.name_of(node)
             );
         }

@@ -291,7 +291,7 @@ impl Cluster {
         let (mut samples, mut missing_nodes) = (Vec::new(), Vec::new());
         for worker in self.network.workers_of(site) {
             let node = self.spec.node_of(worker).map_or(0, |id| u16::from(id.node) + 1);
-            // A node that did not answer for one worker is not asked for another.
+            // If a node did not answer for one worker, send it no request for another.
             if missing_nodes.contains(&node) {
                 continue;
             }

@@ -70,13 +70,13 @@ pub(crate) struct Clients {
     /// Decides which clients run strong transactions, and how many each of them runs.
     strong: Random,
     strong_share: u64,
-    /// Answers to clients that asked for an outcome.
+    /// Answers to clients that requested an outcome.
     pub(crate) outcomes: Vec<(TransactionId, Option<bool>)>,
-    /// Decides which clients ask for the name of a strong transaction before they commit it.
+    /// Decides which clients request the name of a strong transaction before they commit it.
     naming: Random,
-    /// Transactions whose names they asked for.
+    /// Transactions whose names clients requested.
     asked_names: BTreeMap<RequestId, Cause>,
-    /// Names that they received, each with its transaction and the step.
+    /// Names that clients received, each with its transaction and the step.
     pub(crate) names: Vec<(TransactionId, Cause, u64)>,
     workers: Vec<u8>,
     pace: u64,
@@ -412,7 +412,8 @@ impl Clients {
         world.command(worker, request, Command::Begin { past, strong });
     }
 
-    /// Has half of the clients that did not receive the outcome of a strong transaction ask for it.
+    /// Makes half of the clients that did not receive the outcome of a strong transaction request
+    /// it.
     fn ask_outcome(&mut self, world: &mut World, index: usize, tid: TransactionId) {
         if self.strong.chance(50) || !world.answers(tid.coordinator) {
             return self.rest(world, index);

@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::world::{World, WorldEvent};
 
-/// Interval at which another site is asked whether it shows a write.
+/// Interval of the reads that check whether another site shows a write.
 const POLL: u64 = MS / 50;
 /// Tolerance of comparisons, in nanoseconds: messages that leave at the same time arrive one
 /// nanosecond after the other.

@@ -71,7 +71,7 @@ pub(crate) enum Refusal {
         promised: Lsn,
         found: Lsn,
         /// Whether the disk damaged the last batch and then lost its power before the batch's mark
-        /// reached it. `docs/formats/journal.md` says that this cannot be detected.
+        /// reached it. This cannot be detected (`docs/formats/journal.md`).
         unseeable: bool,
     },
 }

@@ -312,7 +312,7 @@ impl Site {
         });
     }
 
-    /// Passes an answer to the protocol that has asked.
+    /// Passes an answer to the protocol that has sent the question.
     fn answer(&mut self, now: Now, answered: Answered) {
         match answered {
             Answered::Trial(ask, response) => {

@@ -377,7 +377,7 @@ impl Questions {
     }
 }
 
-/// Answers a question about this node's own workers. It never asks further nodes.
+/// Answers a question about this node's own workers. Sends no questions to further nodes.
 async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer {
     let here = |worker| {
         let address = Address { site: me.site, worker };

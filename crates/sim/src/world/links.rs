@@ -41,7 +41,7 @@ pub(super) struct Links {
     latest: u64,
     /// Messages that a worker sends in this turn.
     outbox: BTreeMap<Address, Vec<Message>>,
-    /// Steps of workers at paused sites, which take them when they resume.
+    /// Steps of workers at paused sites. The workers take them when their sites resume.
     deferred: Vec<Step>,
     /// Whether faults have ended: the final reads are then sent all at once, and none is repeated.
     is_healed: bool,

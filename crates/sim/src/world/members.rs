@@ -181,7 +181,8 @@ impl World {
         let latest = self.latest[site].later(Duration::from_millis(1)).micros() as i64;
         let skew = latest - EPOCH_MICROS - (self.now / 1000) as i64;
         self.lose(site, site);
-        // Workers of its former generation must not be asked whether they serve.
+        // Remove the workers of the site's former generation. Otherwise, checks whether the site
+        // serves would include them.
         for address in self.addresses_of(site) {
             self.workers.remove(&address);
             self.end_links(address);
