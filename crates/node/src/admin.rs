@@ -226,8 +226,8 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
 }
 
 /// Rejects requests that a browser may have sent for a web page. Without permission, a page can
-/// make a browser send text to any address, but not JSON, and the browser adds the page's origin. A
-/// request under any other host name than localhost is rejected, because a page's own host name may
+/// make a browser send text to any address, but not JSON, and the browser adds the page's origin.
+/// Requests must name the host by its address or as localhost, because a page's own host name may
 /// resolve to this host.
 fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());

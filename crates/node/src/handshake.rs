@@ -176,8 +176,8 @@ admin = 'c:3'
             let error = check(&called, &caller, true, &ours).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
-        // The check accepts a node that is ahead if the checking node is as far ahead, because the
-        // latter's times do not change. A node that is ahead accepts one that is not.
+        // A node accepts another one whose times are ahead if its own times are as far ahead. A
+        // node whose times are ahead accepts one whose times are not.
         let as_far = Card { hybrid_us: future.hybrid_us, ..called.clone() };
         assert!(check(&as_far, &future, true, &ours).is_ok());
         assert!(check(&future, &called, false, &ours).is_ok());

@@ -18,7 +18,7 @@ impl Progress {
     }
 
     /// Returns the progress in percent, at most 99. Segments are preallocated, so reading may end
-    /// at a lower percentage, but does not continue at 99.
+    /// at a lower percentage.
     pub(crate) fn percent(&self, total: u64) -> u64 {
         (self.bytes.load(Relaxed).saturating_mul(100) / total.max(1)).min(99)
     }

@@ -116,8 +116,8 @@ pub trait Context: 'static {
     /// state of the sites after the change; `None` if the root cannot be reached.
     fn sites(&self, change: Option<(SiteId, Change)>) -> impl Future<Output = Option<SitesReport>>;
 
-    /// Returns the name of a node of a site that answers this process; `None` if no node does, or
-    /// the site is neither a member nor joining.
+    /// Returns the name of a node of `site` that exchanges messages with this process. Returns
+    /// `None` if there is no such node, or if the site is neither a member nor joining.
     fn answering_node(&self, site: SiteId) -> Option<String>;
 
     /// Returns the name of a node that is not known to list a new site; `None` if all nodes list
