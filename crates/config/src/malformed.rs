@@ -1,4 +1,4 @@
-//! Errors of files that are not TOML, or not with the settings that exist.
+//! Errors of files that are not TOML, or contain settings that do not exist.
 
 use std::ops::Range;
 
@@ -49,7 +49,7 @@ pub(crate) fn reason(text: &str, error: &toml::de::Error) -> String {
     format!("this is not TOML: {}", lines.join("; "))
 }
 
-/// Describes a name that no setting has where it stands.
+/// Describes a name that is not the name of a setting at its place. `known` lists the names there.
 fn unknown(name: &str, known: &[&str]) -> String {
     match similar(name, known.iter().copied()) {
         Some(near) => format!("there is no setting '{name}' here; did you mean '{near}'?"),
@@ -81,7 +81,7 @@ fn hint(text: &str, message: &str, at: Range<usize>) -> Option<String> {
     }
     let mut lines = text.get(..at.start)?.rsplit('\n');
     let setting = match found {
-        // The first part of a key with dots.
+        // `found` is the first part of a key with dots.
         "site" | "space" | "store" | "user" => found,
         _ => lines.find_map(|line| Some(line.split_once('=')?.0.trim()))?,
     };

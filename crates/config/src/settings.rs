@@ -1,4 +1,4 @@
-//! The settings of `solera.toml`, as the reference lists them. Tests hold the list against the
+//! The settings of `solera.toml`, as the reference lists them. Tests compare the list with the
 //! reader.
 
 /// A setting of `solera.toml`.

@@ -1,4 +1,5 @@
-//! Standings of the sites as this process knows them, for links and clients. The replicas decide.
+//! Statuses of the sites as this process knows them, for links and clients. The replicas decide on
+//! them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -102,14 +103,14 @@ impl Membership {
         self.known().survives(f)
     }
 
-    /// Notes that a node is accepted, whose list has `listed` sites. [`Self::keep_entries`] makes
-    /// that durable.
+    /// Notes that this node accepts another node, which lists `listed` sites.
+    /// [`Self::keep_entries`] makes that durable.
     pub(crate) fn note_entry(&self, node: NodeId, origin: Origin, listed: usize) {
         self.known().note_entry(node, origin, listed);
     }
 
-    /// Writes what is known of the peers and not yet in the file. Blocks on the disk, without
-    /// blocking other methods meanwhile.
+    /// Writes changes of the peers' identities to the file. Blocks on the disk; other methods do
+    /// not block meanwhile.
     ///
     /// # Errors
     /// The file cannot be written. The changes are lost with this process unless a later call
@@ -152,7 +153,7 @@ impl Membership {
         (self.refused.swap(refused, Relaxed) != refused).then_some(!refused)
     }
 
-    /// Whether no other site accepts this node, so that it rejects writes.
+    /// Returns whether no other site accepts this node, so that it rejects writes.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }

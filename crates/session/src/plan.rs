@@ -77,7 +77,7 @@ enum Shape {
     Taken,
 }
 
-/// Whether a command reads or changes the content of keys, so that [`plan`] accepts it.
+/// Returns whether a command reads or changes the content of keys, so that [`plan`] accepts it.
 pub(crate) fn is_on_keys(command: &Described) -> bool {
     // These take keys but do not read or change their content.
     command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch)

@@ -133,7 +133,7 @@ fn pasts_of(count: u8, mut rest: &[u8]) -> Result<Vec<(Protocol, &[u8])>, TokenE
     if rest.is_empty() { Ok(pasts) } else { Err(TokenError::Damaged) }
 }
 
-/// Returns why a text without the prefix of this version is rejected.
+/// Returns the reason for rejecting a text without the prefix of this version.
 fn refusal(text: &[u8]) -> TokenError {
     let version = text.strip_prefix(FAMILY).map(|rest| rest.split(|byte| *byte == b'-').next());
     match version.flatten() {

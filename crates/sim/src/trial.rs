@@ -103,7 +103,7 @@ impl TrialSessions {
         }
     }
 
-    /// Whether every session has finished.
+    /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
     }

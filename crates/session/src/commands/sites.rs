@@ -107,7 +107,7 @@ impl Wanted {
     }
 }
 
-/// Makes the change, if there is one, and appends the status of the sites after it.
+/// Makes the change, if there is one, and then appends the status of the sites.
 async fn show_after<W: Context>(session: &mut ClientSession<W>, change: Option<(SiteId, Change)>) {
     let worker = session.worker.clone();
     let Some(report) = worker.sites(change).await else {

@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::{KeyOp, come_in_pairs};
 
-/// Whether SET has the option NX and no other.
+/// Returns whether SET has the option NX and no other.
 pub(super) fn is_new(arguments: &Arguments<'_>) -> bool {
     let mut options = arguments.from(3);
     options.next().is_some_and(|option| option.eq_ignore_ascii_case(b"nx"))
