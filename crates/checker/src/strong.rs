@@ -2,10 +2,10 @@
 //!
 //! Conflict Ordering (UniStore §3) with Property 5: of two strong transactions that conflict, the
 //! one with the greater strong timestamp observes the other. A conflicting operation without
-//! effect, such as a read, is ordered by its timestamp alone, because it leaves nothing to observe.
-//! Linearizable keys also follow real time.
+//! effect, such as a read, is ordered by its timestamp alone, because other transactions cannot
+//! observe it. Linearizable keys also follow real time.
 //!
-//! [`crate::witness`] judges all else about strong transactions as for causal ones.
+//! [`crate::witness`] checks strong transactions in all other respects, like causal ones.
 
 use std::collections::BTreeMap;
 

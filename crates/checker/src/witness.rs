@@ -89,7 +89,8 @@ impl<'a> Order<'a> {
         let t = self.writers[position];
         let operations = &self.transactions[t].operations;
         let key = &operations[at].key;
-        // Another checker reports a claimed order with cycles; this one must not follow them.
+        // A claimed order may have cycles, which another check reports; this loop must not follow
+        // them.
         let before = self.writing(key).partition_point(|writer| *writer < position);
         let mut state = self.state(key, &self.writing(key)[..before], Some(t));
         for operation in operations[..at].iter().filter(|operation| operation.key == *key) {
@@ -201,7 +202,7 @@ impl<'a> Order<'a> {
                         past.read.iter_mut().zip(seen).for_each(|(r, (c, o))| *r |= c & o);
                     }
                 }
-                // A transaction that certified only reads leaves nothing to observe.
+                // A transaction that certified only reads has no effects that others could observe.
                 if let Some(at) = self.positions[later]
                     && transaction.operations.iter().any(|operation| operation.op.is_update())
                 {

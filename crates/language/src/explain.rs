@@ -199,7 +199,7 @@ impl About<'_> {
                 endorsed: endorsed[index],
             });
         }
-        // Of several rows at one position, endorsements come first.
+        // Among rows at one position, endorsements come first.
         rows.sort_by_key(|row| (row.line, row.column, row.text.clone(), !row.endorsed));
         rows.dedup_by(|next, row| Labelled { endorsed: row.endorsed, ..next.clone() } == *row);
         rows

@@ -85,7 +85,8 @@ pub enum StepKind {
         /// Steps of an iteration.
         body: Vec<Step>,
     },
-    /// Ends a function. Not in transactions, where it becomes branches.
+    /// Ends a function. Transactions have no such steps: a `return` in a transaction is lowered to
+    /// branches.
     Return(Var),
     /// The transaction fails with a text, and has no effect.
     Abort(Var),

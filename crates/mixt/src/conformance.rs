@@ -62,7 +62,7 @@ pub async fn of_redis_types(database: &dyn Database, space: &str) {
 /// If an answer is wrong.
 pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &str) {
     // First all steps run in one transaction, which reads its own writes. Then each step runs in
-    // one of its own, declared as read-only if it is.
+    // its own transaction, which is declared as read-only if the step only reads.
     for apart in [false, true] {
         let mut session = ConformanceSession::new(database, space).await;
         let key = |name: &str| format!("objects-{name}-{apart}");
@@ -154,8 +154,8 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
     assert!(first.is_some_and(is_overflow), "{refused:?}");
 }
 
-/// Checks that transactions read their own writes, and that nobody else reads them before the
-/// commit, or after an abort or the end of the session.
+/// Checks that transactions read their own writes, and that other sessions do not read these writes
+/// before the commit, after an abort, or after the end of the session without a commit.
 ///
 /// # Panics
 /// If the check fails.
@@ -190,8 +190,8 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     }
 }
 
-/// Checks that transactions read named objects when they begin and along with operations, change
-/// them when they commit, and that they are listed.
+/// Checks that transactions read named objects when they begin and along with operations, and
+/// change them when they commit, and that the database lists named objects.
 ///
 /// # Panics
 /// If the check fails.
@@ -233,7 +233,8 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     let seen = wanted[2].clone();
     assert_eq!(answer, Ok(Answer { value: Some(Value::Int(1)), seen }));
     other.abort().await;
-    // A transaction may do nothing but look. It may be aborted as any other, or do nothing at all.
+    // A transaction may consist of one reading operation, or of none. Both may be committed or
+    // aborted.
     for end in [true, false] {
         other.begin_once().await;
         let look = other.look("names", COUNTER, ObjectOp::Value, Some(name("w:names"))).await;
@@ -343,7 +344,7 @@ pub async fn transactions_are_serializable(database: &dyn Database, space: &str)
         };
         (first, result)
     };
-    assert!(first, "nobody was in the way of the first one");
+    assert!(first, "the first transaction has no conflict");
     assert_eq!(second, Err(StoreError::Conflict));
 }
 
@@ -592,7 +593,7 @@ impl ConformanceSession {
     ) -> Result<Option<Value>, StoreError> {
         let call = self.call(key, object, op, args, None);
         let answer = self.connection.perform(&call).await?;
-        assert_eq!(answer.seen, Fields::new(), "nothing was looked at");
+        assert_eq!(answer.seen, Fields::new(), "no name was read");
         Ok(answer.value)
     }
 

@@ -184,7 +184,8 @@ impl CheckedOut<'_> {
             Request::Sees(commits) => connection.sees(commits).await.map(Reply::Sees),
             Request::Certify => connection.certify().await.map(|()| Reply::Certified),
             Request::Abort => connection.abort().await.map(|()| Reply::Done),
-            // A session for the configured user may do what that user may do.
+            // No rights are checked in advance here: the database checks each request of its
+            // configured user.
             Request::Permits(_) => Ok(Reply::Permits(None)),
         };
         self.check_in();

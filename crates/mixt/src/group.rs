@@ -43,7 +43,7 @@ pub(crate) struct GroupRun {
     job: Arc<Job>,
     index: usize,
     pub(crate) state: State,
-    /// Whether nobody can have run the group before.
+    /// Whether no coordinator can have run the group before.
     fresh: bool,
     /// Whether the group looked for its mark and did not find it.
     absent: bool,
@@ -61,7 +61,8 @@ pub(crate) struct GroupRun {
     pub(crate) found: Vec<Found>,
     /// Names of the write witnesses to write, by store.
     marking: BTreeMap<StoreId, BTreeSet<Name>>,
-    /// Witnesses of others that the own ones replace, as they lead to no further places.
+    /// Witnesses of other transactions that this transaction's witnesses may replace: they refer to
+    /// no places besides those of this transaction's witnesses.
     replaced: BTreeSet<(Name, TransactionId)>,
 }
 
@@ -114,7 +115,7 @@ pub(crate) enum GroupEnd {
 }
 
 impl GroupRun {
-    /// Runs the next group. `fresh`: whether nobody can have run it before.
+    /// Creates the run of the next group. `fresh` is whether no coordinator can have run it before.
     pub(crate) fn new(job: Arc<Job>, state: State, fresh: bool) -> GroupRun {
         let index = state.next as usize;
         let wanted = if state.worklist.is_empty() {
@@ -263,7 +264,7 @@ impl GroupRun {
 
     fn state_of(&self, mark: &[u8]) -> Result<(State, Option<RecoveryLease>), Unreadable> {
         if self.job.plan.first_writer == Some(self.index) {
-            // Others may have continued since, and written the record again.
+            // Other coordinators may have continued since then, and written the record again.
             let Record { state, lease, .. } = Record::decode(mark)?;
             let known = self.index + 1..=self.job.plan.groups.len();
             Ok((state.at(known, "a recovery record")?, Some(lease)))
@@ -354,7 +355,7 @@ impl GroupRun {
         lease: RecoveryLease,
         replaces: impl Fn(TransactionId) -> bool,
     ) -> GroupStep {
-        assert!(matches!(self.at, At::Ready), "only what has run can be committed");
+        assert!(matches!(self.at, At::Ready), "a group is committed only after all its phases have run");
         self.replaced.retain(|(_, id)| replaces(*id));
         self.state.next += 1;
         self.state.worklist = worklist;
@@ -391,8 +392,7 @@ impl GroupRun {
         GroupStep::Ask(Request::Certify)
     }
 
-    /// Whether the last request is an operation of a phase. A phase could request operations for
-    /// ever.
+    /// Whether the last request is an operation of a phase. Only such requests can be endless.
     pub(crate) fn asks_for_operation(&self) -> bool {
         matches!(self.at, At::Called)
     }

@@ -59,8 +59,8 @@ pub struct Attempts {
 /// Reason why a transaction did not complete.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// The program failed on values that its databases have certified, or it took too long,
-    /// whatever it has read.
+    /// The program failed on values that its databases have certified, or it took too long. In the
+    /// second case the values need no certification.
     Program(Failure),
     /// The program failed on values that a database has not certified. They may have been
     /// inconsistent, and then the failure may not follow from the data.
@@ -102,7 +102,7 @@ pub enum Why {
     },
     /// An administrator has given it up.
     GivenUp {
-        /// Who gave it up, and why.
+        /// Name of the administrator, and the reason.
         reason: String,
     },
     /// Another transaction, part of which this one has seen, does not become visible as a whole.
@@ -305,7 +305,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Checks that programs may handle a value as an argument.
+    /// Checks that a value is within the limits for arguments of programs.
     ///
     /// # Errors
     /// If the value is too large, with its size and the limit, or if a handle in it has an empty
@@ -321,8 +321,9 @@ impl Limits {
         Err(format!("it takes {size} bytes, and a value may take {most} at most"))
     }
 
-    /// Returns the time for which a coordinator waits for a transaction before it looks for its
-    /// record, and a worker before it reports that it is blocked.
+    /// Returns the time for which a coordinator waits for another transaction before it looks for
+    /// that transaction's record. A worker waits as long before it reports that its group is
+    /// blocked.
     pub(crate) fn on_the_way_ms(&self) -> u64 {
         self.finish_ms / 8
     }

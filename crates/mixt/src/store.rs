@@ -35,9 +35,9 @@ pub trait Database: Send + Sync {
         false
     }
 
-    /// Checks that the operations a space has match the custom operations that a store of a program
-    /// declares. Hosts call this when they load a module; otherwise a call that does not match
-    /// fails.
+    /// Checks that the operations of a space match the custom operations that a store of a program
+    /// declares. Hosts check this when they load a module. Without the check, a call that does not
+    /// match would fail.
     ///
     /// # Errors
     /// [`StoreError::Refused`] with the mismatch; databases without custom operations refuse any.
@@ -53,19 +53,19 @@ pub trait Database: Send + Sync {
         Box::pin(std::future::ready(first.map_or(Ok(()), Err)))
     }
 
-    /// Returns the user as whom its sessions act, if it knows users.
+    /// Returns the user that its sessions act as, if the database has users.
     fn user(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Whether a session acts for the user of a transaction ([`connect_as`](Self::connect_as)).
-    /// Otherwise all sessions act as [its user](Self::user) of that moment.
+    /// Whether a session can act for the user of a transaction ([`connect_as`](Self::connect_as)).
+    /// Otherwise all sessions act as the [current user](Self::user) of this object.
     fn tells_users_apart(&self) -> bool {
         false
     }
 
-    /// Returns one of the accesses to which a user has no right, as far as that is known now and
-    /// locally. Executes nothing.
+    /// Returns one of the accesses that a user has no right to make, as far as this host knows now.
+    /// Executes nothing.
     fn permits(&self, _user: Option<&str>, _accesses: &[Access]) -> Option<Denial> {
         None
     }
@@ -83,8 +83,8 @@ pub trait Database: Send + Sync {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
 
     /// Opens a session in the name of a user. Each request has the rights that the user has at that
-    /// moment. `None` is the user of a transaction that names none; databases that check the rights
-    /// of users deny it.
+    /// moment. `None` stands for a transaction that names no user; databases that check the rights
+    /// of users reject it.
     ///
     /// # Errors
     /// [`StoreError::Denied`] if there is no such user, or this database may not act for that user.

@@ -194,7 +194,7 @@ impl Shared {
             Request::Check { .. } => unreachable!("it needs no session"),
             Request::Load { name, source, replace, binds } => {
                 let module = library::compile(&name, &source)?.module;
-                // An error of the binding should be reported now, not at each call.
+                // A wrong binding is reported when the module is loaded, not at each call.
                 let own = Own::of_caller(local, None);
                 let bindings = binding::bind(&module, &binds, &own, &self.stores)?;
                 binding::check_operations(&module, &bindings, &own, &self.stores).await?;

@@ -9,7 +9,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-/// Sends the means to open sessions to a test, and answers no request.
+/// A host that sends each [`Local`], with which sessions can be opened, to a test, and answers no
+/// request.
 struct Handing(UnboundedSender<Local>);
 
 impl Modules for Handing {
@@ -23,7 +24,8 @@ impl Modules for Handing {
     }
 }
 
-/// Starts a cluster of two sites. Returns it with the means to open sessions at the first site.
+/// Starts a cluster of two sites. Returns the cluster, and a [`Local`] with which sessions at the
+/// first site can be opened.
 pub(crate) async fn start(config: &str) -> (Cluster, Local) {
     let (sender, mut locals) = unbounded_channel();
     let over = Overrides { sites: Some(2), ..Overrides::default() };

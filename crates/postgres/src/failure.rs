@@ -38,7 +38,7 @@ enum Meaning {
 }
 
 impl RequestError {
-    /// Whether the connection is unusable, so that nobody knows what the server has done.
+    /// Whether the connection is unusable, so that the result of the request is unknown.
     pub(crate) fn lost(&self) -> bool {
         match self.server() {
             Some(error) => {
@@ -46,8 +46,8 @@ impl RequestError {
                     matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
                 fatal || meaning(error.code()) == Meaning::Ended
             }
-            // The client did not send what it refused itself, and an answer that it cannot decode
-            // does not break the protocol.
+            // The connection is usable: the client does not send a request that it rejects itself,
+            // and an answer that it cannot decode does not break the protocol.
             None => match self {
                 RequestError::Server(error) => error.is_closed() || has_io(error),
                 RequestError::Slow(_) => true,
@@ -94,7 +94,8 @@ impl RequestError {
         }
     }
 
-    /// Returns the error for the transaction that it has ended, if that had no effect.
+    /// Returns the error for a transaction that this failure has ended, if the transaction had no
+    /// effect.
     pub(crate) fn to_store_error(&self) -> StoreError {
         if let RequestError::Unreachable(error) = self {
             return error.clone();

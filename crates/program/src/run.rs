@@ -209,8 +209,7 @@ impl Run {
                 Ok(None)
             }
             Stop::Count => {
-                // Counts the callers' registers too: a frame's registers are in use until it
-                // returns.
+                // Includes the registers of callers, which stay in use until the callers return.
                 self.machine.meter.count(self.stack.iter_mut())?;
                 frame.at += 1;
                 Ok(None)

@@ -104,8 +104,8 @@ impl Server {
     }
 }
 
-/// Connects with TLS. The client's own code would read all system authorities each time, and fail
-/// if one of them is unreadable.
+/// Connects with TLS. The code of the `redis` crate would read all certificate authorities of the
+/// system each time, and fail if one of them is unreadable.
 async fn connect_tls(
     tls: &Tls,
     node: &ConnectionInfo,

@@ -56,7 +56,7 @@ impl Layout {
         self.spaces.iter().find(|space| *space.name == *name)
     }
 
-    /// Returns why a space cannot be used, if so.
+    /// Returns the reason why a space cannot be used; `None` if it can be used.
     pub fn why_unfit(&self, name: &str) -> Option<&str> {
         self.unfit.get(name).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! Rules by which calls with unknown outcomes are worth assuming.
+//! Rules that select the calls with unknown outcomes that the search assumes to have taken effect.
 //!
 //! In any order, an unknown call can be postponed, call by call, until it matters to the next known
 //! one, or be left out if it never does. The search therefore assumes unknown calls only in a row
@@ -44,8 +44,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns the elements or fields that an operation concerns, and which of the two they are, if it
-/// concerns nothing else.
+/// Returns the elements or fields of an operation, and which of the two they are; `None` if the
+/// operation concerns anything else.
 fn parts(op: &Op) -> Option<(Kind, &[String])> {
     match op {
         Op::SetAdd(names) | Op::SetRemove(names) => Some((Kind::Elements, names)),

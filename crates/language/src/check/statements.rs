@@ -12,11 +12,11 @@ use crate::syntax::ast::{
     Arm, BinaryOp, Block, Expr, ExprKind, Literal, Name, PatternKind, Stmt, StmtKind, TypeExpr,
 };
 
-/// Maximum number of statements that may exit a block before another statement in it.
+/// Maximum number of statements with exits that may precede another statement in a block.
 const MAX_EXITS: usize = 100;
 
 impl Lower<'_> {
-    /// Lowers a block in its own scope. `tail`: nothing follows the block.
+    /// Lowers a block in its own scope. `tail` is whether nothing follows the block.
     fn block(&mut self, block: &Block, tail: bool) {
         self.scoped(|this| this.statements(&block.statements, tail));
     }

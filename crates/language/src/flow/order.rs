@@ -42,7 +42,8 @@ pub(super) fn order(
     order
 }
 
-/// Returns the pairs of slots where one must precede the other, each with a span that shows why.
+/// Returns the pairs of slots of which the first must precede the second, each with a span that
+/// shows why.
 fn edges(
     table: &Table,
     slots: &[Option<Slot>],

@@ -66,8 +66,8 @@ pub(super) struct Risks<'a> {
 }
 
 impl<'a> Risks<'a> {
-    /// Analyses a body. `failing`: for each function, whether it may fail. `functions`: the risk in
-    /// each function.
+    /// Analyses a body. `failing` is, for each function, whether it may fail, and `functions` the
+    /// risk in each function.
     pub(super) fn of(
         table: &'a Table<'a>,
         body: &'a Body,
@@ -96,10 +96,10 @@ impl<'a> Risks<'a> {
         (!self.is_tested(entry, why)).then_some(Risk { span, why, function: None })
     }
 
-    /// Returns why a computation is likely to fail. A count that the program keeps itself, or a
-    /// count of values in memory, never reaches 64 bits. So at least one operand must come from
-    /// outside; for `+` and `-` both must, because an input that overflows by adding one is too
-    /// rare to warn of.
+    /// Returns why a computation is likely to fail. A count that the program itself maintains, or a
+    /// count of values in memory, never exceeds 64 bits. A computation is therefore reported only
+    /// if an operand comes from a parameter or a store. For `+` and `-` both operands must, because
+    /// an input that overflows by adding one is too rare for a warning.
     fn computation(&self, compute: &Compute) -> Option<Why> {
         Some(match compute {
             Compute::Binary(BinaryOp::Divide | BinaryOp::Remainder, ..) => Why::Division,
@@ -118,7 +118,7 @@ impl<'a> Risks<'a> {
             Compute::Builtin(Builtin::Index | Builtin::SetAt | Builtin::RemoveAt, _) => Why::Place,
             Compute::Builtin(Builtin::ToInt, _) => Why::Float,
             Compute::Builtin(Builtin::Split, _) => Why::Separator,
-            // Only the smallest integer overflows when negated, which is too rare to warn of.
+            // Only the smallest integer overflows when negated, which is too rare for a warning.
             _ => return None,
         })
     }

@@ -161,8 +161,8 @@ pub(super) fn as_it_is(steps: &[Step]) -> Vec<Planned> {
     steps.iter().map(one).collect()
 }
 
-/// A step other than a branch or loop, with its phase; 0 if it belongs to every phase that needs
-/// it.
+/// A step other than a branch or loop, with the number of its phase. The number is 0 if every phase
+/// that needs the step runs it.
 struct Numbered<'a> {
     step: &'a Step,
     conditions: Vec<Var>,
@@ -247,8 +247,8 @@ fn needs(
 }
 
 /// Returns the variables of earlier phases that a phase needs and can recompute cheaply from others
-/// that it needs. Every step that assigns such a variable must be cheap, because a tape that is
-/// read only at some assignments would get out of step.
+/// that it needs. Every step that assigns such a variable must be cheap: a tape must be read at all
+/// assignments or at none, because each read takes the next value.
 fn recomputed(
     steps: &[Numbered],
     earlier: &BTreeSet<Var>,

@@ -141,7 +141,8 @@ pub enum TypeKind {
     Named(Name, Vec<TypeExpr>),
     /// `handle<T> in store`
     Handle(Box<TypeExpr>, Name),
-    /// `set<T> in store`, which was reported. The name of the store is still to be checked.
+    /// `set<T> in store`, which the parser has reported. The name of the store must still be
+    /// checked.
     Stored(Name),
     /// Invalid source, which was reported.
     Error,

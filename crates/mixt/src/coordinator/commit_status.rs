@@ -1,7 +1,7 @@
 //! How far a transaction has taken effect, and whether it holds its recovery lease.
 
-/// Status of a transaction, from its first commit on. Each state implies what other sites may know
-/// of the transaction.
+/// Status of a transaction's commits. Each state implies what other sites may know of the
+/// transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommitStatus {
     /// Nothing has committed.
@@ -72,8 +72,8 @@ impl CommitStatus {
         }
     }
 
-    /// Records that the outcome of the commit in doubt is known, and that it was not the first
-    /// commit.
+    /// Records that the outcome of a commit in doubt is known. If that commit was the first one, it
+    /// did not take effect.
     pub(super) fn settle(&mut self) {
         match self {
             CommitStatus::InDoubt => *self = CommitStatus::Uncommitted,

@@ -11,7 +11,8 @@
 //! be acquired in three cases:
 //! - The holder has recorded that it has stopped and has an answer to each of its requests, as most
 //!   tickets do.
-//! - The holder has stopped with a commit in doubt, and that commit is seen to have taken effect.
+//! - The holder has stopped with a commit in doubt, and the new coordinator sees that this commit
+//!   has taken effect.
 //! - [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms) have passed, and the new coordinator
 //!   sees all that was committed until then. A site that was cut off may have continued.
 
@@ -77,7 +78,7 @@ impl Coordinator {
             return None;
         };
         let (database, name) = (place.database.clone(), witness::record(&place.space, self.job.id));
-        let first = self.job.plan.first_writer.expect("what has a record has a group that writes");
+        let first = self.job.plan.first_writer.expect("a transaction with a record has a group that writes");
         let group = &self.job.plan.groups[first];
         let (step, request) = match (step, reply) {
             (LeaseStep::Start, _) => {
@@ -128,11 +129,13 @@ impl Coordinator {
                 self.stage = Stage::Lease(LeaseStep::Start);
                 return None;
             }
-            // Only time resolves this.
+            // The coordinator must wait: it does not see the mark, and the commit may still take
+            // effect.
             (LeaseStep::ReadMark { settled: false } | LeaseStep::ReadingMark, Some(_)) => {
                 return self.retry(Why::Taken);
             }
-            // If the lease was created all the same, no coordinator holds it until it expires.
+            // If the lease was created although the request failed, no coordinator continues until
+            // that lease expires.
             (_, Some(Err(error))) => {
                 return self.retry(Why::Unavailable { database, reason: error.to_string() });
             }

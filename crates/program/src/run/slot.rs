@@ -27,8 +27,9 @@ impl Weight {
 /// A register.
 ///
 /// Values that a loop builds must be changed in place, and whether a change copies must cost the
-/// same fuel on every host. So the register records whether its value was created here and has no
-/// other owner. The reference count is not usable for this, because the host may hold references.
+/// same fuel on every host. The register therefore records whether its value was created here and
+/// has no other owner. The reference count does not show this, because the host may hold
+/// references.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) value: Value,

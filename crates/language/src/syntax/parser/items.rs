@@ -44,7 +44,8 @@ impl Parser<'_> {
         Module { items }
     }
 
-    /// Skips to the next declaration. The current token is unread, or the one with the error.
+    /// Skips to the next declaration, from the current token, which is not parsed yet or has the
+    /// error.
     fn skip_to_item(&mut self) {
         while !self.at(TokenKind::End) && !self.kind().begins_item() {
             self.bump();

@@ -59,8 +59,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Combines two operands, the second of which was parsed last. `chained` is the following
-    /// operator, if it must not follow this one.
+    /// Combines two operands; the second is the expression that was parsed last. `chained` is the
+    /// operator that follows, if it must not follow this one.
     fn joined(&mut self, pending: Pending, right: Expr, chained: Option<BinaryOp>) -> Parse<Expr> {
         let Pending { left, height, op, span } = pending;
         self.height = self.height.max(height);

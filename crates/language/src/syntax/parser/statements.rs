@@ -241,7 +241,7 @@ impl Parser<'_> {
             self.bump();
             if self.at(TokenKind::OpenBrace) {
                 self.skip_block();
-                // `do { … } while (…);` and `try { … } catch (…) { … }` continue.
+                // `do { … } while (…);` and `try { … } catch (…) { … }` continue after the block.
                 if !self.eat(TokenKind::While) && !self.at_word("catch") {
                     return Ok(StmtKind::Block(Block::default()));
                 }
@@ -505,8 +505,8 @@ impl Parser<'_> {
         Err(self.give_up(error))
     }
 
-    /// Whether an `else if` follows, possibly in the spelling of another language. Skips the `else`
-    /// then.
+    /// Whether an `else if` follows, possibly in the spelling of another language. If so, skips the
+    /// `else`.
     fn at_else_if(&mut self) -> bool {
         let word = self.text();
         if self.at(TokenKind::Ident) && matches!(word, "elif" | "elseif" | "elsif") {
