@@ -101,7 +101,8 @@ fn check_all(dir: &Path) -> Result<bool, String> {
     Ok(intact && missing.is_empty())
 }
 
-/// Returns what the data directory lacks, apart from the contents of its journals.
+/// Returns descriptions of the parts that are missing in the data directory. Does not check the
+/// contents of journals.
 fn missing_data(dir: &Path) -> Result<Vec<String>, String> {
     examine(dir).map_err(|error| format!("cannot read {}: {error}", dir.display()))
 }
@@ -270,8 +271,8 @@ fn repair_one(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     };
     std::fs::create_dir_all(&backup)
         .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
-    // Before the repair, so that other nodes never mistake the remaining data for the complete
-    // data.
+    // The mark is written before the repair, so that other nodes never mistake the remaining data
+    // for the complete data.
     let disowned = match must {
         false => None,
         true => disown(&folder.canonicalize().map_err(|error| error.to_string())?)

@@ -98,10 +98,9 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
         print_summary(&cluster, args.port);
         let stopped = async {
             stop.requested().await;
-            // Stops even if nobody reads standard output any more.
+            // The process stops even if standard output is closed.
             output!("\nstopping");
-            // Clients that have not finished when the time is up are disconnected, as the setting
-            // says.
+            // Clients that have not finished within the configured time are disconnected.
             let _ = cluster.drain().await;
         };
         let config = args.config.as_deref();

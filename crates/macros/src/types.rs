@@ -91,7 +91,7 @@ impl Types<'_> {
         }
     }
 
-    /// Whether a struct contains another one in memory, behind options at most.
+    /// Whether a struct contains another one in memory, directly or behind options.
     fn holds(&self, outer: usize, inner: usize) -> bool {
         let mut seen = vec![false; self.program.structs.len()];
         let mut next = vec![outer];

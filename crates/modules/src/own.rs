@@ -113,8 +113,8 @@ impl Database for Own {
     fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
         let of_all = |reason| Some(Denial { phase: None, reason });
         let Some(user) = user else { return of_all(NO_USER.to_owned()) };
-        // Completing a call requires the right to call, too. If a call uses only stores of other
-        // systems, this is the only right that it needs here.
+        // Completing a call requires the right to call, too. For stores of other systems this is
+        // the only right that the user needs in this cluster.
         let may_call =
             self.local.is_user(user).and_then(|()| self.local.may_run(user, "solera.call"));
         if let Err(reason) = may_call {

@@ -46,8 +46,8 @@ impl RequestError {
                     matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
                 fatal || meaning(error.code()) == Meaning::Ended
             }
-            // The connection is usable: the client does not send a request that it rejects itself,
-            // and an answer that it cannot decode does not break the protocol.
+            // The connection stays usable if the client rejected the request before sending it, or
+            // cannot decode an answer.
             None => match self {
                 RequestError::Server(error) => error.is_closed() || has_io(error),
                 RequestError::Slow(_) => true,

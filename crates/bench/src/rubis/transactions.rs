@@ -1,4 +1,4 @@
-//! Implementations of the transactions, after their beginning.
+//! Implementations of the transactions. The caller begins and ends each transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 

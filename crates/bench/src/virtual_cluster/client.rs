@@ -46,8 +46,8 @@ pub(crate) struct Client {
     pub(crate) failed: Option<Failed>,
     /// Number of failed attempts of the transaction.
     failures: u32,
-    /// Claim of the last attempt, which gives the next one priority, and the updates that the site
-    /// must have first.
+    /// Claim of the last attempt. It gives the next attempt priority, and contains the snapshot
+    /// that the site must have first.
     claim: Option<Claim>,
     lacks: Option<Vector>,
 }

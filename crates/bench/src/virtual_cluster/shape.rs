@@ -20,7 +20,7 @@ pub(crate) fn name_of(variant: Baseline) -> &'static str {
     }
 }
 
-/// Returns the conflicts of an operation under a protocol, where the workload declares `kind`.
+/// Returns the conflicts of an operation under a protocol if the workload declares `kind`.
 pub(crate) fn kind_in(variant: Baseline, kind: Kind, update: bool) -> Kind {
     match (variant, update) {
         // All pairs of operations on a key conflict, and reads are certified as well.

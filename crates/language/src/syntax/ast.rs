@@ -144,7 +144,7 @@ pub enum TypeKind {
     /// `set<T> in store`, which the parser has reported. The name of the store must still be
     /// checked.
     Stored(Name),
-    /// Invalid source, which was reported.
+    /// Invalid source, which the parser has reported.
     Error,
 }
 
@@ -283,7 +283,7 @@ pub enum ExprKind {
     New(NewObject, Name),
     /// `endorse(level, e)`
     Endorse(Name, Box<Expr>),
-    /// Invalid source, which was reported.
+    /// Invalid source, which the parser has reported.
     Error,
 }
 
