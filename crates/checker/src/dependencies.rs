@@ -76,8 +76,8 @@ fn registers(history: &History) -> BTreeMap<&str, Register<'_>> {
     registers
 }
 
-/// Whether a key with this operation remains a register with unique values whose writers all
-/// conflict.
+/// Returns whether a key with this operation remains a register with unique values whose writers
+/// all conflict.
 fn keeps_unique_values(level: &Level, op: &Op) -> bool {
     match op {
         Op::Set(_) => matches!(level, Level::Strong(None) | Level::Linearizable),

@@ -61,12 +61,12 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Whether it changes nothing, at any position.
+    /// Returns whether it changes nothing, at any position.
     fn is_read(&self) -> bool {
         self.operations.iter().all(|operation| !operation.has_changed())
     }
 
-    /// Whether it overwrites all earlier contents without reading them.
+    /// Returns whether it overwrites all earlier contents without reading them.
     fn overwrites(&self) -> bool {
         matches!(self.operations[0].op, Op::Set(_))
     }

@@ -193,8 +193,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Whether an operation with this answer has an effect. A removal has an effect on the facts that
-/// it observed.
+/// Returns whether an operation with this answer has an effect. A removal has an effect on the
+/// facts that it observed.
 pub(crate) fn has_effect(op: &Op, answer: &Answer) -> bool {
     let exists_already = matches!(op, Op::SetNew(_)) && *answer == Answer::Int(0);
     *answer != Answer::Error && !exists_already

@@ -306,13 +306,13 @@ impl<'a> Judge<'a> {
         self.kept.contains(&(update.key.as_str(), update.id))
     }
 
-    /// Whether a loss may have undone what happened at this time or later.
+    /// Returns whether a loss may have undone what happened at this time or later.
     fn has_loss_since(&self, time: u64) -> bool {
         self.history.losses.iter().any(|loss| loss.at >= time)
     }
 
-    /// Whether the generation that answered a read is certain to be the one that the site led at
-    /// `since`.
+    /// Returns whether the generation that answered a read is certain to be the one that the site
+    /// led at `since`.
     fn is_same_generation(&self, since: u64, read: &Read) -> bool {
         let ended_between = |loss: &Loss| {
             // A generation that ended during the read may have answered it.

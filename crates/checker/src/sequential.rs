@@ -85,7 +85,7 @@ impl Value {
         }
     }
 
-    /// Whether the key holds another type than the operation needs.
+    /// Returns whether the key holds another type than the operation needs.
     fn refuses(&self, op: &Op) -> bool {
         let Some(part) = self.parts.keys().next() else { return false };
         match op {

@@ -73,7 +73,7 @@ fn conflicts_without_order(history: &History, key: &str, all: &[usize]) -> Vec<V
     violations
 }
 
-/// Whether `first` changed the key by an operation that conflicts with one of `second`.
+/// Returns whether `first` changed the key by an operation that conflicts with one of `second`.
 fn must_be_observed(
     history: &History,
     key: &str,
@@ -85,8 +85,8 @@ fn must_be_observed(
         .any(|operation| on_key(second, key).any(|other| history.conflict(operation, other)))
 }
 
-/// Whether an operation certainly had an effect, by its answer or by its kind: without an answer,
-/// it may have found nothing to change.
+/// Returns whether an operation certainly had an effect, by its answer or by its kind: without an
+/// answer, it may have found nothing to change.
 fn is_certain(operation: &Operation) -> bool {
     operation.answer.is_some() || matches!(operation.op, Op::Set(_))
 }

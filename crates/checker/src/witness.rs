@@ -152,8 +152,8 @@ impl<'a> Order<'a> {
         violations
     }
 
-    /// Whether `second`, by its commit time, may have observed `first`. Strong timestamps are
-    /// compared with one another only, because they come from other clocks.
+    /// Returns whether `second`, by its commit time, may have observed `first`. Strong timestamps
+    /// are compared with one another only, because they come from other clocks.
     fn are_in_time(&self, first: usize, second: usize) -> bool {
         match (self.transactions[first].dot(), self.transactions[second].dot()) {
             (Some((_, Origin::Site(_))), Some((_, Origin::Strong)))

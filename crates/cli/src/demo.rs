@@ -318,7 +318,7 @@ impl Stage {
         std::thread::sleep(self.pause / 2);
     }
 
-    /// Whether the first chapter has begun.
+    /// Returns whether the first chapter has begun.
     fn has_begun(&self) -> bool {
         self.chapter.load(Ordering::Relaxed) > 0
     }

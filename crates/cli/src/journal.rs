@@ -137,7 +137,7 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(journals)
 }
 
-/// Whether a folder has the name of a copy that a repair leaves beside a journal.
+/// Returns whether a folder has the name of a copy that a repair leaves beside a journal.
 fn is_copy(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let number = name.rsplit_once(".backup-").map(|(_, number)| number);
@@ -271,8 +271,8 @@ fn repair_one(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     };
     std::fs::create_dir_all(&backup)
         .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
-    // The mark is written before the repair, so that other nodes never mistake the remaining data
-    // for the complete data.
+    // The node disowns its data before the repair, so that other nodes never mistake the remaining
+    // data for the complete data.
     let disowned = match must {
         false => None,
         true => disown(&folder.canonicalize().map_err(|error| error.to_string())?)

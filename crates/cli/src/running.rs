@@ -64,7 +64,7 @@ impl Waiting {
         Waiting { began: Instant::now(), timeout, printed: String::new() }
     }
 
-    /// Whether the time has passed.
+    /// Returns whether the time has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.began.elapsed() >= self.timeout
     }

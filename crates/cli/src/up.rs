@@ -168,7 +168,7 @@ fn print_summary(cluster: &Cluster, port: u16) {
     output!("Press Ctrl-C to stop.");
 }
 
-/// Whether the HTTP interface uses TLS.
+/// Returns whether the HTTP interface uses TLS.
 fn is_admin_tls(spec: &ClusterSpec) -> bool {
     spec.tls.as_ref().is_some_and(|tls| tls.admin)
 }

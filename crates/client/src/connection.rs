@@ -87,7 +87,7 @@ impl Connection {
         Ok(replies)
     }
 
-    /// Whether nothing unexpected has arrived, not even the end of the connection.
+    /// Returns whether nothing unexpected has arrived, not even the end of the connection.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);

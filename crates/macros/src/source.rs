@@ -136,7 +136,7 @@ impl Source {
     }
 }
 
-/// Whether the token is `[doc = …]`.
+/// Returns whether the token is `[doc = …]`.
 fn is_documentation(token: &TokenTree) -> bool {
     let TokenTree::Group(group) = token else { return false };
     let first = group.stream().into_iter().next();

@@ -112,7 +112,7 @@ impl Collector {
         self.entries.keys().copied()
     }
 
-    /// Whether it has a transaction.
+    /// Returns whether it has a transaction.
     pub fn has(&self, id: TransactionId) -> bool {
         self.entries.contains_key(&id)
     }
@@ -279,7 +279,7 @@ impl Collector {
 }
 
 impl Entry {
-    /// Whether it is not yet known that every session sees its commits.
+    /// Returns whether it is not yet known that every session sees its commits.
     fn unseen(&self) -> bool {
         let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
         self.step == Step::WriteWitnesses && !seen

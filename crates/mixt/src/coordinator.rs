@@ -576,7 +576,7 @@ impl Coordinator {
         self.group_step(run, step)
     }
 
-    /// Whether the reads must be validated before something commits, or at the end.
+    /// Returns whether the reads must be validated before something commits, or at the end.
     fn must_validate(&self) -> bool {
         let groups = &self.job.plan.groups;
         // Witnesses are kept for a limited time: a transaction that takes longer may have missed
@@ -670,8 +670,8 @@ impl Coordinator {
         self.trouble.take().filter(|why| took_too_long && away(why))
     }
 
-    /// Whether it is too early to commit this group, because an earlier commit of the same group
-    /// may still take effect besides this one.
+    /// Returns whether it is too early to commit this group, because an earlier commit of the same
+    /// group may still take effect besides this one.
     fn is_doubtful(&self, index: usize) -> bool {
         let first = self.job.plan.first_writer == Some(index);
         first && self.doubtful_until_ms.is_some_and(|until_ms| self.now_ms < until_ms)

@@ -152,12 +152,12 @@ impl GroupRun {
         self
     }
 
-    /// Whether the group looked for its mark and did not find it.
+    /// Returns whether the group looked for its mark and did not find it.
     pub(crate) fn mark_is_absent(&self) -> bool {
         self.absent
     }
 
-    /// Whether there are reads to repeat.
+    /// Returns whether there are reads to repeat.
     pub(crate) fn checks(&self) -> bool {
         !self.checks.is_empty()
     }
@@ -175,7 +175,7 @@ impl GroupRun {
         &self.job
     }
 
-    /// Whether an earlier group has written.
+    /// Returns whether an earlier group has written.
     pub(crate) fn is_after_commit(&self) -> bool {
         self.job.plan.first_writer.is_some_and(|first| first < self.index)
     }
@@ -355,7 +355,7 @@ impl GroupRun {
         lease: RecoveryLease,
         replaces: impl Fn(TransactionId) -> bool,
     ) -> GroupStep {
-        assert!(matches!(self.at, At::Ready), "a group is committed only after all its phases have run");
+        assert!(matches!(self.at, At::Ready), "a group runs before it commits");
         self.replaced.retain(|(_, id)| replaces(*id));
         self.state.next += 1;
         self.state.worklist = worklist;
@@ -392,7 +392,8 @@ impl GroupRun {
         GroupStep::Ask(Request::Certify)
     }
 
-    /// Whether the last request is an operation of a phase. Only such requests can be endless.
+    /// Returns whether the last request is an operation of a phase. Only such requests can be
+    /// endless.
     pub(crate) fn asks_for_operation(&self) -> bool {
         matches!(self.at, At::Called)
     }
@@ -420,14 +421,15 @@ impl GroupRun {
     }
 }
 
-/// Whether the transaction is still open after an operation that fails with this error.
+/// Returns whether the transaction is still open after an operation that fails with this error.
 pub(crate) fn stays_open(error: &StoreError) -> bool {
     use StoreError::{Denied, Missing, Refused, WrongData};
     matches!(error, Denied(_) | Missing | Refused(_) | WrongData { .. })
 }
 
 impl Done {
-    /// Whether the answer is the same as before, and no transaction has put a witness there since.
+    /// Returns whether the answer is the same as before, and no transaction has put a witness there
+    /// since.
     pub(crate) fn same(&self, reply: &Result<Reply, StoreError>) -> bool {
         match reply {
             Ok(Reply::Answered(answer)) => {

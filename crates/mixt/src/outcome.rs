@@ -207,7 +207,7 @@ impl Why {
         ))
     }
 
-    /// Whether the program failed, and the database that could certify it did not answer.
+    /// Returns whether the program failed, and the database that could certify it did not answer.
     pub(crate) fn is_uncertified_for_now(&self) -> bool {
         matches!(self, Why::Uncertified { error: StoreError::Unavailable(_), .. })
     }

@@ -52,7 +52,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Whether it may write.
+    /// Returns whether it may write.
     pub fn writes(&self) -> bool {
         !self.written.is_empty()
     }

@@ -183,7 +183,7 @@ impl Record {
         if later { ticket } else { self }
     }
 
-    /// Whether all of it has taken effect, so that only garbage is left to remove.
+    /// Returns whether all of it has taken effect, so that only garbage is left to remove.
     pub fn is_complete(&self) -> bool {
         self.complete
     }

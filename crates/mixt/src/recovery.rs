@@ -191,8 +191,9 @@ pub async fn recover(
 /// Whether transactions are visible as a whole in places, by their commit witnesses.
 type Seen = BTreeMap<(Location, TransactionId), bool>;
 
-/// Whether a transaction waits for one of these, and would wait in vain. It does not wait in vain
-/// if the commit witness exists although the other transaction is still incomplete elsewhere.
+/// Returns whether a transaction waits for one of these, and would wait in vain. It does not wait
+/// in vain if the commit witness exists although the other transaction is still incomplete
+/// elsewhere.
 async fn is_blocked(
     record: &Record,
     by: &BTreeSet<TransactionId>,
@@ -227,7 +228,7 @@ fn next(due: &mut Vec<Record>) -> Option<Record> {
     (!due.is_empty()).then(|| due.remove(ready.unwrap_or(0)))
 }
 
-/// Whether a transaction waits for another one of these.
+/// Returns whether a transaction waits for another one of these.
 fn waits(record: &Record, of: &BTreeSet<TransactionId>) -> bool {
     record.state.worklist.keys().any(|(_, id)| *id != record.id && of.contains(id))
 }

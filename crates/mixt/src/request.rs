@@ -35,7 +35,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it is an operation that changes something.
+    /// Returns whether it is an operation that changes something.
     pub(crate) fn mutates(&self) -> bool {
         match self {
             Request::Perform(call) => call.op.mutates(),

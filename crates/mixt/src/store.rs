@@ -30,7 +30,7 @@ pub trait Database: Send + Sync {
     /// Returns the level of a space; `None` if there is no such space.
     fn level(&self, space: &str) -> Option<Level>;
 
-    /// Whether its sessions [execute](Connection::execute) whole groups of phases.
+    /// Returns whether its sessions [execute](Connection::execute) whole groups of phases.
     fn executes(&self) -> bool {
         false
     }
@@ -58,8 +58,9 @@ pub trait Database: Send + Sync {
         None
     }
 
-    /// Whether a session can act for the user of a transaction ([`connect_as`](Self::connect_as)).
-    /// Otherwise all sessions act as the [current user](Self::user) of this object.
+    /// Returns whether a session can act for the user of a transaction
+    /// ([`connect_as`](Self::connect_as)). Otherwise all sessions act as the [current
+    /// user](Self::user) of this object.
     fn tells_users_apart(&self) -> bool {
         false
     }
@@ -197,14 +198,14 @@ pub trait Connection: Send {
     /// outside any transaction; at most `limit`.
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>>;
 
-    /// Whether this session sees, from now on, commits of others. It may wait a moment for them.
-    /// Databases in which every session sees all commits always return `true`.
+    /// Returns whether this session sees, from now on, commits of others. It may wait a moment for
+    /// them. Databases in which every session sees all commits always return `true`.
     fn sees<'a>(&'a mut self, _commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async { Ok(true) })
     }
 
-    /// Whether another user's transaction may use this session next: no transaction is open, no
-    /// commit has an unknown outcome, and the connection is not known to have broken.
+    /// Returns whether another user's transaction may use this session next: no transaction is
+    /// open, no commit has an unknown outcome, and the connection is not known to have broken.
     fn reusable(&mut self) -> bool {
         false
     }

@@ -50,7 +50,7 @@ impl Own {
         self.layout.spaces().iter().map(|space| &*space.name)
     }
 
-    /// Whether a space with this name exists but cannot be used by modules.
+    /// Returns whether a space with this name exists but cannot be used by modules.
     pub(crate) fn is_unusable(&self, name: &str) -> bool {
         self.local.is_of_another_protocol(name)
     }

@@ -67,7 +67,7 @@ impl Upkeep {
         let _ = self.tasks.send(Task::GivenUp(Box::new(ticket)));
     }
 
-    /// Whether this process has completed the transaction.
+    /// Returns whether this process has completed the transaction.
     pub(crate) fn has_completed(&self, id: TransactionId) -> bool {
         self.completed().contains(&id)
     }

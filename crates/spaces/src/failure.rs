@@ -20,7 +20,7 @@ fn cause(text: &str) -> (&str, &str) {
     }
 }
 
-/// Whether an error is temporary: the server cannot answer now, but may later.
+/// Returns whether an error is temporary: the server cannot answer now, but may later.
 fn is_passing(text: &str) -> bool {
     let (code, message) = cause(text);
     let codes =

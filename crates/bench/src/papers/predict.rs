@@ -86,7 +86,7 @@ fn predicted(workers: u8, micro: &Micro, costs: &Costs, rate: f64) -> f64 {
         cluster.set_clients(CLIENTS);
         cluster.measure(Duration::from_millis(200), Duration::from_millis(500))
     };
-    // With the longer of these pauses, the rate would be too low even if transactions took no time.
+    // With the pause `most`, the rate would be too low even if transactions took no time.
     let (mut least, mut most) = (0.0, CLIENTS as f64 / rate);
     let mut measured = run(least);
     for _ in 0..HALVINGS {

@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Whether replies wait for a tick of the protocol, even at a single site.
+    /// Returns whether replies wait for a tick of the protocol, even at a single site.
     pub(super) fn waits_for_ticks(self) -> bool {
         matches!(self, Kind::StrongSet | Kind::Call)
     }

@@ -97,7 +97,7 @@ impl Shape {
         (address.site, address.worker / self.cores_per_node)
     }
 
-    /// Whether two workers are in the same process.
+    /// Returns whether two workers are in the same process.
     pub(crate) fn same_node(&self, one: Address, other: Address) -> bool {
         self.node_of(one) == self.node_of(other)
     }

@@ -9,12 +9,12 @@ use super::Call;
 use crate::history::{Answer, Op, Operation};
 
 impl Call<'_> {
-    /// Whether it is a single operation whose answer is not known.
+    /// Returns whether it is a single operation whose answer is not known.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.operations[..], [Operation { answer: None, .. }])
     }
 
-    /// Whether assuming this plain unknown call can make `next` answer as it did.
+    /// Returns whether assuming this plain unknown call can make `next` answer as it did.
     pub(super) fn may_help(&self, next: &Call<'_>) -> bool {
         let [Operation { op, .. }] = self.operations[..] else { return true };
         let [Operation { op: next, answer: Some(answer), .. }] = next.operations[..] else {

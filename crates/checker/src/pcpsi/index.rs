@@ -67,7 +67,7 @@ impl Key<'_> {
         self.writers.get(at)
     }
 
-    /// Whether "no value" may be another version than the initial one.
+    /// Returns whether "no value" may be another version than the initial one.
     pub(super) fn may_be_removed(&self) -> bool {
         self.unseen_removal || self.writers.iter().any(|writer| writer.removes)
     }

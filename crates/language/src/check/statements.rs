@@ -457,7 +457,7 @@ impl Lower<'_> {
     }
 }
 
-/// Whether the code after a statement is unreachable.
+/// Returns whether the code after a statement is unreachable.
 fn ends(statement: &Stmt) -> bool {
     match &statement.kind {
         StmtKind::Return(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Abort(_) => true,

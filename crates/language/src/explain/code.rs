@@ -62,7 +62,7 @@ enum Line {
 }
 
 impl Line {
-    /// Whether it assigns a value that no later phase needs to this variable.
+    /// Returns whether it assigns a value that no later phase needs to this variable.
     fn sets(&self, var: Var) -> bool {
         matches!(self, Line::Set(dst, _, false) if *dst == var)
     }

@@ -63,8 +63,8 @@ pub(super) fn call(builtin: Builtin) -> Call {
     }
 }
 
-/// Whether a function returns a changed version of its first argument, which the program assigns
-/// back.
+/// Returns whether a function returns a changed version of its first argument, which the program
+/// assigns back.
 pub(super) fn changes(builtin: Builtin) -> bool {
     use Builtin as B;
     matches!(

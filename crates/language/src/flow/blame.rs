@@ -44,7 +44,7 @@ impl Blame<'_> {
         })
     }
 
-    /// Whether a level is too weak.
+    /// Returns whether a level is too weak.
     pub(super) fn is_weak(&self, level: Label, wanted: Label) -> bool {
         !self.known.lattice.at_least(level, wanted)
     }

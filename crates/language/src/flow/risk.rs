@@ -150,7 +150,7 @@ impl<'a> Risks<'a> {
         found
     }
 
-    /// Whether a step tests the existence of the next cell for a `for`.
+    /// Returns whether a step tests the existence of the next cell for a `for`.
     fn asks_for_cell(&self, step: &Step) -> bool {
         match &step.kind {
             StepKind::Remote(remote) => self.body.vars[remote.handle.0 as usize].purpose == "cell",
@@ -159,8 +159,8 @@ impl<'a> Risks<'a> {
         }
     }
 
-    /// Whether only outside input bounds the iterations of a loop. For `a && b`, one bounded side
-    /// is enough.
+    /// Returns whether only outside input bounds the iterations of a loop. For `a && b`, one
+    /// bounded side is enough.
     fn is_unbounded(&self, steps: &[Step], condition: Var) -> bool {
         let mut unbounded = None;
         for (index, step) in steps.iter().enumerate() {
@@ -195,7 +195,7 @@ impl<'a> Risks<'a> {
         self.given[var.0 as usize]
     }
 
-    /// Whether a condition of the step tests for the cause of its failure.
+    /// Returns whether a condition of the step tests for the cause of its failure.
     fn is_tested(&self, entry: &Entry, why: Why) -> bool {
         let mut tests = Vec::new();
         for condition in &entry.conditions {
@@ -298,7 +298,8 @@ impl<'a> Risks<'a> {
         var
     }
 
-    /// Whether two variables have the same value: they are the same variable, constant or field.
+    /// Returns whether two variables have the same value: they are the same variable, constant or
+    /// field.
     fn same(&self, one: Var, other: Var) -> bool {
         let [one, other] = [one, other].map(|var| self.original(var));
         if one == other {

@@ -174,8 +174,8 @@ struct Numbered<'a> {
     first: usize,
 }
 
-/// Whether witnesses are needed: the transaction writes several stores with atomic transactions
-/// (MixT §4.5).
+/// Returns whether witnesses are needed: the transaction writes several stores with atomic
+/// transactions (MixT §4.5).
 fn witnesses_due(steps: &[Numbered], known: &Declarations) -> bool {
     let written = steps.iter().filter(|one| one.step.mutates()).filter_map(|one| one.slot);
     let atomic = written.filter(|slot| known.store_info(slot.store).atomic);
@@ -199,7 +199,7 @@ struct Needs {
 }
 
 impl Needs {
-    /// Whether the phase takes a variable of an earlier phase from its tape.
+    /// Returns whether the phase takes a variable of an earlier phase from its tape.
     fn takes(&self, var: Var) -> bool {
         self.all.contains(&var) && !self.recomputed.contains(&var)
     }

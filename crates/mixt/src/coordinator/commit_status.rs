@@ -46,17 +46,17 @@ impl CommitStatus {
         }
     }
 
-    /// Whether something has committed.
+    /// Returns whether something has committed.
     pub(super) fn has_committed(self) -> bool {
         self.since_ms().is_some()
     }
 
-    /// Whether a commit whose answer was lost may have taken effect.
+    /// Returns whether a commit whose answer was lost may have taken effect.
     pub(super) fn is_in_doubt(self) -> bool {
         matches!(self, CommitStatus::InDoubt | CommitStatus::HoldingLease { doubtful: true, .. })
     }
 
-    /// Whether the coordinator must acquire the lease before it continues.
+    /// Returns whether the coordinator must acquire the lease before it continues.
     pub(super) fn awaits_lease(self) -> bool {
         matches!(self, CommitStatus::AwaitingLease { .. })
     }

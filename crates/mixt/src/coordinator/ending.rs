@@ -14,7 +14,7 @@ use crate::record::{Record, RecoveryLease};
 use crate::request::calls::StoreError;
 
 impl Coordinator {
-    /// Whether other coordinators may soon take the transaction over.
+    /// Returns whether other coordinators may soon take the transaction over.
     pub(super) fn is_late(&self) -> bool {
         let finish_ms = self.job.limits.finish_ms;
         self.commit_status
@@ -22,8 +22,8 @@ impl Coordinator {
             .is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
     }
 
-    /// Whether to give the transaction up because it takes too long. After a commit it is never
-    /// given up for this reason, because it must be completed.
+    /// Returns whether to give the transaction up because it takes too long. After a commit it is
+    /// never given up for this reason, because it must be completed.
     pub(super) fn takes_too_long(&self) -> bool {
         let took_ms = self.now_ms.saturating_sub(self.began_ms);
         !self.commit_status.has_committed() && took_ms >= self.job.limits.run_ms

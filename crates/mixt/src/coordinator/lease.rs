@@ -78,7 +78,7 @@ impl Coordinator {
             return None;
         };
         let (database, name) = (place.database.clone(), witness::record(&place.space, self.job.id));
-        let first = self.job.plan.first_writer.expect("a transaction with a record has a group that writes");
+        let first = self.job.plan.first_writer.expect("a recorded transaction writes");
         let group = &self.job.plan.groups[first];
         let (step, request) = match (step, reply) {
             (LeaseStep::Start, _) => {

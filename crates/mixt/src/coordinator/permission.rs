@@ -38,7 +38,7 @@ impl Permission {
 }
 
 impl Coordinator {
-    /// Whether something may have taken effect when a right is found missing.
+    /// Returns whether something may have taken effect when a right is found missing.
     fn may_stop_halfway(&self) -> bool {
         let groups = &self.job.plan.groups;
         let last = groups.len().saturating_sub(1);

@@ -19,7 +19,7 @@ enum Replayed {
 }
 
 impl Coordinator {
-    /// Whether a worker is to run the next group.
+    /// Returns whether a worker is to run the next group.
     pub(super) fn runs_remotely(&self) -> bool {
         let group = &self.job.plan.groups[self.state.next as usize];
         let known = group.database.as_ref().is_some_and(|name| self.workers.contains(name));

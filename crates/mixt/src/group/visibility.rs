@@ -66,7 +66,8 @@ impl Visibility {
         run.commit(worklist, lease, |id| whole.contains(&id))
     }
 
-    /// Whether the group sees all of a transaction that it has found, at the latest at its end.
+    /// Returns whether the group sees all of a transaction that it has found, at the latest at its
+    /// end.
     fn sees(&self, run: &GroupRun, found: &Found) -> bool {
         let later = run.job().places_of(run.index() + 1..);
         let mut places = found.witness.places.iter();

@@ -104,7 +104,7 @@ impl RemoteReplies {
     }
 }
 
-/// Whether `reply` can be the answer to `request`.
+/// Returns whether `reply` can be the answer to `request`.
 pub(crate) fn answers(request: &Request, reply: &Result<Reply, StoreError>) -> bool {
     match (request, reply) {
         (Request::Execute(_) | Request::Permits(_), _) => false,

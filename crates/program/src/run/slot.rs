@@ -145,7 +145,7 @@ impl Meter {
         self.count_at = self.left.saturating_sub(between);
     }
 
-    /// Whether [`count`](Self::count) is due.
+    /// Returns whether [`count`](Self::count) is due.
     #[inline]
     pub(super) fn count_is_due(&self) -> bool {
         self.left <= self.count_at

@@ -35,7 +35,7 @@ pub(crate) struct CrateRule {
 }
 
 impl CrateRule {
-    /// Whether the crate must do no I/O and have no input but its arguments.
+    /// Returns whether the crate must do no I/O and have no input but its arguments.
     pub(crate) fn pure(&self) -> bool {
         self.layer <= Layer::Composition
     }

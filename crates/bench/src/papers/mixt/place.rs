@@ -150,7 +150,7 @@ impl Deployment {
         })
     }
 
-    /// Whether the linearizable store can run phases.
+    /// Returns whether the linearizable store can run phases.
     pub(super) fn ships(&self) -> bool {
         self.away.0[0].0.executes()
     }

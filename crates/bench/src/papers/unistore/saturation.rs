@@ -108,7 +108,7 @@ impl Curve {
         Curve(steps)
     }
 
-    /// Whether the load of [`peak`](Self::peak) is sustainable.
+    /// Returns whether the load of [`peak`](Self::peak) is sustainable.
     pub(super) fn has_settled(&self) -> bool {
         self.0.iter().any(|point| point.settled)
     }
@@ -177,7 +177,7 @@ fn settle<S: Source>(
     }
 }
 
-/// Whether a measurement after this time is sustainable.
+/// Returns whether a measurement after this time is sustainable.
 fn has_settled(measured: &Measured, passed: Duration, strong: f64) -> bool {
     let ended = measured.per_second().max(f64::MIN_POSITIVE);
     let turn = measured.clients as f64 / ended;

@@ -129,7 +129,7 @@ impl Parser<'_> {
         Ok(LevelDecl { name, below, above, span: self.since(start) })
     }
 
-    /// Whether `below` or `above` follows; no level has such a name.
+    /// Returns whether `below` or `above` follows; no level has such a name.
     fn at_relation(&self) -> bool {
         self.at_word("below") || self.at_word("above")
     }
