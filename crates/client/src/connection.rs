@@ -173,7 +173,7 @@ mod tests {
         let commands = vec![vec![&b"PING"[..]]; 100];
         let both = async { tokio::join!(connection.call_all(&commands), serving).0 };
         let replies = tokio::time::timeout(Duration::from_secs(60), both).await;
-        let replies = replies.expect("both go on").unwrap();
+        let replies = replies.expect("neither side blocks").unwrap();
         assert_eq!(replies, vec![Value::Simple("PONG".to_owned()); 100]);
     }
 

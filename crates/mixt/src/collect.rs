@@ -1,8 +1,8 @@
 //! Removes the garbage of complete transactions, many at a time (MixT §7.1).
 //!
 //! The collector first marks the record of the transaction as complete, so that no host recovers
-//! it. After [`Limits::keep_ms`](crate::outcome::Limits::keep_ms) and when the databases that
-//! report a [`Horizon`] report that every session sees the commits, it removes the write witnesses.
+//! it. It removes the write witnesses after [`Limits::keep_ms`](crate::outcome::Limits::keep_ms),
+//! as soon as each database that reports a [`Horizon`] shows that every session sees the commits.
 //! After half of that time again it removes the commit witnesses and done marks, and finally the
 //! record. In this order, a host that finds a write witness can still find the commit witnesses,
 //! and a host that finds any of these objects can still find the record. If this host dies in
@@ -164,7 +164,7 @@ impl Collector {
                 match connections.read(&database, names).await {
                     Ok(found) => {
                         for ((id, _), fields) in due.iter().zip(found) {
-                            let entry = self.entries.get_mut(id).expect("it was there before");
+                            let entry = self.entries.get_mut(id).expect("the entry still exists");
                             let gone = !fields.contains_key(&0);
                             entry.step = if gone { Step::Over } else { Step::WriteWitnesses };
                         }
@@ -268,7 +268,7 @@ impl Collector {
             }
         }
         for id in due {
-            let entry = self.entries.get_mut(id).expect("nothing is removed meanwhile");
+            let entry = self.entries.get_mut(id).expect("no entry is removed meanwhile");
             let mut written = step.writes(&entry.record).into_iter();
             if !written.any(|(database, _)| failed.contains(&database)) {
                 entry.step = step.next();

@@ -80,12 +80,12 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
                 let found = found.unwrap_or_else(|error| panic!("{name}: {op:?}: {error}"));
                 assert_eq!(found, answer, "{name}: {op:?}{args:?}");
                 if apart {
-                    session.commit(&[]).await.expect("nobody else is there");
+                    session.commit(&[]).await.expect("no transaction conflicts");
                 }
             }
         }
         if !apart {
-            session.commit(&[]).await.expect("nobody else is there");
+            session.commit(&[]).await.expect("no transaction conflicts");
         }
         // Other sessions see all that was written, of every kind.
         let mut other = ConformanceSession::new(database, space).await;
@@ -101,7 +101,7 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
             }
             match other.commit(&[]).await {
                 Err(StoreError::Conflict) => wrong = None,
-                committed => break committed.expect("nobody else is there"),
+                committed => break committed.expect("no transaction conflicts"),
             }
         }
         assert_eq!(wrong, None);
@@ -117,7 +117,7 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
     let mut session = ConformanceSession::new(database, space).await;
     session.begin().await;
     session.done("kind", REGISTER, ObjectOp::Put, &[Value::Int(7)]).await;
-    session.commit(&[]).await.expect("nobody else is there");
+    session.commit(&[]).await.expect("no transaction conflicts");
     let text = || vec![Value::string("a")];
     let wrong = [
         (COUNTER, ObjectOp::Increment, vec![Value::Int(1)]),
@@ -169,7 +169,7 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     assert_eq!(one.get("atomic-a").await, Value::some(one_put.clone()));
     other.begin().await;
     assert_eq!(other.get("atomic-a").await, Value::NONE);
-    one.commit(&[]).await.expect("nobody else writes");
+    one.commit(&[]).await.expect("no transaction conflicts");
     // The snapshot of the other session is older.
     assert_eq!(other.get("atomic-b").await, Value::NONE);
     other.abort().await;
@@ -221,7 +221,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         set("w:names", 1, &[], false),
         set("r:1", 0, b"one", true),
     ];
-    one.commit(&writes).await.expect("nobody else is there");
+    one.commit(&writes).await.expect("no transaction conflicts");
 
     let names = [name("r:1"), name("nothing"), name("w:names")];
     let wanted =
@@ -240,18 +240,18 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         let look = other.look("names", COUNTER, ObjectOp::Value, Some(name("w:names"))).await;
         assert_eq!(look, answer);
         match end {
-            true => other.commit(&[]).await.expect("nobody else is there"),
+            true => other.commit(&[]).await.expect("no transaction conflicts"),
             false => other.abort().await,
         }
         other.begin_once().await;
         match end {
-            true => other.commit(&[]).await.expect("it has done nothing"),
+            true => other.commit(&[]).await.expect("an empty transaction commits"),
             false => other.abort().await,
         }
     }
     assert_eq!(other.connection.begin(&begin).await, Ok(wanted.clone()));
     // The transaction is read-only, but may write names.
-    other.commit(&[set("r:2", 0, b"two", true)]).await.expect("nobody else is there");
+    other.commit(&[set("r:2", 0, b"two", true)]).await.expect("no transaction conflicts");
 
     // A field that exists is not new: the transaction has no effect.
     one.begin().await;
@@ -277,7 +277,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         // This name does not have the prefix, and would be last in another order.
         set("s", 0, b"", false),
     ];
-    one.commit(&writes).await.expect("nobody else is there");
+    one.commit(&writes).await.expect("no transaction conflicts");
     let begin = Begin { names: names.to_vec(), strong: one.strong, ..Begin::default() };
     let wanted = vec![Fields::new(), Fields::new(), fields(&[(1, b"y")])];
     assert_eq!(one.connection.begin(&begin).await, Ok(wanted));
@@ -288,7 +288,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     {
         let (prefix, after) = ("r:".into(), after.into());
         let list = List { space: space.into(), prefix, after, limit };
-        let listed = other.connection.list(&list).await.expect("it can be listed");
+        let listed = other.connection.list(&list).await.expect("names can be listed");
         assert_eq!(listed.iter().map(|key| &**key).collect::<Vec<_>>(), found, "{list:?}");
     }
 }
@@ -304,7 +304,7 @@ pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &st
     for (op, args) in [(ObjectOp::Get, vec![]), (ObjectOp::Put, vec![Value::Int(1)])] {
         session.begin().await;
         assert_eq!(session.get("certified").await, Value::NONE);
-        session.ask("certified", REGISTER, op, &args).await.expect("nobody else is there");
+        session.ask("certified", REGISTER, op, &args).await.expect("no transaction conflicts");
         assert_eq!(session.connection.certify().await, Ok(()), "{op:?}");
         // A transaction that has done nothing, or has ended with its only operation, has nothing to
         // certify.
@@ -319,7 +319,7 @@ pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &st
     assert!(matches!(closed, Err(StoreError::Refused(_))), "{closed:?}");
     session.begin().await;
     session.done("certified", REGISTER, ObjectOp::Put, &[Value::Int(2)]).await;
-    session.commit(&[]).await.expect("nobody else is there");
+    session.commit(&[]).await.expect("no transaction conflicts");
 }
 
 /// Checks that of two transactions, each of which reads what the other writes, one fails.
@@ -626,7 +626,7 @@ impl ConformanceSession {
 
     async fn get(&mut self, key: &str) -> Value {
         let answer = self.ask(key, REGISTER, ObjectOp::Get, &[]).await;
-        answer.expect("it can be read").expect("what is not there is an option")
+        answer.expect("a register can be read").expect("`get` returns an option")
     }
 
     async fn commit(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
@@ -634,6 +634,6 @@ impl ConformanceSession {
     }
 
     async fn abort(&mut self) {
-        self.connection.abort().await.expect("it can be given up");
+        self.connection.abort().await.expect("a transaction can be aborted");
     }
 }

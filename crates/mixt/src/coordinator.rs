@@ -33,13 +33,12 @@
 //!
 //! *Seen as a whole.* If a transaction reads an object of another transaction that wrote in several
 //! atomic places, it sees all of these writes in the places that it reads later: it waits there for
-//! the commit witness. The other transaction may also have written in a place that the reader has
-//! read before, too early to see the write. The reader then reads that place again before it
-//! commits anything, and restarts if the data has changed. So a transaction that only reads, or
-//! whose reads all precede its first write, never sees part of another. The limit is the paper's: a
-//! transaction that has committed in a stronger store may then see, in a weaker one, what another
-//! transaction wrote after it. Read witnesses (§6.2), which would prevent that, are not
-//! implemented.
+//! the commit witness. The reader may have read one of the other places already, before the write
+//! arrived there. It then reads that place again before it commits anything, and restarts if the
+//! data has changed. So a transaction that only reads, or whose reads all precede its first write,
+//! never sees part of another. The limit is the paper's: a transaction that has committed in a
+//! stronger store may then see, in a weaker one, what another transaction wrote after it. Read
+//! witnesses (§6.2), which would prevent that, are not implemented.
 //!
 //! *Endorsed reads* are repeated just before the first group that writes commits. If they are in
 //! the same database, that group repeats them in its own transaction, before it writes. So they
@@ -141,7 +140,7 @@ pub struct Coordinator {
     giving_up: Option<String>,
     /// Databases whose workers run groups next to their data.
     workers: BTreeSet<Arc<str>>,
-    /// Reads before the first group that writes.
+    /// Reads of the groups before the first group that writes.
     reads: Vec<Reads>,
     /// Whether no other coordinator can have run this transaction.
     fresh: bool,
@@ -536,7 +535,7 @@ impl Coordinator {
             }
             GroupStep::Ask(request) => {
                 let database = run.group().database.clone();
-                let database = database.expect("only groups with a database ask");
+                let database = database.expect("only groups with a database send requests");
                 self.stage = Stage::Group(run);
                 Some(Ask::Store { database, request })
             }

@@ -207,7 +207,7 @@ impl GroupRun {
                 Err(error) => GroupEnd::Uncertified(failure, error),
             }),
             (At::Begun | At::Committing, Some(Err(error))) => GroupStep::Ended(of_error(error)),
-            (at, reply) => unreachable!("{reply:?} is no answer to what was asked ({at:?})"),
+            (at, reply) => unreachable!("{reply:?} is no answer to the request ({at:?})"),
         }
     }
 
@@ -342,7 +342,7 @@ impl GroupRun {
         let own = self.job.id.number();
         let witnesses = seen.into_keys().filter(|id| *id != own).collect();
         self.calls.push(Done { call, value: value.as_ref().ok().cloned(), witnesses });
-        let step = self.run.as_mut().expect("a call is made by a run").resume(value);
+        let step = self.run.as_mut().expect("a run made the call").resume(value);
         self.step(step)
     }
 
@@ -400,7 +400,7 @@ impl GroupRun {
 
     /// Stops a run whose last request is an [operation](Self::asks_for_operation).
     pub(crate) fn stop(&mut self, kind: FailureKind) -> GroupStep {
-        let run = self.run.as_ref().expect("an operation is asked for by a run");
+        let run = self.run.as_ref().expect("a run requested the operation");
         let failure = run.stopped(kind);
         self.end(GroupEnd::Failed(failure))
     }

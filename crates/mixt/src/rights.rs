@@ -103,7 +103,7 @@ fn follow(
     let mut due = Vec::new();
     arrive(&mut before, &mut due, 0, start);
     while let Some(at) = due.pop() {
-        let mut registers = before[at].clone().expect("something leads there");
+        let mut registers = before[at].clone().expect("only reachable instructions are visited");
         match &code.instructions[at] {
             Instr::Jump(to) => {
                 arrive(&mut before, &mut due, *to as usize, registers);

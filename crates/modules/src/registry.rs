@@ -46,7 +46,7 @@ impl Entry {
 
 /// Executes an operation on a key.
 async fn on(caller: &Caller, key: &[u8], op: Op) -> Result<Outcome, String> {
-    caller.execute(OnKey::new(key, op).expect("a command of clients does it")).await
+    caller.execute(OnKey::new(key, op).expect("a client command has this operation")).await
 }
 
 /// Returns the error for an outcome that does not belong to the operation.

@@ -31,8 +31,8 @@ pub(crate) async fn start(config: &str) -> (Cluster, Local) {
     let over = Overrides { sites: Some(2), ..Overrides::default() };
     let spec = ClusterSpec::parse("test", config, over).expect("the test's settings are right");
     let modules = Some(Arc::new(Handing(sender)) as _);
-    let cluster = Cluster::start(spec, modules).expect("it needs no ports");
+    let cluster = Cluster::start(spec, modules).expect("a cluster without ports starts");
     let mut client = cluster.connect(0).expect("its sites are alive");
     client.write_all(b"SOLERA.CALL m.t\r\n").await.expect("the site reads");
-    (cluster, locals.recv().await.expect("the call hands it over"))
+    (cluster, locals.recv().await.expect("the host sends it"))
 }

@@ -72,7 +72,7 @@ impl PostgresSession {
             self.lose();
             self.link = Some(Link::open(&self.shared).await?);
         }
-        Ok((self.link.as_mut().expect("it was opened if it was gone"), gone))
+        Ok((self.link.as_mut().expect("a missing connection was opened"), gone))
     }
 
     fn open_link(&mut self) -> Result<&mut Link, StoreError> {

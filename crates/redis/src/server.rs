@@ -72,7 +72,7 @@ impl Server {
             let link = self.connect().await.map_err(failed)?;
             *held = (held.0 + 1, Some(link));
         }
-        Ok((held.0, held.1.clone().expect("it has just been made")))
+        Ok((held.0, held.1.clone().expect("it was just opened")))
     }
 
     /// Drops a broken connection, unless another session has already replaced it.

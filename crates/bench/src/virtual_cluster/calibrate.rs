@@ -153,7 +153,7 @@ fn drive(table: Table, counting: Counting) -> Counting {
         }
         match cluster.into_meter() {
             Meter::Counting(counting) => counting,
-            Meter::Table(_) => unreachable!("it was made to count"),
+            Meter::Table(_) => unreachable!("the meter was created to count"),
         }
     })
 }

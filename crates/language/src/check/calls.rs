@@ -115,7 +115,7 @@ impl Lower<'_> {
         let (vars, reported) = (self.body.vars.len(), self.diagnostics.len());
         let mut base = None;
         let steps = self.capture(|this| base = Some(this.expression(receiver, None)));
-        let base = base.expect("it was just found");
+        let base = base.expect("the receiver was just lowered");
         let method = builtin::method(&self.type_of(base), &name.text);
         if is_statement && method.is_some_and(|method| method.changes) {
             // The receiver is a place that is changed, so its value is not read.

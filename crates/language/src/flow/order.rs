@@ -97,7 +97,7 @@ fn report_cycle(
         let mut waits = edges.iter().filter(|((from, to), _)| *to == slot && left.contains(from));
         waits.find(|((from, _), _)| *from != slot).map(|((from, _), span)| (*from, *span))
     };
-    let mut slot = *left.first().expect("something is left");
+    let mut slot = *left.first().expect("a slot remains");
     for _ in 0..left.len() {
         slot = before(slot).map_or(slot, |(from, _)| from);
     }

@@ -108,7 +108,8 @@ impl Coordinator {
                     Err(error) => error.to_string(),
                     Ok(_) => "commits of other sites are not yet visible here".to_owned(),
                 };
-                let (database, _) = rest.into_iter().next_back().expect("it was asked");
+                let (database, _) =
+                    rest.into_iter().next_back().expect("a request to it is pending");
                 return self.retry(Why::Unavailable { database, reason });
             }
             (LeaseStep::Writing { since_ms }, Some(Ok(Reply::Committed))) => {
@@ -120,7 +121,7 @@ impl Coordinator {
             }
             (LeaseStep::ReadingMark, Some(Ok(Reply::Began(fields)))) => {
                 let settled = fields.iter().any(|mark| mark.contains_key(&0));
-                let (database, _) = self.mark_in_doubt().expect("it was asked for");
+                let (database, _) = self.mark_in_doubt().expect("a read of the mark is pending");
                 self.stage = Stage::Lease(LeaseStep::ReadMark { settled });
                 return Some(Ask::Store { database, request: Request::Abort });
             }
@@ -140,7 +141,7 @@ impl Coordinator {
                 return self.retry(Why::Unavailable { database, reason: error.to_string() });
             }
             (step, reply) => {
-                unreachable!("{reply:?} is no answer to what was asked ({step:?})")
+                unreachable!("{reply:?} is no answer to the request ({step:?})")
             }
         };
         self.stage = Stage::Lease(step);

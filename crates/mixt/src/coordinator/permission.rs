@@ -56,7 +56,7 @@ impl Coordinator {
         mut asked: Permission,
         reply: Option<Result<Reply, StoreError>>,
     ) -> Option<Ask> {
-        let (database, _) = asked.rest.pop().expect("it was asked for");
+        let (database, _) = asked.rest.pop().expect("a request to it is pending");
         match reply {
             Some(Ok(Reply::Permits(Some(Denial { phase, reason })))) => {
                 self.stop(Why::Denied { database, phase, reason })

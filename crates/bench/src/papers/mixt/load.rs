@@ -126,7 +126,7 @@ impl Bound {
         let bindings = Bindings::new(&program, &databases, bind)
             .map_err(|error| BenchError::Start(error.to_string()))?;
         let module = Module::new(&solera::mixed::digest(source), program)
-            .expect("what is compiled is well formed");
+            .expect("the compiler generates well-formed programs");
         let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
         Ok(Bound { databases, module, bindings, modules, limits: limits() })
     }
@@ -150,7 +150,7 @@ impl Bound {
         let bindings = self.bindings.clone();
         let now_ms = System.now_ms();
         let coordinator = Coordinator::new(start, call.args, bindings, id, known, now_ms);
-        let mut coordinator = coordinator.expect("scripts give what parameters take");
+        let mut coordinator = coordinator.expect("scripts pass arguments of the right types");
         let outcome = executor::run(&mut coordinator, connections, &System).await;
         (outcome, coordinator.garbage())
     }
