@@ -89,9 +89,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
             // A new name is generated once, so phases do not recompute it.
             (StepKind::Fresh(dst, _), _) => phases[dst.0 as usize].max(numbered.first),
             (StepKind::Abort(src), _) => numbered.first.max(known_after(&[*src])),
-            _ => {
-                phases[numbered.step.dst().expect("every other step writes a variable").0 as usize]
-            }
+            _ => phases[numbered.step.dst().expect("other steps write").0 as usize],
         };
         if let StepKind::Fresh(dst, _) = numbered.step.kind {
             phases[dst.0 as usize] = numbered.phase;
@@ -105,10 +103,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
         .iter()
         .map(|conditions| {
             let after = conditions.iter().map(|var| phases[var.0 as usize]).max();
-            (
-                *conditions.last().expect("the last condition is that of the loop"),
-                after.unwrap_or(0).max(1),
-            )
+            (*conditions.last().expect("each loop has one"), after.unwrap_or(0).max(1))
         })
         .collect();
     roots.extend(body.result.map(|result| (result, result_phase)));
@@ -347,8 +342,7 @@ impl Planner<'_> {
                         }
                         Part::Advance => {
                             let var = dst.expect("only assigned variables are on tapes");
-                            let tape =
-                                self.tape(var).expect("a variable that a phase takes has a tape");
+                            let tape = self.tape(var).expect("taken variables have a tape");
                             planned.push(Planned::Advance(var, tape, step.span));
                         }
                     }

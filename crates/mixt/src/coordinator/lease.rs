@@ -108,8 +108,7 @@ impl Coordinator {
                     Err(error) => error.to_string(),
                     Ok(_) => "commits of other sites are not yet visible here".to_owned(),
                 };
-                let (database, _) =
-                    rest.into_iter().next_back().expect("a request to it is pending");
+                let (database, _) = rest.into_iter().next_back().expect("one is pending");
                 return self.retry(Why::Unavailable { database, reason });
             }
             (LeaseStep::Writing { since_ms }, Some(Ok(Reply::Committed))) => {

@@ -30,8 +30,7 @@ impl Coordinator {
     }
 
     pub(super) fn send_to_worker(&mut self, run: Box<GroupRun>) -> Option<Ask> {
-        let database =
-            run.group().database.clone().expect("only groups with a database use workers");
+        let database = run.group().database.clone().expect("only databases have workers");
         let limits = &self.job.limits;
         // After this time others may complete the transaction, or witnesses that it should find may
         // be gone.
