@@ -240,7 +240,7 @@ fn the_reference_lists_the_settings() {
     check("settings.md", &sections);
 }
 
-/// The crate of the configuration does not know these defaults.
+/// The configuration crate does not contain these defaults, so they are compared here.
 #[test]
 fn listed_defaults_of_modules_are_those_of_the_executor() {
     let mut text = "[modules]\n".to_owned();

@@ -177,8 +177,8 @@ fn is_admin_tls(spec: &ClusterSpec) -> bool {
 fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
     const KEY: &[u8] = b"greeting";
     let users = &spec.users;
-    // Returns the user to log in as, `Some(None)` if the command needs no login, and `None` if it
-    // is permitted to nobody.
+    // Returns the user to log in as, `Some(None)` if the command needs no login, and `None` if no
+    // user is permitted to run it.
     let login = |may: &dyn Fn(&User) -> bool| match users.without_login() {
         Some(user) if may(user) => Some(None),
         _ => users.iter().find(|user| user.enabled && may(user)).map(|user| Some(&user.name)),

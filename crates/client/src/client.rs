@@ -63,7 +63,7 @@ impl Client {
     /// Connects to a site by its address.
     ///
     /// # Errors
-    /// Nobody listens at the address, or the server is not Solera.
+    /// No server listens at the address, or the server is not Solera.
     pub async fn connect(address: SocketAddr) -> Result<Client, Error> {
         Client::open(Target::Remote(address)).await
     }

@@ -81,10 +81,10 @@ impl Client {
         self.begin().await?.run(body).await
     }
 
-    /// WATCH within a strong transaction: makes it commit only if no other strong transaction
-    /// changes the key, in any space. Must be sent before the reads that depend on the key. Outside
-    /// a transaction, makes the next strong transaction fail to open if the key has changed by
-    /// then.
+    /// Sends WATCH. Within a strong transaction, the transaction then commits only if no other
+    /// strong transaction changes the key, in any space. The call must precede the reads that
+    /// depend on the key. Outside a transaction, the next strong transaction fails to open if the
+    /// key has changed by then.
     ///
     /// # Errors
     /// See [`Client::command`].

@@ -68,7 +68,7 @@ impl Connections {
         known.map(|(name, _)| Arc::clone(name))
     }
 
-    /// Returns the user that each database itself is configured with, for those that know users.
+    /// Returns the configured user of each database that has users.
     pub fn users(&self) -> Users {
         let known = self.known.iter();
         known.filter_map(|(name, known)| Some((Arc::clone(name), known.database.user()?))).collect()

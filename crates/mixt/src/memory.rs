@@ -55,8 +55,8 @@ struct History {
     snapshots: BTreeMap<u64, usize>,
     /// Version that each site has received; empty if no site lags.
     sites: Vec<u64>,
-    /// Removed keys with the versions that removed them. They are forgotten when nobody reads an
-    /// older version.
+    /// Removed keys with the versions that removed them. They are forgotten when no transaction
+    /// reads an older version.
     removed: VecDeque<(u64, Key)>,
 }
 
@@ -423,7 +423,8 @@ impl History {
         self.sites.iter().copied().min().unwrap_or(u64::MAX).min(read)
     }
 
-    /// Changes a key in the newest version. A version that nobody reads is changed in place.
+    /// Changes a key in the newest version. A version that no transaction reads is changed in
+    /// place.
     fn change(
         &mut self,
         key: Key,

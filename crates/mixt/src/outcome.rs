@@ -26,9 +26,9 @@ pub enum Outcome {
     /// Some phases have committed, and others not yet.
     Incomplete {
         /// Ticket that resumes it
-        /// ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). `None` if nobody can
-        /// find out whether the only phase that writes has committed, or if others have
-        /// [completed](Why::Completed) it.
+        /// ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). `None` if it cannot
+        /// be determined whether the only phase that writes has committed, or if other coordinators
+        /// have [completed](Why::Completed) the transaction.
         ticket: Option<Box<Record>>,
         /// The phases that have committed.
         committed: Vec<usize>,
@@ -112,12 +112,12 @@ pub enum Why {
         /// The place where it is not visible.
         place: Location,
     },
-    /// Others completed it before it was resumed, and its result is no longer stored.
+    /// Other coordinators completed it before it was resumed, and its result is no longer stored.
     Completed,
     /// Another coordinator is completing it, or requests of one that has stopped may still be in
     /// progress.
     Taken,
-    /// It exceeded its time limit: others may complete it soon.
+    /// It exceeded its time limit: other coordinators may complete it soon.
     Late,
     /// The answer to a commit was lost.
     Unknown {
@@ -233,9 +233,9 @@ pub struct Limits {
     /// commit or from the takeover. Afterwards it does nothing more, unless the transaction is
     /// resumed.
     pub finish_ms: u64,
-    /// Time after which others may complete the transaction, from the same moment. Exceeds
-    /// `finish_ms` by more than [`IN_DOUBT_MS`] and the difference of clocks: a commit requested at
-    /// the last moment may take effect that much later.
+    /// Time after which other coordinators may complete the transaction, from the same moment.
+    /// Exceeds `finish_ms` by more than [`IN_DOUBT_MS`] and the difference of clocks: a commit
+    /// requested at the last moment may take effect that much later.
     pub orphan_ms: u64,
     /// Time for which a transaction waits for others, parts of which it has seen. Exceeds
     /// `orphan_ms`.

@@ -180,10 +180,10 @@ pub trait Connection: Send {
         Box::pin(async { Err(StoreError::Refused("it does not run phases".to_owned())) })
     }
 
-    /// Aborts the open transaction, after the database has certified its reads: all of them were
-    /// current at one point in the order of commits, and that point follows every commit from
-    /// before the transaction began. Nothing that the transaction wrote takes effect. A database
-    /// without such an order has nothing to certify.
+    /// Aborts the open transaction, after the database has certified its reads. Certified reads
+    /// were all current at one point in the order of commits, and that point follows every commit
+    /// from before the transaction began. Nothing that the transaction wrote takes effect. A
+    /// database without such an order has nothing to certify.
     ///
     /// [`StoreError::Conflict`] means that the reads may not have been current,
     /// [`StoreError::Unavailable`] that the database cannot decide now, and any other error that it

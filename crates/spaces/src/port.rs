@@ -83,10 +83,10 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Transport of commands to a cluster: to one session there at a time. Each session has seen what
-/// the sessions before it had seen when they committed or attached. After [`Broken`], or if an
-/// answer is no longer awaited, that session ends, and its open transaction has no effect. A
-/// command that still runs may take effect for another
+/// Transport of commands to a cluster, with at most one open session at a time. Each session has
+/// seen what the sessions before it had seen when they committed or attached. After [`Broken`], or
+/// if the caller stops waiting for an answer, that session ends, and its open transaction has no
+/// effect. A command that still runs may take effect for another
 /// [`IN_DOUBT_MS`](solera_mixt::outcome::IN_DOUBT_MS).
 pub trait Port: Send {
     /// Returns whether sessions are in this process, so that no connection can lose the answer to a

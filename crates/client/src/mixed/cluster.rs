@@ -149,7 +149,7 @@ impl Database for Cluster {
         Some(Arc::clone(&self.shared.user))
     }
 
-    /// Also reads the level of the space again, at each call.
+    /// Checks the operations, and reads the level of the space again at each call.
     fn check_operations<'a>(
         &'a self,
         program: &'a Program,

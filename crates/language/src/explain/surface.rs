@@ -15,7 +15,7 @@ pub(super) enum Call {
     Index,
 }
 
-/// Syntax of a call to a function of the language.
+/// Returns the syntax of a call to a function of the language.
 pub(super) fn call(builtin: Builtin) -> Call {
     use Builtin as B;
     match builtin {

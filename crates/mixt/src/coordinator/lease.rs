@@ -161,7 +161,8 @@ impl Coordinator {
         if is_complete {
             return Err(NoLease::Completed);
         }
-        // Another coordinator may have run the first group that writes from the same ticket.
+        // Another coordinator may have resumed the same ticket, and run the first group that
+        // writes.
         let first = record.map(|record| record.lease);
         let taken = RecoveryLease::acquired(fields).map_err(unreadable)?;
         let before: Vec<_> = first.into_iter().chain(taken).collect();
@@ -180,8 +181,9 @@ impl Coordinator {
         Err(NoLease::Unseen { number, commits: self.of_others(&before) })
     }
 
-    /// Returns what earlier holders may have committed in databases where commits merge. A
-    /// coordinator that does not see a mark there would repeat the group.
+    /// Returns the commits of earlier holders that this coordinator must see first, by database.
+    /// They are in databases where commits merge: a coordinator that does not see a mark there
+    /// would repeat the group.
     fn of_others(&self, leases: &[RecoveryLease]) -> Vec<(Arc<str>, Commits)> {
         let groups = &self.job.plan.groups[self.state.next as usize..];
         let merging = groups.iter().filter(|group| group.writes() && !group.strong);

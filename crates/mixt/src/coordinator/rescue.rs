@@ -1,5 +1,5 @@
-//! Finds out why another transaction does not become visible as a whole, and completes it if its
-//! coordinator is gone.
+//! Finds the reason why another transaction does not become visible as a whole, and completes the
+//! transaction if its coordinator is gone.
 
 use super::{Ask, Coordinator, Stage};
 use crate::location::{Fields, Location};
