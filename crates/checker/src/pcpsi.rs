@@ -65,17 +65,16 @@
 //! orders.
 //!
 //! "No value" may be the initial version or any removal, so that it has no wr edge. If the order of
-//! the key is known, its rw edge leads to the version after the last removal that does not depend
-//! on the read. If the order is not known, there is no such edge for a key that may have been
-//! removed, even if only an unobserved transaction may have removed it. Recorders that know which
-//! removal an answer shows should record the removal's number.
+//! the key is known, and no unobserved transaction may have removed the key, the rw edge of the
+//! read leads to the version after the last removal that does not depend on the read. For other
+//! keys that may have been removed, there is no such edge. Recorders that know which removal an
+//! answer shows should record the removal's number.
 //!
 //! # Cost
-//! Reachability is computed by vector clocks with one entry for each session and each
-//! observed transaction of unknown outcome, 64 sessions at a
-//! time. The time is proportional to edges × sessions, and the memory to edges. One cycle is
-//! reported for each reader that misses effects, and one for each set of transactions on common
-//! cycles, at most 64 of each kind.
+//! Reachability is computed by vector clocks with one entry for each session and for each observed
+//! transaction of unknown outcome, 64 sessions at a time. The time is proportional to edges ×
+//! sessions, and the memory to edges. One cycle is reported for each reader that misses effects,
+//! and one for each set of transactions on common cycles, at most 64 of each kind.
 //!
 //! ```
 //! use solera_checker::pcpsi::{

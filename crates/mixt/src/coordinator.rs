@@ -144,7 +144,7 @@ pub struct Coordinator {
     reads: Vec<Reads>,
     /// Whether no other coordinator can have run this transaction.
     fresh: bool,
-    /// Reason to discard the reads, while the open transaction aborts.
+    /// Reason to discard the reads and restart; set while the open transaction aborts.
     restart: Option<Why>,
     /// Length of the chain of transactions that led to this one: each was blocked by the next, and
     /// completes it.

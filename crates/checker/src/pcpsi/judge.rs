@@ -1,5 +1,5 @@
-//! Finds cycles without missed writes and with one, and derives orders of versions that nothing
-//! exhibits.
+//! Finds cycles with no or one missed write, and derives orders of versions that no stamp or answer
+//! shows.
 
 use std::collections::BTreeSet;
 
