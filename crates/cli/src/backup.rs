@@ -67,7 +67,7 @@ enum Action {
     },
 }
 
-/// Runs the command; fails unless there is a complete backup in the end.
+/// Runs the command; fails unless it ends with a complete backup.
 pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     let done = match (&args.action, &args.file) {
         (Some(Action::Check { file, json }), _) => check(file).map(|found| found.print(*json)),
@@ -126,7 +126,7 @@ impl Backup {
     }
 }
 
-/// Returns the reason for which a backup has no readable keys of a space; `None` if it has them.
+/// Returns the reason why a backup lacks the keys of a space; `None` if it contains them.
 fn left_out(space: &SpaceInfo) -> Option<String> {
     if space.is_held() {
         return None;

@@ -96,7 +96,7 @@ fn print(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> E
     ExitCode::SUCCESS
 }
 
-/// Whether the text has the form of a diagnostic's code.
+/// Returns whether the text has the form of a diagnostic's code.
 fn is_code(what: &str) -> bool {
     let mut letters = what.chars();
     letters.next().is_some_and(|first| "EWew".contains(first))

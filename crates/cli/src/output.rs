@@ -1,4 +1,4 @@
-//! Standard output, whose write errors become the result of the command.
+//! Writes to standard output. A write error makes the command fail.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -52,8 +52,7 @@ pub(crate) fn has_failed() -> bool {
 }
 
 /// Returns the exit code of a command that has ended with `code`: a failure if its output could not
-/// be written. A reader that closes the pipe early, such as `head`, needs no more lines, and is no
-/// failure.
+/// be written. It is not a failure if a reader such as `head` closes the pipe early.
 pub(crate) fn finish(code: ExitCode) -> ExitCode {
     let failed = has_failed();
     match FAILED.get() {

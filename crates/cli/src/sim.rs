@@ -127,7 +127,8 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     if args.trial { scenario.with_trial() } else { scenario }
 }
 
-/// Whether durability guarantees are checked in this seed. Seeds with outages check progress only.
+/// Returns whether durability guarantees are checked in this seed. Seeds with outages check
+/// progress only.
 fn checks_promises(args: &SimArgs, seed: u64) -> bool {
     args.promises || (seed.is_multiple_of(3) && !args.outages)
 }

@@ -102,10 +102,9 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
         }
         let stopped = async {
             stop.requested().await;
-            // Stops even if nobody reads standard output any more.
+            // The process stops even if standard output is closed.
             output!("\nstopping");
-            // Clients that have not finished when the time is up are disconnected, as the setting
-            // says.
+            // Clients that have not finished within the configured time are disconnected.
             let _ = cluster.drain().await;
         };
         let config = args.config.as_deref();
@@ -173,7 +172,7 @@ fn print_summary(cluster: &Cluster, port: u16) {
     output!("Press Ctrl-C to stop.");
 }
 
-/// Whether the HTTP interface uses TLS.
+/// Returns whether the HTTP interface uses TLS.
 fn is_admin_tls(spec: &ClusterSpec) -> bool {
     spec.tls.as_ref().is_some_and(|tls| tls.admin)
 }
@@ -182,8 +181,8 @@ fn is_admin_tls(spec: &ClusterSpec) -> bool {
 fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
     const KEY: &[u8] = b"greeting";
     let users = &spec.users;
-    // Returns the user to log in as, `Some(None)` if the command needs no login, and `None` if it
-    // is permitted to nobody.
+    // Returns the user to log in as, `Some(None)` if the command needs no login, and `None` if no
+    // user is permitted to run it.
     let login = |may: &dyn Fn(&User) -> bool| match users.without_login() {
         Some(user) if may(user) => Some(None),
         _ => users.iter().find(|user| user.enabled && may(user)).map(|user| Some(&user.name)),

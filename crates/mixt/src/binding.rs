@@ -13,7 +13,7 @@ use crate::location::Location;
 use crate::store::Database;
 
 /// A compiled module. Its name is the same on all hosts that may complete its transactions, and a
-/// changed module has another name, for example a digest of its source.
+/// changed module has another name. A digest of the source is such a name.
 #[derive(Clone, Debug)]
 pub struct Module {
     name: Arc<str>,

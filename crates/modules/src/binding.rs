@@ -109,7 +109,7 @@ pub(crate) async fn check_operations(
     for (id, store) in (0..).map(StoreId).zip(&program.stores) {
         let place = &bindings.of(id).place;
         let database = databases.iter().find(|found| found.describe().name == place.database);
-        let database = database.expect("it is bound to one of these");
+        let database = database.expect("it is bound to one of the databases");
         let checked = database.check_operations(program, id, &place.space).await;
         checked.map_err(|error| match error {
             StoreError::Refused(why) | StoreError::Denied(why) => {

@@ -1,4 +1,5 @@
-//! Finds the transactions that take part and what each read from which, and judges single reads.
+//! Finds the transactions that take part and the versions that each of them read, and judges single
+//! reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +53,8 @@ pub(super) struct KeyRead {
     /// Transaction that wrote the version.
     pub(super) from: Option<usize>,
     pub(super) version: Version,
-    /// Whether later versions were missed. Not known for stale and intermediate reads.
+    /// Whether the reader missed the later versions. `false` for stale and intermediate reads, for
+    /// which this is not known.
     pub(super) misses: bool,
     /// Whether the reader replaced the version by its own.
     pub(super) overwrites: bool,
@@ -65,7 +67,7 @@ impl Key<'_> {
         self.writers.get(at)
     }
 
-    /// Whether "no value" may be another version than the initial one.
+    /// Returns whether "no value" may be another version than the initial one.
     pub(super) fn may_be_removed(&self) -> bool {
         self.unseen_removal || self.writers.iter().any(|writer| writer.removes)
     }
@@ -122,7 +124,7 @@ fn chains<'a>(sorted: impl Iterator<Item = &'a Transaction>) -> (Vec<Node<'a>>, 
     (nodes, chains)
 }
 
-/// Where each version comes from.
+/// Origin of each version.
 struct Catalog<'a> {
     transactions: &'a [Transaction],
     /// Transaction of each write, and its last write of the key.
