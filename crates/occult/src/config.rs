@@ -59,8 +59,8 @@ pub enum Rule {
     OverwrittenTimestamps,
     /// A shardstamp stays below those that undecided transactions may get.
     ShowInOrder,
-    /// A home assigns stamps above the client's entries of its site (§5).
-    AboveClient,
+    /// A participant drops a prepare that arrived again after its commit was applied.
+    DropRepeated,
     /// A prepare locks its keys (§6.2).
     Locks,
     /// The decision home records that it has decided to abort.
@@ -71,6 +71,10 @@ pub enum Rule {
     InOrder,
     /// A session continues with the timestamp of its commit.
     SessionOrder,
+    /// A client gives a locked transaction of one home up only by the answer to its last attempt.
+    LastAttempt,
+    /// A restarted home assigns stamps above all that it has assigned or reported before.
+    Ceiling,
 }
 
 /// Configuration of a worker.

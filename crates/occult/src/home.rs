@@ -5,6 +5,7 @@
 mod deciding;
 mod executing;
 mod reading;
+mod recovering;
 mod streaming;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use self::streaming::Streams;
 use crate::config::{Config, Rule};
 use crate::message::{Body, ClientId, Commit, Executed, Prepare, TransactionId};
 use crate::outbox::Outbox;
+use crate::record::Record;
 use crate::shard::{Homes, ShardId, Stamp};
 use crate::store::Store;
 use crate::timestamp::CausalTimestamp;
@@ -35,9 +37,12 @@ struct Prepared {
     asked: Option<Monotonic>,
 }
 
-/// The decision home's record of a transaction that has ended, or the reply to one of one home.
+/// How far the durable bound of the clock lies ahead, in microseconds.
+const CEILING_STEP: u64 = 1_000_000;
+
+/// The decision home's knowledge of a transaction that has ended, or the reply to one of one home.
 #[derive(Clone, Debug)]
-enum Record {
+enum Ended {
     Aborted,
     Committed {
         commit: Box<Commit>,
@@ -54,11 +59,13 @@ enum Record {
 pub(crate) struct Home {
     /// The greatest stamp that was assigned, reported or committed here.
     clock: Stamp,
+    /// The durable bound of the clock: a restart continues above it.
+    ceiling: Stamp,
     prepared: BTreeMap<TransactionId, Prepared>,
     locks: BTreeMap<Key, TransactionId>,
     /// Assigned stamps of prepared transactions, by shard.
     assigned: BTreeMap<ShardId, BTreeSet<(Stamp, TransactionId)>>,
-    records: BTreeMap<TransactionId, Record>,
+    records: BTreeMap<TransactionId, Ended>,
     /// The smallest number for which each client may still send something.
     oldest: BTreeMap<ClientId, u64>,
     parked: Vec<ParkedRead>,
@@ -88,6 +95,7 @@ impl Home {
     pub(crate) fn new(start: u64) -> Home {
         Home {
             clock: Stamp::ZERO,
+            ceiling: Stamp::ZERO,
             prepared: BTreeMap::new(),
             locks: BTreeMap::new(),
             assigned: BTreeMap::new(),
@@ -118,10 +126,18 @@ impl Home {
 
     /// Assigns a stamp above all that were assigned, reported or committed here, above the client's
     /// greatest entry of this site, and above the clock (§5; List. 2 l. 3–8).
-    fn assign(&mut self, context: &Context<'_>, above: Stamp) -> Stamp {
-        let above = if context.config.has(Rule::AboveClient) { above } else { Stamp::ZERO };
-        self.clock = self.clock.max(context.clock()).max(above).next();
+    fn assign(&mut self, context: &mut Context<'_>, above: Stamp) -> Stamp {
+        self.advance(context, self.clock.max(context.clock()).max(above).next());
         self.clock
+    }
+
+    /// Moves the clock up to a stamp, and its durable bound with it.
+    fn advance(&mut self, context: &mut Context<'_>, to: Stamp) {
+        self.clock = self.clock.max(to);
+        if self.clock > self.ceiling {
+            self.ceiling = Stamp(self.clock.0 + CEILING_STEP);
+            context.out.record(Record::Ceiling(self.ceiling));
+        }
     }
 
     /// Prepares a transaction (List. 2 l. 14–24): locks all of its keys here or none, assigns a
@@ -137,7 +153,7 @@ impl Home {
             return;
         }
         if let Some(record) = self.records.get(&tid) {
-            let committed = matches!(record, Record::Committed { .. });
+            let committed = matches!(record, Ended::Committed { .. });
             return context.out.send(from, Body::Outcome(tid, committed));
         }
         if !self.prepared.contains_key(&tid) {
@@ -169,9 +185,29 @@ impl Home {
         let Prepare { tid, above, writes, decision_home } = request;
         let assigned = self.assign(context, above);
         let mut overwritten = CausalTimestamp::new(context.config.scheme);
-        let mut shards = BTreeSet::new();
         for (key, _) in &writes {
             overwritten.merge(&context.store.latest(key).dependencies, context.homes);
+        }
+        context.out.record(Record::Prepared {
+            tid,
+            writes: writes.clone(),
+            assigned,
+            overwritten: overwritten.clone(),
+            decision_home,
+        });
+        self.note_prepared(context, tid, (writes, assigned, overwritten), decision_home);
+    }
+
+    /// Adds a prepared transaction: its locks, and the stamps that it holds back.
+    fn note_prepared(
+        &mut self,
+        context: &Context<'_>,
+        tid: TransactionId,
+        (writes, assigned, overwritten): (Vec<(Key, Effect)>, Stamp, CausalTimestamp),
+        decision_home: Address,
+    ) {
+        let mut shards = BTreeSet::new();
+        for (key, _) in &writes {
             let shard = context.config.shard_of(key);
             shards.insert(shard);
             self.assigned.entry(shard).or_default().insert((assigned, tid));
@@ -205,9 +241,14 @@ impl Home {
     /// Records the decision about a prepared transaction, and shows what it held back.
     fn settle(&mut self, context: &mut Context<'_>, tid: TransactionId, commit: Option<&Commit>) {
         let Some(prepared) = self.release(tid) else { return };
-        if let Some(commit) = commit {
-            let stamp = commit.stamp_at(context.site()).unwrap_or(prepared.assigned);
-            self.clock = self.clock.max(stamp);
+        // A PREPARE that arrived again after the commit was applied and forgotten has a stamp above
+        // it, because decisions move the clock. Its writes are here already.
+        let stamp = commit.and_then(|commit| commit.stamp_at(context.site()));
+        let repeated = stamp.is_none_or(|stamp| stamp < prepared.assigned);
+        if let (Some(commit), Some(stamp)) = (commit, stamp)
+            && !(repeated && context.config.has(Rule::DropRepeated))
+        {
+            self.advance(context, stamp);
             for (key, effect) in prepared.writes {
                 let shard = context.config.shard_of(&key);
                 let dependencies = commit.timestamp.clone();

@@ -17,6 +17,7 @@
 //! | `home` | homes: stamps, locks, decisions, reads, the stream to replicas |
 //! | `replica` | replicas: applying, reading |
 //! | `store` | versions of keys, shown and hidden |
+//! | `record` | what must survive a restart |
 //! | `message`, `command`, `config` | what goes in and out |
 //! | `machine` | the machine of a worker |
 
@@ -28,6 +29,7 @@ mod home;
 mod machine;
 mod message;
 mod outbox;
+mod record;
 mod replica;
 mod shard;
 mod store;
@@ -41,5 +43,6 @@ pub use message::{
     Batch, Body, ClientId, Commit, Copied, Decision, Entry, Execute, Executed, Prepare, Read,
     ReadAnswer, TransactionId,
 };
+pub use record::Record;
 pub use shard::{DEFAULT_SHARDS, Homes, STAMP_END, ShardId, Stamp};
 pub use timestamp::{CausalTimestamp, Scheme, Unreadable};

@@ -1,6 +1,7 @@
 //! The machine of one worker: homes, replicas, and the transactions of its clients.
 
 use solera_machine::{Address, Now, RequestId};
+use solera_time::{Monotonic, Physical};
 
 use crate::command::{Command, Response};
 use crate::config::Config;
@@ -8,6 +9,7 @@ use crate::gateway::{self, Gateway};
 use crate::home::{self, Home};
 use crate::message::{Body, Read};
 use crate::outbox::{Out, Outbox};
+use crate::record::Record;
 use crate::replica::Replica;
 use crate::shard::Homes;
 use crate::store::Store;
@@ -15,6 +17,8 @@ use crate::store::Store;
 /// An output of a worker.
 #[derive(Debug)]
 pub enum Output {
+    /// A record for the journal. What follows must not leave before it is durable.
+    Record(Box<Record>),
     /// A message to another worker.
     Send {
         /// The receiver.
@@ -57,14 +61,31 @@ impl Occult {
         }
     }
 
-    /// Restarts the clients' part: its open transactions are gone. What homes and replicas store
-    /// survives.
-    #[must_use]
-    pub fn restart_clients(mut self, incarnation: u64) -> Occult {
-        self.config.incarnation = incarnation;
-        self.gateway = Gateway::new(&self.config);
-        self.out = Outbox::default();
-        self
+    /// Rebuilds a worker from its records. Open transactions of its clients are gone. The
+    /// configuration has a greater incarnation than before.
+    pub fn recover(
+        config: Config,
+        homes: Homes,
+        records: impl IntoIterator<Item = Record>,
+    ) -> Occult {
+        let mut worker = Occult::new(config, homes);
+        let now = Now { monotonic: Monotonic(0), physical: Physical(0) };
+        for record in records {
+            match record {
+                Record::Batch(from, batch) => {
+                    worker.replica.recover_batch(&mut worker.store, from, batch);
+                }
+                Record::Copies { from, start, position, copies } => {
+                    let at = (start, position);
+                    worker.replica.on_copies(&mut worker.store, from, at, copies);
+                }
+                record => worker.with_home(now, |home, context| home.recover(context, record)),
+            }
+        }
+        worker.home.recovered();
+        // What these steps sent was sent before the restart, or its sender repeats it.
+        worker.out = Outbox::default();
+        worker
     }
 
     /// Handles a message. Links are FIFO and may lose messages.
@@ -94,6 +115,7 @@ impl Occult {
     /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         Some(match self.out.pop()? {
+            Out::Record(record) => Output::Record(record),
             Out::Send(to, body) => Output::Send { to, body },
             Out::Reply(request, response) => Output::Reply { request, response },
         })
@@ -114,6 +136,7 @@ impl Occult {
             let mut own = Vec::new();
             while let Some(out) = self.out.pop() {
                 match out {
+                    Out::Record(record) => others.record(*record),
                     Out::Send(to, body) if to == self.config.address => own.push(body),
                     Out::Send(to, body) => others.send(to, body),
                     Out::Reply(request, response) => others.reply(request, response),
@@ -175,7 +198,9 @@ impl Occult {
             Body::Decided(tid, decision) => {
                 self.with_home(now, |it, context| it.on_decided(context, from, tid, &decision));
             }
-            Body::Applied(tid) => self.home.on_applied(from, tid),
+            Body::Applied(tid) => {
+                self.with_home(now, |it, context| it.on_applied(context, from, tid));
+            }
             Body::Query(tid) => {
                 self.with_home(now, |it, context| it.on_query(context, from, tid));
             }
@@ -197,6 +222,8 @@ impl Occult {
                 it.on_ask(context, from, (start, position), shown);
             }),
             Body::Copies { start, position, copies } => {
+                let record = Record::Copies { from, start, position, copies: copies.clone() };
+                self.out.record(record);
                 self.replica.on_copies(&mut self.store, from, (start, position), copies);
             }
         }

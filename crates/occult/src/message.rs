@@ -99,6 +99,8 @@ pub struct Prepare {
 pub struct Execute {
     /// The transaction.
     pub tid: TransactionId,
+    /// Number of times that it was sent before.
+    pub attempt: u32,
     /// The client's timestamp.
     pub timestamp: CausalTimestamp,
     /// The shards that it has read, and the shardstamps of the copies.
@@ -118,8 +120,9 @@ pub enum Executed {
     Failed(Key, OpError),
     /// A version that it overwrites depends on a write in this shard that its reads have missed.
     Conflict(ShardId),
-    /// Another transaction has locked this key.
-    Locked(Key),
+    /// Another transaction has locked this key, at this attempt. The client may give up only if it
+    /// has sent no later one, which may succeed.
+    Locked(Key, u32),
 }
 
 /// A group of writes that a home shows in one step: all writes of a shard with one stamp.

@@ -6,6 +6,7 @@ use solera_machine::{Address, RequestId};
 
 use crate::command::Response;
 use crate::message::Body;
+use crate::record::Record;
 
 /// Outputs of one worker, in order.
 #[derive(Debug, Default)]
@@ -16,6 +17,8 @@ pub(crate) struct Outbox {
 /// An output.
 #[derive(Debug)]
 pub(crate) enum Out {
+    /// What follows must not leave before this is durable.
+    Record(Box<Record>),
     Send(Address, Body),
     Reply(RequestId, Response),
 }
@@ -23,6 +26,10 @@ pub(crate) enum Out {
 impl Outbox {
     pub(crate) fn send(&mut self, to: Address, body: Body) {
         self.outputs.push_back(Out::Send(to, body));
+    }
+
+    pub(crate) fn record(&mut self, record: Record) {
+        self.outputs.push_back(Out::Record(Box::new(record)));
     }
 
     pub(crate) fn reply(&mut self, request: RequestId, response: Response) {

@@ -9,6 +9,7 @@ use solera_time::Monotonic;
 use crate::config::{Config, Rule};
 use crate::message::{Batch, Body, Copied, Read, ReadAnswer};
 use crate::outbox::Outbox;
+use crate::record::Record;
 use crate::shard::{ShardId, Stamp};
 use crate::store::Store;
 
@@ -32,6 +33,21 @@ impl Stream {
     /// Returns a stamp up to which all shards are shown.
     fn floor(&self) -> Stamp {
         self.held.values().copied().fold(self.through, Stamp::min)
+    }
+
+    /// Applies the entries of a batch that are new.
+    fn apply(&mut self, store: &mut Store, batch: Batch) {
+        let known = self.position.saturating_sub(batch.after) as usize;
+        let end = batch.after + batch.entries.len() as u64;
+        for entry in batch.entries.iter().skip(known) {
+            store.apply(entry);
+        }
+        if end >= self.position {
+            self.position = end;
+            self.asked = None;
+            self.through = batch.through.max(self.through);
+            self.held = batch.held.into_iter().collect();
+        }
     }
 }
 
@@ -79,17 +95,17 @@ impl Replica {
             }
             return;
         }
-        let known = stream.position.saturating_sub(batch.after) as usize;
-        let end = batch.after + batch.entries.len() as u64;
-        for entry in batch.entries.iter().skip(known) {
-            store.apply(entry);
+        if !batch.entries.is_empty() {
+            out.record(Record::Batch(from, batch.clone()));
         }
-        if end >= stream.position {
-            stream.position = end;
-            stream.asked = None;
-            stream.through = batch.through.max(stream.through);
-            stream.held = batch.held.into_iter().collect();
-        }
+        stream.apply(store, batch);
+    }
+
+    /// Applies a batch again, from the journal.
+    pub(crate) fn recover_batch(&mut self, store: &mut Store, from: Address, batch: Batch) {
+        let stream = self.streams.entry(from).or_default();
+        stream.start = batch.start;
+        stream.apply(store, batch);
     }
 
     /// Takes copies of the versions that it may lack. They may be newer than the shardstamps here:

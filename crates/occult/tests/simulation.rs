@@ -65,15 +65,16 @@ fn every_rule_is_needed() {
         Rule::ValidateOverwriteSet,
         Rule::OverwrittenTimestamps,
         Rule::ShowInOrder,
-        Rule::AboveClient,
         Rule::Locks,
         Rule::AbortRecord,
         Rule::DecisionHomeDecides,
         Rule::InOrder,
         Rule::SessionOrder,
+        Rule::LastAttempt,
+        Rule::Ceiling,
     ];
     for rule in rules {
-        let found = seeds(0..150).find(|seed| {
+        let found = seeds(0..120).find(|seed| {
             let shape = Shape { without: Some(rule), ..shape(*seed) };
             let run = std::panic::catch_unwind(|| World::run(*seed, shape));
             run.map_or(true, |report| {

@@ -285,6 +285,7 @@ impl Gateway {
         let (_, _, home) = context.home_of(key);
         let execute = Execute {
             tid,
+            attempt: 0,
             timestamp: transaction.timestamp().clone(),
             reads: transaction.reads(),
             operations,
@@ -307,6 +308,7 @@ impl Gateway {
         let Some(open) = self.open.get_mut(&number) else { return };
         let Stage::Executing(executing) = &mut open.stage else { return };
         (executing.sent, executing.waits) = (context.now.monotonic, false);
+        executing.execute.attempt += 1;
         let (to, execute) = (executing.home, executing.execute.clone());
         self.send_to_home(context, to, Body::Execute(execute));
     }
@@ -328,7 +330,11 @@ impl Gateway {
             }
             Executed::Failed(_, error) => Response::Failed(error),
             Executed::Conflict(shard) => Response::Aborted(AbortCause::OverwriteSet(shard)),
-            Executed::Locked(key) => {
+            Executed::Locked(key, attempt) => {
+                let is_last = attempt == executing.execute.attempt;
+                if !is_last && context.config.has(Rule::LastAttempt) {
+                    return;
+                }
                 executing.locked += 1;
                 if executing.locked < timing.lock_tries {
                     let at = context.now.monotonic.after(timing.lock_retry);

@@ -2,9 +2,10 @@
 
 use solera_machine::Address;
 
-use super::{Context, Home, Record};
+use super::{Context, Ended, Home};
 use crate::config::Rule;
 use crate::message::{Body, ClientId, Commit, Decision, TransactionId};
+use crate::record::Record;
 
 impl Home {
     /// COMMIT at the decision home. Its record is the commit point.
@@ -16,12 +17,9 @@ impl Home {
         participants: Vec<Address>,
     ) {
         let committed = match self.records.get(&tid) {
-            Some(record) => matches!(record, Record::Committed { .. }),
+            Some(record) => matches!(record, Ended::Committed { .. }),
             None if self.prepared.contains_key(&tid) => {
-                let me = context.config.address;
-                let waiting = participants.into_iter().filter(|other| *other != me).collect();
-                self.settle(context, tid, Some(&commit));
-                self.records.insert(tid, Record::Committed { commit, waiting, sent: None });
+                self.decide(context, tid, Decision::Commit(commit), participants);
                 self.send_decisions(context);
                 true
             }
@@ -31,9 +29,63 @@ impl Home {
         context.out.send(from, Body::Outcome(tid, committed));
     }
 
+    /// Records a decision of this home, and carries it out here.
+    fn decide(
+        &mut self,
+        context: &mut Context<'_>,
+        tid: TransactionId,
+        decision: Decision,
+        participants: Vec<Address>,
+    ) {
+        context.out.record(Record::Decided(tid, decision.clone(), participants.clone()));
+        self.note_decided(context, tid, decision, participants);
+    }
+
+    pub(super) fn note_decided(
+        &mut self,
+        context: &mut Context<'_>,
+        tid: TransactionId,
+        decision: Decision,
+        participants: Vec<Address>,
+    ) {
+        let ended = match decision {
+            Decision::Commit(commit) => {
+                self.settle(context, tid, Some(&commit));
+                let me = context.config.address;
+                let waiting = participants.into_iter().filter(|other| *other != me).collect();
+                Ended::Committed { commit, waiting, sent: None }
+            }
+            Decision::Abort => {
+                self.settle(context, tid, None);
+                Ended::Aborted
+            }
+        };
+        self.records.insert(tid, ended);
+    }
+
+    /// Records that a prepared transaction has ended, and carries it out here.
+    fn end(&mut self, context: &mut Context<'_>, tid: TransactionId, decision: &Decision) {
+        if self.prepared.contains_key(&tid) {
+            context.out.record(Record::Ended(tid, decision.clone()));
+            self.note_ended(context, tid, decision);
+        }
+    }
+
+    pub(super) fn note_ended(
+        &mut self,
+        context: &mut Context<'_>,
+        tid: TransactionId,
+        decision: &Decision,
+    ) {
+        match decision {
+            Decision::Commit(commit) => self.settle(context, tid, Some(commit)),
+            Decision::Abort => self.settle(context, tid, None),
+        }
+    }
+
     /// ABORT: the client gives the transaction up, and sends nothing more about it.
     pub(crate) fn on_abort(&mut self, context: &mut Context<'_>, tid: TransactionId) {
-        self.settle(context, tid, None);
+        self.end(context, tid, &Decision::Abort);
     }
 
     /// DECISION at a participant.
@@ -44,27 +96,37 @@ impl Home {
         tid: TransactionId,
         decision: &Decision,
     ) {
-        match decision {
-            Decision::Commit(commit) => {
-                self.settle(context, tid, Some(commit));
-                context.out.send(from, Body::Applied(tid));
-            }
-            Decision::Abort => self.settle(context, tid, None),
+        self.end(context, tid, decision);
+        if matches!(decision, Decision::Commit(_)) {
+            context.out.send(from, Body::Applied(tid));
         }
     }
 
     /// APPLIED at the decision home.
-    pub(crate) fn on_applied(&mut self, from: Address, tid: TransactionId) {
-        if let Some(Record::Committed { waiting, .. }) = self.records.get_mut(&tid) {
-            waiting.remove(&from);
+    pub(crate) fn on_applied(
+        &mut self,
+        context: &mut Context<'_>,
+        from: Address,
+        tid: TransactionId,
+    ) {
+        if self.note_applied(from, tid) {
+            context.out.record(Record::Applied(tid, from));
+            self.forget(tid.client);
         }
-        self.forget(tid.client);
+    }
+
+    /// Returns whether this confirmation is new.
+    pub(super) fn note_applied(&mut self, from: Address, tid: TransactionId) -> bool {
+        match self.records.get_mut(&tid) {
+            Some(Ended::Committed { waiting, .. }) => waiting.remove(&from),
+            _ => false,
+        }
     }
 
     /// QUERY at the decision home: reports the decision, if there is one.
     pub(crate) fn on_query(&self, context: &mut Context<'_>, from: Address, tid: TransactionId) {
         let decision = match self.records.get(&tid) {
-            Some(Record::Committed { commit, .. }) => Decision::Commit(commit.clone()),
+            Some(Ended::Committed { commit, .. }) => Decision::Commit(commit.clone()),
             Some(_) => Decision::Abort,
             None => return,
         };
@@ -79,14 +141,16 @@ impl Home {
         tid: TransactionId,
     ) {
         if !self.records.contains_key(&tid) {
-            self.settle(context, tid, None);
             // A PREPARE or COMMIT that arrives later must find the decision. Nothing arrives about
             // transactions below `oldest`; and a commit of one would still be recorded, because
             // the participant that asks has not confirmed it.
             if self.may_arrive(tid) && context.config.has(Rule::AbortRecord) {
-                self.records.insert(tid, Record::Aborted);
-            } else if from != context.config.address {
-                context.out.send(from, Body::Decided(tid, Decision::Abort));
+                self.decide(context, tid, Decision::Abort, Vec::new());
+            } else {
+                self.end(context, tid, &Decision::Abort);
+                if from != context.config.address {
+                    context.out.send(from, Body::Decided(tid, Decision::Abort));
+                }
             }
         }
         if from != context.config.address {
@@ -119,8 +183,8 @@ impl Home {
         let end = TransactionId { client, number: oldest };
         let done = self.records.range(TransactionId { client, number: 0 }..end);
         let done = done.filter(|(_, record)| match record {
-            Record::Committed { waiting, .. } => waiting.is_empty(),
-            Record::Aborted | Record::Executed(_) => true,
+            Ended::Committed { waiting, .. } => waiting.is_empty(),
+            Ended::Aborted | Ended::Executed(_) => true,
         });
         let done: Vec<TransactionId> = done.map(|(tid, _)| *tid).collect();
         for tid in done {
@@ -148,7 +212,7 @@ impl Home {
             } else if context.config.has(Rule::DecisionHomeDecides) {
                 context.out.send(decision_home, Body::Resolve(tid));
             } else {
-                self.settle(context, tid, None);
+                self.end(context, tid, &Decision::Abort);
             }
         }
     }
@@ -157,7 +221,7 @@ impl Home {
         let now = context.now.monotonic;
         let retry = context.config.timing.retry;
         for (tid, record) in &mut self.records {
-            let Record::Committed { commit, waiting, sent } = record else { continue };
+            let Ended::Committed { commit, waiting, sent } = record else { continue };
             if waiting.is_empty() || sent.is_some_and(|sent| now.since(sent) < retry) {
                 continue;
             }

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use solera_data::{Effect, Key, Op, OpError, Outcome, View, execute};
 use solera_machine::Address;
 
-use super::{Context, Home, Record};
+use super::{Context, Ended, Home};
 use crate::config::Rule;
-use crate::message::{Body, Execute, Executed};
-use crate::shard::ShardId;
+use crate::message::{Body, Execute, Executed, TransactionId};
+use crate::record::Record;
+use crate::shard::{ShardId, Stamp};
 use crate::timestamp::CausalTimestamp;
 
 impl Home {
@@ -24,29 +25,64 @@ impl Home {
             return;
         }
         let answer = match self.records.get(&tid) {
-            Some(Record::Executed(answer)) => answer.clone(),
+            Some(Ended::Executed(answer)) => answer.clone(),
             Some(_) => return,
-            None => self.execute(context, request),
+            None => {
+                let (answer, writes, stamp) = self.execute(context, request);
+                // A client that finds a lock tries again with the same number.
+                if !matches!(answer, Executed::Locked(..)) {
+                    let (answer, writes) = (answer.clone(), writes.clone());
+                    context.out.record(Record::Executed { tid, answer, writes, stamp });
+                }
+                self.note_executed(context, tid, &answer, (writes, stamp));
+                answer
+            }
         };
-        // A client that finds a lock tries again with the same number.
-        if !matches!(answer, Executed::Locked(_)) {
-            self.records.insert(tid, Record::Executed(answer.clone()));
-        }
         context.out.send(from, Body::Executed(tid, answer));
     }
 
-    fn execute(&mut self, context: &mut Context<'_>, request: Execute) -> Executed {
-        let Execute { tid, mut timestamp, reads, operations, mut writes } = request;
+    /// Carries out how a transaction has ended, and keeps the answer for a client that repeats the
+    /// request.
+    pub(super) fn note_executed(
+        &mut self,
+        context: &mut Context<'_>,
+        tid: TransactionId,
+        answer: &Executed,
+        (writes, stamp): (Vec<(Key, Effect)>, Stamp),
+    ) {
+        if matches!(answer, Executed::Locked(..)) {
+            return;
+        }
+        if let Executed::Committed(_, timestamp) = answer {
+            let shard_of = |key: &Key| context.config.shard_of(key);
+            let shards: BTreeSet<ShardId> = writes.iter().map(|(key, _)| shard_of(key)).collect();
+            for (key, effect) in writes {
+                let shard = context.config.shard_of(&key);
+                context.store.hide(shard, stamp, (key, effect), timestamp.clone());
+            }
+            self.show(context, shards);
+        }
+        self.records.insert(tid, Ended::Executed(answer.clone()));
+    }
+
+    /// Validates and decides a transaction. Returns the answer, and the writes with their stamp.
+    fn execute(
+        &mut self,
+        context: &mut Context<'_>,
+        request: Execute,
+    ) -> (Executed, Vec<(Key, Effect)>, Stamp) {
+        let refused = |answer| (answer, Vec::new(), Stamp::ZERO);
+        let Execute { tid, attempt, mut timestamp, reads, operations, mut writes } = request;
         let keys = operations.iter().map(|(key, _)| key).chain(writes.iter().map(|(key, _)| key));
         if let Some(key) = self.locked(context, tid, keys) {
-            return Executed::Locked(key);
+            return refused(Executed::Locked(key, attempt));
         }
         let mut overwritten = CausalTimestamp::new(context.config.scheme);
         let mut outcomes = Vec::new();
         for (key, op) in operations {
             match run(context, &mut overwritten, &mut writes, key.clone(), &op) {
                 Ok(outcome) => outcomes.push(outcome),
-                Err(error) => return Executed::Failed(key, error),
+                Err(error) => return refused(Executed::Failed(key, error)),
             }
         }
         for (key, _) in &writes {
@@ -58,7 +94,7 @@ impl Home {
                 && *shown < overwritten.stamp(*shard, context.homes)
         });
         if let Some((shard, _)) = missed {
-            return Executed::Conflict(*shard);
+            return refused(Executed::Conflict(*shard));
         }
         if context.config.has(Rule::OverwrittenTimestamps) {
             timestamp.merge(&overwritten, context.homes);
@@ -70,12 +106,7 @@ impl Home {
         for shard in &shards {
             timestamp.raise(*shard, site, stamp);
         }
-        for (key, effect) in writes {
-            let shard = context.config.shard_of(&key);
-            context.store.hide(shard, stamp, (key, effect), timestamp.clone());
-        }
-        self.show(context, shards);
-        Executed::Committed(outcomes, timestamp)
+        (Executed::Committed(outcomes, timestamp), writes, stamp)
     }
 }
 

@@ -41,7 +41,7 @@ impl Home {
         }
         // Whatever is at or below the clock is shown, or held by an undecided transaction. The
         // reported stamp binds later assignments.
-        self.clock = self.clock.max(read.at_least).max(context.clock());
+        self.advance(context, read.at_least.max(context.clock()));
         let (result, dependencies) = context.store.read(&read.key, &read.op, read.own.as_ref());
         let shown = self.shown(context, shard);
         let answer = ReadAnswer { number: read.number, result, dependencies, shown };

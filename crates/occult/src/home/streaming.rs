@@ -64,7 +64,7 @@ impl Home {
 
     /// Sends the entries after the first `after`.
     fn send_batch(&mut self, context: &mut Context<'_>, to: Address, after: u64) {
-        self.clock = self.clock.max(context.clock());
+        self.advance(context, context.clock());
         let held = self.assigned.keys().filter_map(|shard| {
             let first = self.first_undecided(context, *shard)?;
             Some((*shard, Stamp(first.0 - 1)))

@@ -5,14 +5,14 @@
 mod network;
 mod sessions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use solera_checker::pcpsi::{History, Violation, check};
 use solera_data::Key;
-use solera_machine::{Address, Now, RequestId, Topology};
-use solera_occult::{Body, Config, Homes, Occult, Output, Response, Rule, Scheme, Timing};
+use solera_machine::{Address, Now, RequestId, Topology, codec};
+use solera_occult::{Body, Config, Homes, Occult, Output, Record, Response, Rule, Scheme, Timing};
 use solera_random::Random;
 use solera_time::{Monotonic, Physical, SiteId};
 
@@ -57,7 +57,14 @@ pub(crate) struct World {
     random: Random,
     shape: Shape,
     workers: BTreeMap<Address, Occult>,
-    incarnations: BTreeMap<Address, u64>,
+    configs: BTreeMap<Address, Config>,
+    homes: Homes,
+    /// The journal of each worker.
+    journals: BTreeMap<Address, Vec<Vec<u8>>>,
+    /// Workers that crash when they next send or record something.
+    doomed: BTreeSet<Address>,
+    /// Workers that have crashed since the sessions last looked.
+    lost: Vec<Address>,
     /// Wall clocks' differences from the world's time, in microseconds.
     clocks: Vec<u64>,
     /// Until when a worker is down.
@@ -75,9 +82,9 @@ impl World {
         while world.now < END_MS * MS {
             world.step();
             if world.now < QUIET_MS * MS && shape.faults {
-                let lost = world.faults();
-                sessions.lost(&lost);
+                world.faults();
             }
+            sessions.lost(&std::mem::take(&mut world.lost));
             for (request, response) in std::mem::take(&mut world.replies) {
                 sessions.on_reply(&mut world, request, response);
             }
@@ -109,7 +116,7 @@ impl World {
         let clocks = (0..shape.sites)
             .map(|_| 10_000_000_000 + random.below(shape.skew_ms * 1_000 + 1))
             .collect();
-        let mut workers = BTreeMap::new();
+        let (mut workers, mut configs) = (BTreeMap::new(), BTreeMap::new());
         for address in topology.all_workers() {
             let timing = Timing {
                 retry: Duration::from_millis(60),
@@ -123,12 +130,17 @@ impl World {
                 without: shape.without.into(),
                 ..Config::new(address, topology.clone(), 8)
             };
-            workers.insert(address, Occult::new(config, homes.clone()));
+            workers.insert(address, Occult::new(config.clone(), homes.clone()));
+            configs.insert(address, config);
         }
         World {
             now: 0,
             shape,
-            incarnations: workers.keys().map(|address| (*address, 1)).collect(),
+            configs,
+            homes,
+            journals: BTreeMap::new(),
+            doomed: BTreeSet::new(),
+            lost: Vec::new(),
             workers,
             clocks,
             down: BTreeMap::new(),
@@ -171,8 +183,19 @@ impl World {
 
     fn collect(&mut self, from: Address) {
         let worker = self.workers.get_mut(&from).expect("it exists");
-        while let Some(output) = worker.poll_output() {
+        let mut outputs: Vec<Output> = std::iter::from_fn(|| worker.poll_output()).collect();
+        let crashes = !outputs.is_empty() && self.doomed.remove(&from);
+        if crashes {
+            // Records and messages before this point are durable and sent, the others are lost.
+            outputs.truncate(self.random.index(outputs.len() + 1));
+        }
+        for output in outputs {
             match output {
+                Output::Record(record) => {
+                    let mut bytes = Vec::new();
+                    codec::append(&*record, &mut bytes);
+                    self.journals.entry(from).or_default().push(bytes);
+                }
                 Output::Send { to, body } => {
                     if let Body::Batch(batch) = &body {
                         for entry in &batch.entries {
@@ -188,11 +211,29 @@ impl World {
                 Output::Reply { request, response } => self.replies.push((request, response)),
             }
         }
+        if crashes {
+            self.crash(from);
+        }
     }
 
-    /// Makes something fail now and then. Returns the workers whose clients are gone.
-    fn faults(&mut self) -> Vec<Address> {
-        let mut lost = Vec::new();
+    /// Ends a worker's process, and rebuilds it from its journal.
+    fn crash(&mut self, victim: Address) {
+        let config = self.configs.get_mut(&victim).expect("it exists");
+        config.incarnation += 1;
+        let records = self.journals.get(&victim).into_iter().flatten().map(|bytes| {
+            let (record, rest): (Record, _) = codec::take(bytes).expect("a record");
+            assert!(rest.is_empty());
+            record
+        });
+        let worker = Occult::recover(config.clone(), self.homes.clone(), records);
+        self.workers.insert(victim, worker);
+        self.network.drop_all(victim);
+        self.down.insert(victim, self.now + self.random.below(400) * MS);
+        self.lost.push(victim);
+    }
+
+    /// Makes something fail now and then.
+    fn faults(&mut self) {
         let sites = self.shape.sites;
         if self.random.one_in(300) && sites > 1 {
             let a = self.random.index(sites);
@@ -203,14 +244,7 @@ impl World {
         if self.random.one_in(250) {
             let all: Vec<Address> = self.workers.keys().copied().collect();
             let victim = all[self.random.index(all.len())];
-            let incarnation = self.incarnations.get_mut(&victim).expect("it exists");
-            *incarnation += 1;
-            let incarnation = *incarnation;
-            let worker = self.workers.remove(&victim).expect("it exists");
-            self.workers.insert(victim, worker.restart_clients(incarnation));
-            self.network.drop_all(victim);
-            self.down.insert(victim, self.now + self.random.below(400) * MS);
-            lost.push(victim);
+            self.doomed.insert(victim);
         }
         if self.random.one_in(600) {
             // A clock is set forward or back.
@@ -218,7 +252,6 @@ impl World {
             let change = self.random.below(self.shape.skew_ms * 1_000 + 1);
             self.clocks[site] = 10_000_000_000 + change;
         }
-        lost
     }
 
     fn unfinished(&self) -> Vec<String> {
