@@ -127,7 +127,11 @@ impl Gateway {
             Some(delay) => reading.sent = context.now.monotonic.after(*delay),
             None => {
                 let (_, _, home) = context.home_of(&reading.key);
-                (reading.at, reading.sent) = (home, context.now.monotonic);
+                let now = context.now.monotonic;
+                // A home is not stale. If it were, asking at once again would not help.
+                let was_there = reading.at == home;
+                let at = if was_there { now.after(context.config.timing.retry) } else { now };
+                (reading.at, reading.sent) = (home, at);
             }
         }
         reading.stale += 1;
