@@ -62,23 +62,23 @@ impl Occult {
                 self.deliver(state, message, shard);
             }
             Action::Learn(tid) => {
-                if state.network.contains(&Committed { tid }) {
+                if state.network.contains(&Committed(tid)) {
                     self.end(state, tid, Phase::Committed);
-                } else if state.network.contains(&Refused { tid }) {
+                } else if state.network.contains(&Refused(tid)) {
                     self.end(state, tid, Phase::Aborted);
                 }
             }
             Action::Resolve(tid) => {
                 // It repeats the message only until it has an answer.
                 let link = &state.links[self.client(tid)][self.decision_home(tid)];
-                if !link.contains(&Resolve { tid }) {
-                    self.send(state, Resolve { tid }, self.decision_home(tid));
+                if !link.contains(&Resolve(tid)) {
+                    self.send(state, Resolve(tid), self.decision_home(tid));
                 }
             }
             Action::GiveUp(tid) => self.end(state, tid, Phase::Unknown),
             Action::Expire(tid, shard) => {
                 if self.has(Rule::DecisionHomeDecides) {
-                    state.network.insert(Resolve { tid });
+                    state.network.insert(Resolve(tid));
                 } else {
                     self.end_at(state, shard, tid, false);
                 }
@@ -93,6 +93,27 @@ impl Occult {
                 state.homes[shard].clock = clock.max(self.scenario.start[shard]);
             }
         }
+    }
+
+    /// Removes messages that cannot have an effect any more, so that more states are equal.
+    fn reduce(&self, state: &mut State) {
+        let decided = |tid: Tid| {
+            let home = &state.homes[self.decision_home(tid)];
+            home.committed.contains(&tid) || home.aborted.contains(&tid)
+        };
+        let answered = state.network.iter().filter_map(|message| match *message {
+            Decision { tid, .. } if !self.scenario.forgets && decided(tid) => Some(tid),
+            _ => None,
+        });
+        let answered: BTreeSet<Tid> = answered.collect();
+        let ended = |tid: Tid| self.has_ended(state, tid);
+        let network = state.network.iter().filter(|message| match **message {
+            Prepared { tid, .. } => state.transactions[tid].phase == Phase::Preparing,
+            Committed(tid) | Refused(tid) => !ended(tid),
+            Resolve(tid) => !answered.contains(&tid),
+            _ => true,
+        });
+        state.network = network.copied().collect();
     }
 }
 
@@ -125,7 +146,7 @@ impl Model for Occult {
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for message in &state.network {
             match *message {
-                Resolve { tid } => {
+                Resolve(tid) => {
                     actions.push(Action::Deliver(*message, self.decision_home(tid)));
                 }
                 Decision { tid, .. } => {
@@ -199,6 +220,7 @@ impl Model for Occult {
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut after = before.clone();
         self.step(&mut after, action);
+        self.reduce(&mut after);
         (after != *before).then_some(after)
     }
 

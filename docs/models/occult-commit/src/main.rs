@@ -27,8 +27,9 @@ type Tid = usize;
 type Stamp = u8;
 /// Causal timestamp (§4.2): a stamp for each shard.
 type Timestamp = [Stamp; SHARDS];
-/// Assigned stamp and overwritten timestamp of each participant that has answered.
-type Answers = BTreeMap<Shard, (Stamp, Timestamp)>;
+/// Assigned stamp, and the maximum of the overwritten versions' timestamps.
+type Answer = (Stamp, Timestamp);
+type Answers = BTreeMap<Shard, Answer>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
@@ -71,9 +72,7 @@ enum Record {
     None,
     /// The writes are kept and their objects locked. `assigned` is a stamp of this home, and the
     /// commit stamp is not below it.
-    Prepared {
-        assigned: Stamp,
-    },
+    Prepared { assigned: Stamp },
     /// Committed, and not shown yet: an undecided transaction may get a lower stamp.
     Hidden,
     /// Committed and shown: at the decision home alone.
@@ -130,37 +129,24 @@ enum Message {
         cli_ts: Timestamp,
     },
     /// A client that has sent COMMIT or EXECUTE does not send it.
-    Abort {
-        tid: Tid,
-    },
+    Abort(Tid),
     /// To the decision home, with `Transaction::commit_ts`.
-    Commit {
-        tid: Tid,
-    },
+    Commit(Tid),
     /// To the decision home, also from homes, and then in any order: the sender stops waiting.
-    Resolve {
-        tid: Tid,
-    },
+    Resolve(Tid),
     /// To the decision home: any message whose `oldest` is greater than `tid`. It can be from a new
     /// incarnation of the client.
-    Later {
-        tid: Tid,
-    },
+    Later(Tid),
     // From homes, in any order: `State::network`.
-    /// To the client. `overwritten` is the maximum of the overwritten versions' timestamps.
+    /// To the client.
     Prepared {
         tid: Tid,
         shard: Shard,
-        assigned: Stamp,
-        overwritten: Timestamp,
+        answer: Answer,
     },
     /// Decision home to client.
-    Committed {
-        tid: Tid,
-    },
-    Refused {
-        tid: Tid,
-    },
+    Committed(Tid),
+    Refused(Tid),
     /// Decision home to homes, with `Transaction::commit_ts` if it commits.
     Decision {
         tid: Tid,
@@ -342,35 +328,28 @@ impl Occult {
         let prepared = |tid: Tid| matches!(record(tid), Record::Prepared { .. });
         match message {
             Prepare { tid, max_ss } => {
-                if let Some((assigned, overwritten)) = self.prepare(state, tid, shard, max_ss) {
-                    state.network.insert(Prepared { tid, shard, assigned, overwritten });
-                }
+                let answer = self.prepare(state, tid, shard, max_ss);
+                state.network.extend(answer.map(|answer| Prepared { tid, shard, answer }));
             }
             Execute { tid, cli_ts } => self.execute(state, tid, shard, cli_ts),
-            Message::Abort { tid } if prepared(tid) => self.end_at(state, shard, tid, false),
-            Commit { tid } if prepared(tid) => {
+            Message::Abort(tid) if prepared(tid) => self.end_at(state, shard, tid, false),
+            Commit(tid) if prepared(tid) => {
                 self.end_at(state, shard, tid, true);
-                state.network.extend([Decision { tid, commit: true }, Committed { tid }]);
+                state.network.extend([Decision { tid, commit: true }, Committed(tid)]);
             }
             // A late commit.
-            Commit { tid } if record(tid) == Record::Aborted => {
-                state.network.insert(Refused { tid });
+            Commit(tid) if record(tid) == Record::Aborted => {
+                state.network.insert(Refused(tid));
             }
-            Resolve { tid } => self.resolve(state, tid, shard),
+            Resolve(tid) => self.resolve(state, tid, shard),
             Decision { tid, commit } => self.learn(state, tid, shard, commit),
-            Later { tid } => _ = state.homes[shard].ended.insert(tid),
+            Later(tid) => _ = state.homes[shard].ended.insert(tid),
             _ => {}
         }
     }
 
-    /// Takes locks and assigns a stamp. Returns it with the overwritten versions' timestamp.
-    fn prepare(
-        &self,
-        state: &mut State,
-        tid: Tid,
-        shard: Shard,
-        max_ss: Stamp,
-    ) -> Option<(Stamp, Timestamp)> {
+    /// Takes locks and assigns a stamp.
+    fn prepare(&self, state: &mut State, tid: Tid, shard: Shard, max_ss: Stamp) -> Option<Answer> {
         let home = &state.homes[shard];
         if home.records[tid] != Record::None {
             return None;
@@ -395,15 +374,14 @@ impl Occult {
     /// Prepares, validates and decides a transaction of one home in one step.
     fn execute(&self, state: &mut State, tid: Tid, shard: Shard, cli_ts: Timestamp) {
         let max_ss = self.at_site(cli_ts, shard);
-        if let Some((assigned, overwritten)) = self.prepare(state, tid, shard, max_ss) {
-            let answers = [(shard, (assigned, overwritten))].into();
-            state.transactions[tid].commit_ts =
-                self.commit_timestamp(state, tid, cli_ts, answers);
+        if let Some(answer) = self.prepare(state, tid, shard, max_ss) {
+            let ts = self.commit_timestamp(state, tid, cli_ts, [(shard, answer)].into());
+            state.transactions[tid].commit_ts = ts;
             if state.transactions[tid].commit_ts.is_none() {
                 self.end_at(state, shard, tid, false);
             }
         }
-        self.deliver(state, Commit { tid }, shard);
+        self.deliver(state, Commit(tid), shard);
     }
 
     /// A home receives an outcome.
@@ -437,7 +415,7 @@ impl Occult {
         let commit = matches!(record, Record::Hidden | Record::Shown);
         state.network.insert(Decision { tid, commit });
         if record == Record::Aborted {
-            state.network.insert(Refused { tid });
+            state.network.insert(Refused(tid));
         }
     }
 
@@ -445,16 +423,15 @@ impl Occult {
     fn may_forget(&self, state: &State, tid: Tid, shard: Shard) -> bool {
         let home = &state.homes[shard];
         let applied = |s: &Shard| state.homes[*s].committed.contains(&tid);
-        let ended = if self.has(Rule::OldestInOrder) {
-            home.ended.contains(&tid)
-        } else {
-            self.has_ended(state, tid)
-        };
-        (ended || !self.has(Rule::ForgetAfterOldest))
+        let ended = home.ended.contains(&tid)
+            || !self.has(Rule::ForgetAfterOldest)
+            || !self.has(Rule::OldestInOrder) && self.has_ended(state, tid);
+        ended
             && match home.records[tid] {
                 Record::Aborted => true,
                 Record::Shown => {
-                    !self.has(Rule::ForgetAfterApplied) || self.participants(tid).iter().all(applied)
+                    !self.has(Rule::ForgetAfterApplied)
+                        || self.participants(tid).iter().all(applied)
                 }
                 _ => false,
             }
@@ -466,7 +443,7 @@ impl Occult {
     fn send(&self, state: &mut State, message: Message, shard: Shard) {
         let (tid, repeats) = match message {
             Prepare { tid, .. } | Execute { tid, .. } => (tid, self.scenario.forgets),
-            Message::Abort { tid } | Commit { tid } | Resolve { tid } | Later { tid } => (tid, false),
+            Message::Abort(tid) | Commit(tid) | Resolve(tid) | Later(tid) => (tid, false),
             _ => unreachable!("a client does not send {message:?}"),
         };
         let link = &mut state.links[self.client(tid)][shard];
@@ -475,7 +452,7 @@ impl Occult {
 
     fn abort(&self, state: &mut State, tid: Tid) {
         for shard in self.participants(tid) {
-            self.send(state, Message::Abort { tid }, shard);
+            self.send(state, Message::Abort(tid), shard);
         }
         self.end(state, tid, Phase::Aborted);
     }
@@ -494,7 +471,7 @@ impl Occult {
             state.sessions[self.client(tid)] = merge(self.cli_ts(state, tid), ts);
         }
         if self.scenario.forgets && !self.writes(tid).is_empty() {
-            self.send(state, Later { tid }, self.decision_home(tid));
+            self.send(state, Later(tid), self.decision_home(tid));
         }
         let transaction = &mut state.transactions[tid];
         transaction.phase = phase;
@@ -561,18 +538,14 @@ impl Occult {
         }
     }
 
-    /// Assigned stamps and overwritten timestamps that the client has received.
+    /// Answers of participants that the client has received.
     fn answers(&self, state: &State, tid: Tid) -> Answers {
-        let mut answers = Answers::new();
-        for message in &state.network {
-            match *message {
-                Prepared { tid: t, shard, assigned, overwritten } if t == tid => {
-                    answers.entry(shard).or_insert((assigned, overwritten));
-                }
-                _ => {}
-            }
-        }
-        answers
+        let answers = state.network.iter().filter_map(|message| match *message {
+            Prepared { tid: t, shard, answer } if t == tid => Some((shard, answer)),
+            _ => None,
+        });
+        // The first answer of each.
+        answers.rev().collect()
     }
 
     /// Makes the commit timestamp from PREPARED of all homes; `None` if the read set is not as
@@ -611,8 +584,9 @@ impl Occult {
             state.transactions[tid].commit_ts = Some(ts);
             state.transactions[tid].phase = Phase::Committing;
             let all = self.participants(tid).into_iter();
-            let decides = |s: &Shard| *s == self.decision_home(tid) || !self.has(Rule::CommitRecord);
-            all.filter(decides).for_each(|shard| self.send(state, Commit { tid }, shard));
+            let decides =
+                |s: &Shard| *s == self.decision_home(tid) || !self.has(Rule::CommitRecord);
+            all.filter(decides).for_each(|shard| self.send(state, Commit(tid), shard));
         } else {
             self.abort(state, tid);
         }

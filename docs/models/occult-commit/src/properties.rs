@@ -65,7 +65,8 @@ impl Occult {
             home.log.windows(2).all(|pair| pair[0].0 < pair[1].0)
                 && home.log.iter().all(|(shown, length)| {
                     let (before, after) = home.shown.split_at(*length);
-                    before.iter().all(|t| stamp(t) <= *shown) && after.iter().all(|t| stamp(t) > *shown)
+                    before.iter().all(|t| stamp(t) <= *shown)
+                        && after.iter().all(|t| stamp(t) > *shown)
                 })
                 && home.prepared().all(|(_, assigned)| assigned > reported)
                 && home.hidden().all(|tid| stamp(&tid) > reported)

@@ -1,6 +1,6 @@
 //! Scenarios, rules of the protocol, and traps.
 
-use crate::{Message, Occult, Phase, Record, SHARDS, Shard, Stamp, State};
+use crate::{Occult, Phase, Record, SHARDS, Shard, Stamp, State};
 
 /// A rule of the protocol, which a trap takes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +102,8 @@ pub const SCENARIOS: &[Scenario] = &[
         one_step: false,
         reaches: &[
             ("a late commit is refused", |_, state| {
-                state.transactions[0].phase == Phase::Aborted
-                    && state.network.contains(&Message::Refused { tid: 0 })
+                let client = &state.transactions[0];
+                client.phase == Phase::Aborted && client.commit_ts.is_some()
             }),
             ("a commit is decided here and not there", |_, state| {
                 state.homes[0].records[0] == Record::Shown
@@ -218,6 +218,17 @@ pub const SCENARIOS: &[Scenario] = &[
             ("the other order", |_, state| state.homes[1].shown == [0, 1]),
         ],
     },
+    // A blind write overwrites a version that depends on a shard of another clock.
+    Scenario {
+        name: "overwrite",
+        transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[U, Y])],
+        start: [0, 100, 10],
+        forgets: false,
+        one_step: false,
+        reaches: &[("a commit stamp is above all assigned ones", |model, state| {
+            state.homes[0].shown == [0] && model.commit_stamp(state, 0, 0) == 11
+        })],
+    },
     // A client whose outcome is unknown reads beside a later writer whose clocks are behind.
     Scenario {
         name: "restart",
@@ -276,7 +287,7 @@ pub const TRAPS: &[(Rule, &str, &str)] = &[
     (Rule::EqualTogether, "ties", "PC-PSI"),
     (Rule::AboveCommitted, "ties", "locks are released"),
     (Rule::SitesApart, "chain", "isolation"),
-    (Rule::AboveDependencies, "overtake", "stamps dominate"),
+    (Rule::AboveDependencies, "overwrite", "stamps dominate"),
     (Rule::AboveDependencies, "overtake", "PC-PSI"),
     (Rule::OverwrittenTimestamps, "atomic", "PC-PSI"),
     (Rule::ValidateOverwriteSet, "update", "PC-PSI"),
