@@ -41,6 +41,8 @@ pub enum Action {
     Expire(Tid, Shard),
     /// The replica applies the next entry of the home's log.
     Replicate(Shard),
+    /// The home's clock passes the transaction's deadline.
+    Pass(Tid, Shard),
     Forget(Tid, Shard),
     /// The home restarts, and forgets how far reads have advanced it.
     Restart(Shard),
@@ -56,7 +58,7 @@ impl Occult {
             Action::Abort(tid) => self.abort(state, tid),
             Action::Receive { client, shard, position, message } => {
                 let link = &mut state.links[client][shard];
-                if self.has(Rule::Fifo) {
+                if self.has(Rule::Fifo) && !self.scenario.deadlines {
                     link.drain(..=position);
                 }
                 self.deliver(state, message, shard);
@@ -84,6 +86,7 @@ impl Occult {
                 }
             }
             Action::Replicate(shard) => _ = state.homes[shard].log.remove(0),
+            Action::Pass(tid, shard) => _ = state.homes[shard].ended.insert(tid),
             Action::Forget(tid, shard) => state.homes[shard].records[tid] = Record::None,
             Action::Restart(shard) => {
                 let assigned = state.homes[shard].prepared().map(|(_, assigned)| assigned);
@@ -210,6 +213,9 @@ impl Model for Occult {
                 actions.push(Action::Restart(shard));
             }
             for tid in 0..state.transactions.len() {
+                if self.scenario.deadlines && self.participants(tid).contains(&shard) {
+                    actions.push(Action::Pass(tid, shard));
+                }
                 if self.scenario.forgets && self.may_forget(state, tid, shard) {
                     actions.push(Action::Forget(tid, shard));
                 }

@@ -18,8 +18,11 @@ pub enum Rule {
     RecordUnknown,
     /// Messages of a client to a home arrive in the order in which they were sent.
     Fifo,
-    /// The decision home forgets an outcome only when the client's `oldest` is above it.
+    /// The decision home forgets an outcome only when the client's `oldest` is above it. With
+    /// deadlines, a home forgets it only after the deadline.
     ForgetAfterOldest,
+    /// With deadlines: a home refuses a PREPARE after the deadline.
+    RefuseLate,
     /// The decision home takes `oldest` from the client's messages, and not from other processes.
     OldestInOrder,
     /// The decision home forgets a commit only when all participants have applied it.
@@ -82,6 +85,8 @@ pub struct Scenario {
     pub start: [Stamp; SHARDS],
     /// Whether clients repeat PREPARE and EXECUTE and restart, and decision homes forget.
     pub forgets: bool,
+    /// Whether links keep no order, and deadlines end transactions.
+    pub deadlines: bool,
     /// Whether transactions of one home are executed in one step.
     pub one_step: bool,
     /// States that must be reachable.
@@ -99,6 +104,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y, U])],
         start: [0, 100, 0],
         forgets: true,
+        deadlines: false,
         one_step: false,
         reaches: &[
             ("a late commit is refused", |_, state| {
@@ -122,12 +128,28 @@ pub const SCENARIOS: &[Scenario] = &[
             }),
         ],
     },
+    // The same with links that lose the order.
+    Scenario {
+        name: "deadlines",
+        transactions: &[plan(0, &[], &[X, Y, U])],
+        start: [0, 100, 0],
+        forgets: true,
+        deadlines: true,
+        one_step: false,
+        reaches: &[("everything is forgotten", |_, state| {
+            state
+                .homes
+                .iter()
+                .all(|home| home.records[0] == Record::None && home.committed.contains(&0))
+        })],
+    },
     // Two clients write the same objects, with different decision homes.
     Scenario {
         name: "contention",
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[Y, X])],
         start: [0, 100, 0],
         forgets: true,
+        deadlines: false,
         one_step: false,
         reaches: &[("both commit", |_, state| state.homes[1].committed.len() == 2)],
     },
@@ -137,6 +159,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[X]), plan(2, &[X, Y], &[])],
         start: [0, 0, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[
             ("a reader sees both", |_, state| {
@@ -154,6 +177,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(0, &[Y], &[U]), plan(1, &[U, X], &[])],
         start: [0, 8, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[("an unknown outcome is a commit", |_, state| {
             state.transactions[0].phase == Phase::Unknown
@@ -166,6 +190,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[Y, Z]), plan(1, &[], &[X]), plan(2, &[X], &[X])],
         start: [0, 0, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[("an overwritten version is hidden", |_, state| {
             state.homes[0].records[1] == Record::Hidden
@@ -178,6 +203,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[U, Z]), plan(2, &[U, Z], &[])],
         start: [0, 100, 1],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[
             ("two commits have one stamp", |model, state| {
@@ -197,6 +223,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[Y, X]), plan(1, &[Y], &[Z]), plan(2, &[Z, X], &[])],
         start: [0, 100, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[("a dependent is shown", |_, state| {
             state.homes[0].shown == [0, 1] && state.transactions[1].reads[0].version == Some(0)
@@ -208,6 +235,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[Z, Y]), plan(2, &[X, Z], &[])],
         start: [0, 100, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[
             ("a commit stamp is above the assigned one", |model, state| {
@@ -224,6 +252,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[U, Y])],
         start: [0, 100, 10],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[("a commit stamp is above all assigned ones", |model, state| {
             state.homes[0].shown == [0] && model.commit_stamp(state, 0, 0) == 11
@@ -235,6 +264,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, U]), plan(0, &[U, Y], &[]), plan(1, &[], &[U, Y])],
         start: [20, 100, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[("a write is above a stamp that a read has reported", |model, state| {
             state.homes[2].shown == [2] && model.commit_stamp(state, 2, 2) > 20
@@ -246,6 +276,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[X]), plan(1, &[Y], &[])],
         start: [0, 20, 0],
         forgets: false,
+        deadlines: false,
         one_step: true,
         reaches: &[("a client reads after a commit", |_, state| {
             state.transactions[1].phase == Phase::Committed
@@ -258,6 +289,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[X], &[X]), plan(1, &[X], &[X]), plan(1, &[X], &[X])],
         start: [0, 0, 0],
         forgets: true,
+        deadlines: false,
         one_step: true,
         reaches: &[("an update is refused", |_, state| {
             state.transactions[0].phase == Phase::Aborted
@@ -276,6 +308,8 @@ pub const TRAPS: &[(Rule, &str, &str)] = &[
     (Rule::Fifo, "termination", "atomicity"),
     (Rule::ForgetAfterOldest, "termination", "atomicity"),
     (Rule::ForgetAfterOldest, "increments", "PC-PSI"),
+    (Rule::ForgetAfterOldest, "deadlines", "atomicity"),
+    (Rule::RefuseLate, "deadlines", "atomicity"),
     (Rule::OldestInOrder, "termination", "atomicity"),
     (Rule::ForgetAfterApplied, "termination", "atomicity"),
     (Rule::DropRepeated, "termination", "stamp order"),
