@@ -259,7 +259,7 @@ fn check(scenario: &'static Scenario) -> bool {
     let model = Occult { scenario, trap: None };
     let checker = model.clone().checker().threads(2).finish_when(finish).spawn_bfs().join();
     println!(
-        "{:12} {:>9} states, depth {:>2}, {:>5.1} s",
+        "{:15} {:>9} states, depth {:>2}, {:>5.1} s",
         scenario.name,
         checker.unique_state_count(),
         checker.max_depth(),
@@ -313,13 +313,13 @@ pub fn run(arguments: &[String]) -> bool {
         }
         match trap(*rule, scenario, property) {
             Some(path) => {
-                println!("without {name:27} {scenario:12} violates {property}");
+                println!("without {name:21} {scenario:15} violates {property}");
                 if !arguments.is_empty() {
                     print(path);
                 }
             }
             None => {
-                println!("without {name:27} {scenario:12} DOES NOT VIOLATE {property}");
+                println!("without {name:21} {scenario:15} DOES NOT VIOLATE {property}");
                 holds = false;
             }
         }

@@ -295,6 +295,16 @@ pub const SCENARIOS: &[Scenario] = &[
             state.transactions[0].phase == Phase::Aborted
         })],
     },
+    // Two of them in the variant with deadlines.
+    Scenario {
+        name: "late-increments",
+        transactions: &[plan(0, &[X], &[X]), plan(1, &[X], &[X])],
+        start: [0, 0, 0],
+        forgets: true,
+        deadlines: true,
+        one_step: true,
+        reaches: &[("both commit", |_, state| state.homes[0].shown.len() == 2)],
+    },
 ];
 
 /// Rules with the scenario and the property that their absence must violate.
@@ -309,6 +319,7 @@ pub const TRAPS: &[(Rule, &str, &str)] = &[
     (Rule::ForgetAfterOldest, "termination", "atomicity"),
     (Rule::ForgetAfterOldest, "increments", "PC-PSI"),
     (Rule::ForgetAfterOldest, "deadlines", "atomicity"),
+    (Rule::ForgetAfterOldest, "late-increments", "PC-PSI"),
     (Rule::RefuseLate, "deadlines", "atomicity"),
     (Rule::OldestInOrder, "termination", "atomicity"),
     (Rule::ForgetAfterApplied, "termination", "atomicity"),
