@@ -29,7 +29,8 @@ pub enum Action {
     Validate(Tid),
     /// The client has all PREPARED, and sends COMMIT.
     Decide(Tid),
-    /// The client gives up because of a lock or a timeout, before COMMIT.
+    /// The client gives up because of a lock or a timeout, before COMMIT. If all ABORT are lost, it
+    /// has restarted.
     Abort(Tid),
     /// The client receives COMMITTED or REFUSED.
     Learn(Tid),
@@ -188,9 +189,6 @@ impl Model for Occult {
                     if self.answers(state, tid).len() == self.participants(tid).len() {
                         actions.push(Action::Decide(tid));
                     }
-                    if self.scenario.forgets {
-                        actions.push(Action::GiveUp(tid));
-                    }
                 }
                 Phase::Committing => {
                     actions.extend([Action::Learn(tid), Action::Resolve(tid)]);
@@ -206,7 +204,9 @@ impl Model for Occult {
         }
         for (shard, home) in state.homes.iter().enumerate() {
             actions.extend(home.prepared().map(|(tid, _)| Action::Expire(tid, shard)));
-            if home.log.len() > 1 {
+            // Replicas without readers do not matter.
+            let mut reads = self.scenario.transactions.iter().flat_map(|plan| plan.reads);
+            if home.log.len() > 1 && reads.any(|key| HOME_OF[*key] == shard) {
                 actions.push(Action::Replicate(shard));
             }
             if !self.has(Rule::KeepReported) {
