@@ -45,6 +45,8 @@ pub enum Action {
     /// The home's clock passes the transaction's deadline.
     Pass(Tid, Shard),
     Forget(Tid, Shard),
+    /// The home restarts, and loses the clients' `oldest`.
+    LoseOldest(Shard),
     /// The home restarts, and forgets how far reads have advanced it.
     Restart(Shard),
 }
@@ -88,6 +90,7 @@ impl Occult {
             }
             Action::Replicate(shard) => _ = state.homes[shard].log.remove(0),
             Action::Pass(tid, shard) => _ = state.homes[shard].ended.insert(tid),
+            Action::LoseOldest(shard) => state.homes[shard].ended.clear(),
             Action::Forget(tid, shard) => state.homes[shard].records[tid] = Record::None,
             Action::Restart(shard) => {
                 let assigned = state.homes[shard].prepared().map(|(_, assigned)| assigned);
@@ -208,6 +211,9 @@ impl Model for Occult {
             let mut reads = self.scenario.transactions.iter().flat_map(|plan| plan.reads);
             if home.log.len() > 1 && reads.any(|key| HOME_OF[*key] == shard) {
                 actions.push(Action::Replicate(shard));
+            }
+            if !self.scenario.deadlines && !home.ended.is_empty() {
+                actions.push(Action::LoseOldest(shard));
             }
             if !self.has(Rule::KeepReported) {
                 actions.push(Action::Restart(shard));

@@ -83,8 +83,8 @@ impl Occult {
         })
     }
 
-    /// Whether clocks at one site do not follow those at another: they begin at most 40 apart, or
-    /// at least 80.
+    /// Whether clocks of a site's homes do not follow those of another site, which are 80 ahead in
+    /// some scenarios. Without them, no clock advances by 40.
     pub fn sites_are_isolated(&self, state: &State) -> bool {
         (0..SHARDS).all(|shard| {
             let homes = (0..SHARDS).filter(|s| SITE_OF[*s] == SITE_OF[shard]);
