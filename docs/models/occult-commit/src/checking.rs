@@ -10,7 +10,15 @@ use crate::scenarios::{SCENARIOS, TRAPS};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
+    /// A message of the network arrives.
     Deliver(Message, Shard),
+    /// The message at this position of a link arrives, and those before it are lost.
+    Receive {
+        client: usize,
+        shard: Shard,
+        position: usize,
+        message: Message,
+    },
     /// The client reads a key, at the replica or at the home.
     Read {
         tid: Tid,
@@ -21,13 +29,14 @@ pub enum Action {
     Validate(Tid),
     /// The client has all PREPARED, and sends COMMIT.
     Decide(Tid),
-    /// The client gives up because of a lock or a timeout, before COMMIT.
+    /// The client gives up because of a lock or a timeout, before COMMIT. If all ABORT are lost, it
+    /// has restarted.
     Abort(Tid),
     /// The client receives COMMITTED or REFUSED.
     Learn(Tid),
     /// The client sends RESOLVE, to learn an outcome.
     Resolve(Tid),
-    /// The client stops waiting for the answer to COMMIT.
+    /// The client stops waiting for the answer to COMMIT, or restarts.
     GiveUp(Tid),
     /// A prepare times out at a home.
     Expire(Tid, Shard),
@@ -36,6 +45,8 @@ pub enum Action {
     /// The home's clock passes the transaction's deadline.
     Pass(Tid, Shard),
     Forget(Tid, Shard),
+    /// The home restarts, and loses the clients' `oldest`.
+    LoseOldest(Shard),
     /// The home restarts, and forgets how far reads have advanced it.
     Restart(Shard),
 }
@@ -47,37 +58,69 @@ impl Occult {
             Action::Read { tid, key, replica } => self.read(state, tid, key, replica),
             Action::Validate(tid) => self.validate(state, tid),
             Action::Decide(tid) => self.decide(state, tid),
-            Action::Abort(tid) => {
-                state.network.insert(Message::Abort { tid });
-                self.end(state, tid, Phase::Aborted);
+            Action::Abort(tid) => self.abort(state, tid),
+            Action::Receive { client, shard, position, message } => {
+                let link = &mut state.links[client][shard];
+                if self.has(Rule::Fifo) && !self.scenario.deadlines {
+                    link.drain(..=position);
+                }
+                self.deliver(state, message, shard);
             }
             Action::Learn(tid) => {
-                if state.network.contains(&Committed { tid }) {
+                if state.network.contains(&Committed(tid)) {
                     self.end(state, tid, Phase::Committed);
-                } else if state.network.contains(&Refused { tid }) {
+                } else if state.network.contains(&Refused(tid)) {
                     self.end(state, tid, Phase::Aborted);
                 }
             }
-            Action::Resolve(tid) => _ = state.network.insert(Resolve { tid }),
+            Action::Resolve(tid) => {
+                // It repeats the message only until it has an answer.
+                let link = &state.links[self.client(tid)][self.decision_home(tid)];
+                if !link.contains(&Resolve(tid)) {
+                    self.send(state, Resolve(tid), self.decision_home(tid));
+                }
+            }
             Action::GiveUp(tid) => self.end(state, tid, Phase::Unknown),
             Action::Expire(tid, shard) => {
                 if self.has(Rule::DecisionHomeDecides) {
-                    state.network.insert(Resolve { tid });
+                    state.network.insert(Resolve(tid));
                 } else {
                     self.end_at(state, shard, tid, false);
                 }
             }
-            Action::Replicate(shard) => state.homes[shard].replica += 1,
-            Action::Pass(tid, shard) => _ = state.homes[shard].passed.insert(tid),
+            Action::Replicate(shard) => _ = state.homes[shard].log.remove(0),
+            Action::Pass(tid, shard) => _ = state.homes[shard].ended.insert(tid),
+            Action::LoseOldest(shard) => state.homes[shard].ended.clear(),
             Action::Forget(tid, shard) => state.homes[shard].records[tid] = Record::None,
             Action::Restart(shard) => {
-                let home = &mut state.homes[shard];
-                while home.log.len() > 1 && home.log.last().is_some_and(|entry| entry.1.is_none()) {
-                    home.log.pop();
-                }
-                home.replica = home.replica.min(home.log.len());
+                let assigned = state.homes[shard].prepared().map(|(_, assigned)| assigned);
+                let known = state.homes[shard].committed.iter();
+                let known = known.map(|tid| self.commit_stamp(state, *tid, shard));
+                let clock = assigned.chain(known).max().unwrap_or(0);
+                state.homes[shard].clock = clock.max(self.scenario.start[shard]);
             }
         }
+    }
+
+    /// Removes messages that cannot have an effect any more, so that more states are equal.
+    fn reduce(&self, state: &mut State) {
+        let decided = |tid: Tid| {
+            let home = &state.homes[self.decision_home(tid)];
+            home.committed.contains(&tid) || home.aborted.contains(&tid)
+        };
+        let answered = state.network.iter().filter_map(|message| match *message {
+            Decision { tid, .. } if !self.scenario.forgets && decided(tid) => Some(tid),
+            _ => None,
+        });
+        let answered: BTreeSet<Tid> = answered.collect();
+        let ended = |tid: Tid| self.has_ended(state, tid);
+        let network = state.network.iter().filter(|message| match **message {
+            Prepared { tid, .. } => state.transactions[tid].phase == Phase::Preparing,
+            Committed(tid) | Refused(tid) => !ended(tid),
+            Resolve(tid) => !answered.contains(&tid),
+            _ => true,
+        });
+        state.network = network.copied().collect();
     }
 }
 
@@ -91,9 +134,10 @@ impl Model for Occult {
         let clients = self.scenario.transactions.iter().map(|t| t.client + 1).max().unwrap_or(0);
         let home = |start: &Stamp| Home {
             records: vec![Record::None; count],
-            log: vec![(*start, None)],
-            replica: 1,
-            passed: BTreeSet::new(),
+            clock: *start,
+            shown: vec![],
+            log: vec![(*start, 0)],
+            ended: BTreeSet::new(),
             committed: BTreeSet::new(),
             aborted: BTreeSet::new(),
         };
@@ -101,23 +145,30 @@ impl Model for Occult {
             transactions: vec![transaction; count],
             sessions: vec![Timestamp::default(); clients],
             homes: self.scenario.start.iter().map(home).collect(),
+            links: vec![Default::default(); clients],
             network: BTreeSet::new(),
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for message in &state.network {
-            let homes = match *message {
-                Prepare { tid, .. } | Message::Abort { tid } | Decision { tid, .. } => {
-                    self.participants(tid)
+            match *message {
+                Resolve(tid) => {
+                    actions.push(Action::Deliver(*message, self.decision_home(tid)));
                 }
-                Commit { tid } if !self.has(Rule::CommitRecord) => self.participants(tid),
-                Commit { tid } | Resolve { tid } | Execute { tid, .. } => {
-                    [self.decision_home(tid)].into()
+                Decision { tid, .. } => {
+                    let homes = self.participants(tid).into_iter();
+                    actions.extend(homes.map(|shard| Action::Deliver(*message, shard)));
                 }
-                Prepared { .. } | Committed { .. } | Refused { .. } => continue,
-            };
-            actions.extend(homes.into_iter().map(|shard| Action::Deliver(*message, shard)));
+                _ => {}
+            }
+        }
+        for (client, links) in state.links.iter().enumerate() {
+            for (shard, link) in links.iter().enumerate() {
+                actions.extend(link.iter().enumerate().map(|(position, message)| {
+                    Action::Receive { client, shard, position, message: *message }
+                }));
+            }
         }
         for (tid, transaction) in state.transactions.iter().enumerate() {
             match transaction.phase {
@@ -138,35 +189,41 @@ impl Model for Occult {
                 }
                 Phase::Preparing => {
                     actions.push(Action::Abort(tid));
-                    let is_answer = |message: &Message| match message {
-                        Prepared { tid: t, .. } => *t == tid,
-                        _ => false,
-                    };
-                    let answers = state.network.iter().filter(|message| is_answer(message));
-                    if answers.count() == self.participants(tid).len() {
+                    if self.answers(state, tid).len() == self.participants(tid).len() {
                         actions.push(Action::Decide(tid));
                     }
                 }
                 Phase::Committing => {
-                    actions.extend([Action::Learn(tid), Action::Resolve(tid), Action::GiveUp(tid)])
+                    actions.extend([Action::Learn(tid), Action::Resolve(tid)]);
+                    // A session ends with an EXECUTE without an answer.
+                    let goes_on = (tid + 1..state.transactions.len())
+                        .any(|t| self.client(t) == self.client(tid));
+                    if !self.has_one_home(tid) || !goes_on || !self.has(Rule::WaitForExecute) {
+                        actions.push(Action::GiveUp(tid));
+                    }
                 }
                 _ => {}
             }
         }
         for (shard, home) in state.homes.iter().enumerate() {
             actions.extend(home.prepared().map(|(tid, _)| Action::Expire(tid, shard)));
-            if home.replica < home.log.len() {
+            // Replicas without readers do not matter.
+            let mut reads = self.scenario.transactions.iter().flat_map(|plan| plan.reads);
+            if home.log.len() > 1 && reads.any(|key| HOME_OF[*key] == shard) {
                 actions.push(Action::Replicate(shard));
+            }
+            if !self.scenario.deadlines && !home.ended.is_empty() {
+                actions.push(Action::LoseOldest(shard));
             }
             if !self.has(Rule::KeepReported) {
                 actions.push(Action::Restart(shard));
             }
             for tid in 0..state.transactions.len() {
-                if self.scenario.forgets && self.participants(tid).contains(&shard) {
+                if self.scenario.deadlines && self.participants(tid).contains(&shard) {
                     actions.push(Action::Pass(tid, shard));
-                    if self.may_forget(state, tid, shard) {
-                        actions.push(Action::Forget(tid, shard));
-                    }
+                }
+                if self.scenario.forgets && self.may_forget(state, tid, shard) {
+                    actions.push(Action::Forget(tid, shard));
                 }
             }
         }
@@ -175,6 +232,7 @@ impl Model for Occult {
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut after = before.clone();
         self.step(&mut after, action);
+        self.reduce(&mut after);
         (after != *before).then_some(after)
     }
 
@@ -186,6 +244,7 @@ impl Model for Occult {
             Property::always("stamps dominate", Occult::stamps_dominate),
             Property::always("lock exclusion", Occult::locks_exclude),
             Property::always("locks are released", Occult::locks_are_released),
+            Property::always("isolation", Occult::sites_are_isolated),
             Property::always("PC-PSI", Occult::is_pc_psi),
         ];
         // States that must be reachable, so that no property above holds vacuously.
@@ -206,7 +265,7 @@ fn check(scenario: &'static Scenario) -> bool {
     let model = Occult { scenario, trap: None };
     let checker = model.clone().checker().threads(2).finish_when(finish).spawn_bfs().join();
     println!(
-        "{:12} {:>9} states, depth {:>2}, {:>5.1} s",
+        "{:15} {:>9} states, depth {:>2}, {:>5.1} s",
         scenario.name,
         checker.unique_state_count(),
         checker.max_depth(),
@@ -260,13 +319,13 @@ pub fn run(arguments: &[String]) -> bool {
         }
         match trap(*rule, scenario, property) {
             Some(path) => {
-                println!("without {name:27} {scenario:12} violates {property}");
+                println!("without {name:21} {scenario:15} violates {property}");
                 if !arguments.is_empty() {
                     print(path);
                 }
             }
             None => {
-                println!("without {name:27} {scenario:12} DOES NOT VIOLATE {property}");
+                println!("without {name:21} {scenario:15} DOES NOT VIOLATE {property}");
                 holds = false;
             }
         }

@@ -1,6 +1,6 @@
 //! What must hold in every state.
 
-use super::{Decision, HOME_OF, Occult, Phase, Record, SHARDS, Shard, State, Tid, max_ss};
+use super::{Decision, HOME_OF, Key, Occult, Phase, Record, SHARDS, SITE_OF, Shard, State, Tid};
 
 impl Occult {
     /// Whether a transaction is a node of the direct serialization graph (§6.1).
@@ -15,7 +15,9 @@ impl Occult {
     pub fn is_pc_psi(&self, state: &State) -> bool {
         let tids = 0..state.transactions.len();
         let all: Vec<Tid> = tids.filter(|tid| self.committed(state, *tid)).collect();
-        let stamp = |version: Option<Tid>| version.map(|tid| self.commit_stamp(state, tid));
+        let stamp = |version: Option<Tid>, key: &Key| {
+            version.map(|tid| self.commit_stamp(state, tid, HOME_OF[*key]))
+        };
         let mut reach = vec![0_u8; state.transactions.len()];
         let mut anti = Vec::new();
         for &i in &all {
@@ -26,14 +28,18 @@ impl Occult {
                     None => {}
                 }
                 let newer = all.iter().filter(|j| {
-                    self.writes_of(**j, read.key) && stamp(Some(**j)) > stamp(read.version)
+                    self.writes_of(**j, read.key)
+                        && stamp(Some(**j), &read.key) > stamp(read.version, &read.key)
                 });
                 anti.extend(newer.filter(|j| **j != i).map(|j| (i, *j)));
             }
             for &j in &all {
                 let [a, b] = [i, j].map(|tid| &self.scenario.transactions[tid]);
-                let overwrites = a.writes.iter().any(|key| b.writes.contains(key))
-                    && stamp(Some(i)) < stamp(Some(j));
+                // Versions of one object with one stamp overwrite each other.
+                let overwrites = i != j
+                    && a.writes.iter().any(|key| {
+                        b.writes.contains(key) && stamp(Some(i), key) <= stamp(Some(j), key)
+                    });
                 if overwrites || (a.client == b.client && i < j) {
                     reach[i] |= 1 << j;
                 }
@@ -50,19 +56,40 @@ impl Occult {
             && anti.iter().all(|(from, to)| reach[*to] & (1 << from) == 0)
     }
 
-    /// Whether nothing below a shown stamp can appear, and shown stamps grow.
+    /// Whether a shown stamp names one state: exactly the writes with stamps up to it are shown,
+    /// and no later write can be at or below it.
     pub fn shows_in_order(&self, state: &State) -> bool {
-        state.homes.iter().all(|home| {
+        state.homes.iter().enumerate().all(|(shard, home)| {
+            let reported = home.log[home.log.len() - 1].0;
+            let stamp = |tid: &Tid| self.commit_stamp(state, *tid, shard);
             home.log.windows(2).all(|pair| pair[0].0 < pair[1].0)
-                && home.prepared().all(|(_, bound)| bound > home.shown())
+                && home.log.iter().all(|(shown, length)| {
+                    let (before, after) = home.shown.split_at(*length);
+                    before.iter().all(|t| stamp(t) <= *shown)
+                        && after.iter().all(|t| stamp(t) > *shown)
+                })
+                && home.prepared().all(|(_, assigned)| assigned > reported)
+                && home.hidden().all(|tid| stamp(&tid) > reported)
         })
     }
 
-    /// Whether no other stamp of a commit timestamp exceeds the commit stamp.
+    /// Whether no other stamp of a commit timestamp at a site exceeds the site's commit stamp.
     pub fn stamps_dominate(&self, state: &State) -> bool {
         (0..state.transactions.len()).all(|tid| {
             let ts = self.timestamp(state, Some(tid));
-            self.writes(tid).is_empty() || max_ss(ts) == self.commit_stamp(state, tid)
+            self.participants(tid).into_iter().all(|shard| {
+                (0..SHARDS).all(|s| SITE_OF[s] != SITE_OF[shard] || ts[s] <= ts[shard])
+            })
+        })
+    }
+
+    /// Whether clocks of a site's homes do not follow those of another site, which are 80 ahead in
+    /// some scenarios. Without them, no clock advances by 40.
+    pub fn sites_are_isolated(&self, state: &State) -> bool {
+        (0..SHARDS).all(|shard| {
+            let homes = (0..SHARDS).filter(|s| SITE_OF[*s] == SITE_OF[shard]);
+            let start = homes.map(|s| self.scenario.start[s]).max();
+            start.is_none_or(|start| state.homes[shard].clock < start + 40)
         })
     }
 
@@ -78,10 +105,10 @@ impl Occult {
                 if waiting(&state, shard) {
                     state.network.clear();
                     self.resolve(&mut state, tid, self.decision_home(tid));
-                    let commit = state.homes[self.decision_home(tid)].committed.contains(&tid);
-                    let answers = commit || state.network.contains(&Decision { tid, commit });
-                    if answers {
-                        self.deliver(&mut state, Decision { tid, commit }, shard);
+                    for message in std::mem::take(&mut state.network) {
+                        if matches!(message, Decision { .. }) {
+                            self.deliver(&mut state, message, shard);
+                        }
                     }
                 }
             }

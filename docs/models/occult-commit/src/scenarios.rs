@@ -1,6 +1,6 @@
 //! Scenarios, rules of the protocol, and traps.
 
-use crate::{Message, Occult, Phase, Record, SHARDS, Shard, Stamp, State};
+use crate::{Occult, Phase, Record, SHARDS, Shard, Stamp, State};
 
 /// A rule of the protocol, which a trap takes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,18 +14,33 @@ pub enum Rule {
     DecisionHomeDecides,
     /// The decision home decides also about a transaction that it has not prepared.
     DecideUnprepared,
-    /// A home forgets a transaction only after the deadline, when it refuses its PREPARE.
-    ForgetAfterDeadline,
+    /// The decision home records an abort also if it has never received the transaction.
+    RecordUnknown,
+    /// Messages of a client to a home arrive in the order in which they were sent.
+    Fifo,
+    /// The decision home forgets an outcome only when the client's `oldest` is above it. With
+    /// deadlines, a home forgets it only after the deadline.
+    ForgetAfterOldest,
+    /// With deadlines: a home refuses a PREPARE after the deadline.
+    RefuseLate,
+    /// The decision home takes `oldest` from the client's messages, and not from other processes.
+    OldestInOrder,
     /// The decision home forgets a commit only when all participants have applied it.
-    ForgetAfterAcknowledgements,
+    ForgetAfterApplied,
+    /// A home does not apply a commit whose stamp is below the stamp that it has assigned.
+    DropRepeated,
     /// A prepare takes locks, and is refused while another transaction holds one of them.
     Locks,
     /// A home shows a write only when no undecided transaction can get a lower stamp.
     ShowInOrder,
-    /// A stamp contains the shard that assigned it, so that two transactions never share one.
-    UniqueStamps,
-    /// A home assigns stamps above the client's whole timestamp (Listing 2 l. 4).
-    AboveClient,
+    /// Writes with one commit stamp are shown in one step.
+    EqualTogether,
+    /// An assigned stamp is above every commit stamp that the home knows.
+    AboveCommitted,
+    /// Each site has a commit stamp, made from the stamps of this site alone.
+    SitesApart,
+    /// A commit stamp is not below the site's stamps on which the transaction depends.
+    AboveDependencies,
     /// The commit timestamp contains the timestamps of overwritten versions (§6.3 case ii).
     OverwrittenTimestamps,
     /// The read set is validated against the overwrite set (§6.2, third step).
@@ -38,9 +53,8 @@ pub enum Rule {
     CheckHomes,
     /// A stamp that a home has reported as shown survives a restart of the home.
     KeepReported,
-    /// After an unknown outcome of a transaction of one home, every entry of the session's
-    /// timestamp takes the deadline, and not only the entry of the written shard.
-    DeadlineEverywhere,
+    /// A session does not go on after an EXECUTE without an answer.
+    WaitForExecute,
     /// A session takes the commit timestamp of a transaction whose outcome it does not know.
     KeepUnknown,
 }
@@ -67,10 +81,12 @@ pub struct Scenario {
     pub name: &'static str,
     /// Transactions of one client are in its order.
     pub transactions: &'static [Plan],
-    /// Stamp with which each home begins: clocks that run ahead.
+    /// Clock with which each home begins.
     pub start: [Stamp; SHARDS],
-    /// Whether deadlines pass, and homes forget.
+    /// Whether clients repeat PREPARE and EXECUTE and restart, and decision homes forget.
     pub forgets: bool,
+    /// Whether links keep no order, and deadlines end transactions.
+    pub deadlines: bool,
     /// Whether transactions of one home are executed in one step.
     pub one_step: bool,
     /// States that must be reachable.
@@ -86,16 +102,22 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "termination",
         transactions: &[plan(0, &[], &[X, Y, U])],
-        start: [0, 20, 0],
+        start: [0, 100, 0],
         forgets: true,
+        deadlines: false,
         one_step: false,
         reaches: &[
             ("a late commit is refused", |_, state| {
-                state.transactions[0].phase == Phase::Aborted
-                    && state.network.contains(&Message::Refused { tid: 0 })
+                let client = &state.transactions[0];
+                client.phase == Phase::Aborted && client.commit_ts.is_some()
             }),
             ("a commit is decided here and not there", |_, state| {
                 state.homes[0].records[0] == Record::Shown
+                    && matches!(state.homes[2].records[0], Record::Prepared { .. })
+            }),
+            ("a forgotten commit is prepared anew", |_, state| {
+                state.homes[0].records[0] == Record::None
+                    && state.homes[0].committed.contains(&0)
                     && matches!(state.homes[2].records[0], Record::Prepared { .. })
             }),
             ("everything is forgotten", |_, state| {
@@ -106,12 +128,28 @@ pub const SCENARIOS: &[Scenario] = &[
             }),
         ],
     },
+    // The same with links that lose the order.
+    Scenario {
+        name: "deadlines",
+        transactions: &[plan(0, &[], &[X, Y, U])],
+        start: [0, 100, 0],
+        forgets: true,
+        deadlines: true,
+        one_step: false,
+        reaches: &[("everything is forgotten", |_, state| {
+            state
+                .homes
+                .iter()
+                .all(|home| home.records[0] == Record::None && home.committed.contains(&0))
+        })],
+    },
     // Two clients write the same objects, with different decision homes.
     Scenario {
         name: "contention",
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[Y, X])],
-        start: [0, 20, 0],
+        start: [0, 100, 0],
         forgets: true,
+        deadlines: false,
         one_step: false,
         reaches: &[("both commit", |_, state| state.homes[1].committed.len() == 2)],
     },
@@ -121,6 +159,7 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[X]), plan(2, &[X, Y], &[])],
         start: [0, 0, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[
             ("a reader sees both", |_, state| {
@@ -138,9 +177,11 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(0, &[Y], &[U]), plan(1, &[U, X], &[])],
         start: [0, 8, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
-        reaches: &[("a read advances a home", |_, state| {
-            state.homes[1].log.len() == 2 && state.homes[1].log[1].1.is_none()
+        reaches: &[("an unknown outcome is a commit", |_, state| {
+            state.transactions[0].phase == Phase::Unknown
+                && state.transactions[1].reads.first().is_some_and(|read| read.version == Some(0))
         })],
     },
     // Two clients read and write one object, while an undecided write hides commits of its shard.
@@ -149,41 +190,84 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[Y, Z]), plan(1, &[], &[X]), plan(2, &[X], &[X])],
         start: [0, 0, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[("an overwritten version is hidden", |_, state| {
             state.homes[0].records[1] == Record::Hidden
                 && matches!(state.homes[0].records[2], Record::Prepared { .. })
         })],
     },
-    // Two transactions share a shard, and get their stamps at two others that run ahead.
+    // Two transactions share a shard, and one has its stamp from another one.
     Scenario {
         name: "ties",
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[U, Z]), plan(2, &[U, Z], &[])],
-        start: [0, 20, 20],
+        start: [0, 100, 1],
         forgets: false,
+        deadlines: false,
         one_step: false,
-        reaches: &[("both commit in one shard", |_, state| state.homes[0].log.len() == 3)],
+        reaches: &[
+            ("two commits have one stamp", |model, state| {
+                let stamp = |tid| model.commit_stamp(state, tid, 0);
+                state.homes[0].shown.len() == 2 && stamp(0) == stamp(1)
+            }),
+            ("two commits have two stamps", |model, state| {
+                let stamp = |tid| model.commit_stamp(state, tid, 0);
+                state.homes[0].shown.len() == 2 && stamp(0) != stamp(1)
+            }),
+        ],
     },
-    // A transaction depends on one that is undecided in the shard where it writes.
+    // A transaction depends on one that is undecided in the shard where it writes, and whose other
+    // home's clock is far ahead.
     Scenario {
         name: "chain",
         transactions: &[plan(0, &[], &[Y, X]), plan(1, &[Y], &[Z]), plan(2, &[Z, X], &[])],
-        start: [0, 20, 0],
+        start: [0, 100, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
         reaches: &[("a dependent is shown", |_, state| {
-            state.homes[0].log.len() == 3 && state.homes[0].log[2].1 == Some(1)
+            state.homes[0].shown == [0, 1] && state.transactions[1].reads[0].version == Some(0)
+        })],
+    },
+    // Two transactions share two shards at two sites, and get their stamps in different orders.
+    Scenario {
+        name: "overtake",
+        transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[Z, Y]), plan(2, &[X, Z], &[])],
+        start: [0, 100, 0],
+        forgets: false,
+        deadlines: false,
+        one_step: false,
+        reaches: &[
+            ("a commit stamp is above the assigned one", |model, state| {
+                state.homes[0].shown == [0, 1]
+                    && state.homes[1].shown == [1, 0]
+                    && model.commit_stamp(state, 0, 0) == model.commit_stamp(state, 1, 0)
+            }),
+            ("the other order", |_, state| state.homes[1].shown == [0, 1]),
+        ],
+    },
+    // A blind write overwrites a version that depends on a shard of another clock.
+    Scenario {
+        name: "overwrite",
+        transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[U, Y])],
+        start: [0, 100, 10],
+        forgets: false,
+        deadlines: false,
+        one_step: false,
+        reaches: &[("a commit stamp is above all assigned ones", |model, state| {
+            state.homes[0].shown == [0] && model.commit_stamp(state, 0, 0) == 11
         })],
     },
     // A client whose outcome is unknown reads beside a later writer whose clocks are behind.
     Scenario {
         name: "restart",
-        transactions: &[plan(0, &[], &[X, Y]), plan(0, &[Y, U], &[]), plan(1, &[], &[Y, U])],
-        start: [20, 0, 0],
+        transactions: &[plan(0, &[], &[X, U]), plan(0, &[U, Y], &[]), plan(1, &[], &[U, Y])],
+        start: [20, 100, 0],
         forgets: false,
+        deadlines: false,
         one_step: false,
-        reaches: &[("a write is above a stamp that a read has reported", |_, state| {
-            state.homes[1].log.len() == 3 && state.homes[1].log[2].1 == Some(2)
+        reaches: &[("a write is above a stamp that a read has reported", |model, state| {
+            state.homes[2].shown == [2] && model.commit_stamp(state, 2, 2) > 20
         })],
     },
     // A blind write in one step, whose outcome may be unknown, over one of two objects.
@@ -192,17 +276,12 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[], &[X, Y]), plan(1, &[], &[X]), plan(1, &[Y], &[])],
         start: [0, 20, 0],
         forgets: false,
+        deadlines: false,
         one_step: true,
-        reaches: &[
-            ("an unknown outcome is a commit", |_, state| {
-                state.transactions[1].phase == Phase::Unknown
-                    && state.homes[0].committed.contains(&1)
-                    && state.transactions[2].phase == Phase::Committed
-            }),
-            ("a commit is acknowledged", |_, state| {
-                state.transactions[1].phase == Phase::Committed
-            }),
-        ],
+        reaches: &[("a client reads after a commit", |_, state| {
+            state.transactions[1].phase == Phase::Committed
+                && state.transactions[2].phase == Phase::Committed
+        })],
     },
     // Two updates in one step of what they have read.
     Scenario {
@@ -210,10 +289,21 @@ pub const SCENARIOS: &[Scenario] = &[
         transactions: &[plan(0, &[X], &[X]), plan(1, &[X], &[X]), plan(1, &[X], &[X])],
         start: [0, 0, 0],
         forgets: true,
+        deadlines: false,
         one_step: true,
         reaches: &[("an update is refused", |_, state| {
             state.transactions[0].phase == Phase::Aborted
         })],
+    },
+    // Two of them in the variant with deadlines.
+    Scenario {
+        name: "late-increments",
+        transactions: &[plan(0, &[X], &[X]), plan(1, &[X], &[X])],
+        start: [0, 0, 0],
+        forgets: true,
+        deadlines: true,
+        one_step: true,
+        reaches: &[("both commit", |_, state| state.homes[0].shown.len() == 2)],
     },
 ];
 
@@ -224,23 +314,32 @@ pub const TRAPS: &[(Rule, &str, &str)] = &[
     (Rule::AbortRecord, "termination", "atomicity"),
     (Rule::DecisionHomeDecides, "termination", "atomicity"),
     (Rule::DecideUnprepared, "termination", "locks are released"),
-    (Rule::ForgetAfterDeadline, "termination", "atomicity"),
-    (Rule::ForgetAfterDeadline, "increments", "PC-PSI"),
-    (Rule::ForgetAfterAcknowledgements, "termination", "atomicity"),
+    (Rule::RecordUnknown, "termination", "atomicity"),
+    (Rule::Fifo, "termination", "atomicity"),
+    (Rule::ForgetAfterOldest, "termination", "atomicity"),
+    (Rule::ForgetAfterOldest, "increments", "PC-PSI"),
+    (Rule::ForgetAfterOldest, "deadlines", "atomicity"),
+    (Rule::ForgetAfterOldest, "late-increments", "PC-PSI"),
+    (Rule::RefuseLate, "deadlines", "atomicity"),
+    (Rule::OldestInOrder, "termination", "atomicity"),
+    (Rule::ForgetAfterApplied, "termination", "atomicity"),
+    (Rule::DropRepeated, "termination", "stamp order"),
     (Rule::Locks, "contention", "lock exclusion"),
     (Rule::Locks, "update", "PC-PSI"),
     (Rule::ShowInOrder, "ties", "stamp order"),
     (Rule::ShowInOrder, "chain", "PC-PSI"),
-    (Rule::UniqueStamps, "ties", "stamp order"),
-    (Rule::UniqueStamps, "ties", "PC-PSI"),
-    (Rule::AboveClient, "chain", "stamps dominate"),
-    (Rule::AboveClient, "chain", "PC-PSI"),
+    (Rule::EqualTogether, "ties", "stamp order"),
+    (Rule::EqualTogether, "ties", "PC-PSI"),
+    (Rule::AboveCommitted, "ties", "locks are released"),
+    (Rule::SitesApart, "chain", "isolation"),
+    (Rule::AboveDependencies, "overwrite", "stamps dominate"),
+    (Rule::AboveDependencies, "overtake", "PC-PSI"),
     (Rule::OverwrittenTimestamps, "atomic", "PC-PSI"),
     (Rule::ValidateOverwriteSet, "update", "PC-PSI"),
     (Rule::OverwriteHidden, "update", "PC-PSI"),
     (Rule::ValidateReadSet, "atomic", "PC-PSI"),
     (Rule::CheckHomes, "session", "PC-PSI"),
     (Rule::KeepReported, "restart", "PC-PSI"),
-    (Rule::DeadlineEverywhere, "one-home", "PC-PSI"),
+    (Rule::WaitForExecute, "one-home", "PC-PSI"),
     (Rule::KeepUnknown, "session", "PC-PSI"),
 ];
