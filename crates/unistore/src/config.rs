@@ -40,8 +40,8 @@ pub struct Timing {
     /// transaction is later than this, so that causal stability does not wait any longer for one
     /// whose coordinator has restarted.
     pub strong_timeout: Duration,
-    /// Interval in which a replica with a journal records its promises while nothing else happens:
-    /// with the next tick after this time.
+    /// Interval in which a replica with a journal records its promises while nothing else happens.
+    /// The first tick after this time records them.
     pub promise_interval: Duration,
 }
 

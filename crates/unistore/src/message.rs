@@ -219,7 +219,7 @@ pub enum Message {
         known_vecs: Vec<(PartitionId, Vector)>,
         /// Sites that the sender suspects to have failed.
         suspects: Vec<SiteId>,
-        /// The sender's view of the members, from which it accepted messages until then.
+        /// The sender's list of members. Until it sent this message, it accepted messages from them.
         members: Members,
         /// Upper bound of the strong timestamps that the sender had proposed when it sent this
         /// message, and of the votes that it had stored.

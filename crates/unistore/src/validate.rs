@@ -75,7 +75,7 @@ impl Message {
             }
             Message::Gap { origin, .. } => match origin {
                 Origin::Site(site) => !within_site && validator.lists(*site),
-                // Within a site, for a range that a central certifier has sent.
+                // Within a site, the request is for a range of the central certifier.
                 Origin::Strong => true,
             },
             Message::KnownVecGlobal { known_vecs, .. } => {
@@ -123,8 +123,8 @@ impl Validator<'_> {
         vectors.iter().all(|vector| self.vector(vector))
     }
 
-    /// Whether the list names no more generations than can leave at once. Their sites need not be
-    /// listed here: the sender may know more sites.
+    /// Returns whether the list names no more generations than can leave at once. Their sites need
+    /// not be listed here, because the sender may know more sites.
     fn settled(&self, generations: Option<&[SiteGeneration]>) -> bool {
         generations.is_none_or(|generations| generations.len() <= MAX_SITES)
     }
@@ -148,7 +148,7 @@ impl Validator<'_> {
             return false;
         }
         let of_member = self.topology.owner(self.to.site, partition) == self.to;
-        // Rounds are counted one by one.
+        // Rounds grow one by one, so no correct replica ever reaches a greater one.
         let ballot = |ballot: &Ballot| self.lists(ballot.leader) && ballot.round < u64::MAX / 2;
         let entry = |tid: &TransactionId, entry: &Entry<Write>| {
             self.exists(tid.coordinator)
@@ -191,7 +191,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns whether these can be the groups of a transaction in which `own` takes part.
+    /// Returns whether these can be the groups of a transaction that has a part in group `own`.
     fn groups(&self, groups: &[GroupId], own: &GroupId) -> bool {
         groups.contains(own) && groups.iter().all(|group| group.0 < self.topology.partitions)
     }

@@ -52,8 +52,8 @@ impl Replica {
     }
 
     /// ATTACH (UniStore Alg. 1 l. 51–52), on the causal past. It does not wait for eventual writes.
-    /// It fails if some of them are known to be lost, because later ones of the same site would
-    /// hide that.
+    /// It fails if some eventual writes are known to be lost, because later transactions of the
+    /// same site would hide the loss.
     pub(crate) fn attach(
         &mut self,
         now: Now,
@@ -81,8 +81,8 @@ impl Replica {
             let past = self.with_snapshots(kind, &waiting.pasts);
             match kind {
                 Kind::Barrier => self.wait_for(&past),
-                // The past comes from a client: this site's own transactions in it are stored, or
-                // its time is still to come.
+                // The past comes from a client. This site's own entry needs no request: its
+                // transactions are stored here, or the time is in the future.
                 Kind::Attach => self.wait_for_past(&past.with(self.worker.me, Timestamp::ZERO)),
             }
             self.barriers.waiting.push(waiting);
@@ -199,7 +199,7 @@ impl Replica {
     fn reached(&self, kind: Kind) -> Vector {
         let uniform_vec = self.worker.dissemination.view.uniform_vec;
         match kind {
-            // Strong transactions survive since they committed (§6.3).
+            // Strong transactions are uniform when they commit (§6.3).
             Kind::Barrier => uniform_vec.with(Origin::Strong, Timestamp::MAX),
             // This site's own transactions are stored. But the past comes from a client: if it has
             // a time in this site's future, it was not taken here and must not advance this site's

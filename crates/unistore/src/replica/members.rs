@@ -14,7 +14,7 @@ use crate::record::Record;
 pub(crate) struct OtherProtocols {
     /// Whether they have the data that they need to serve.
     pub(crate) filled: bool,
-    /// Whether they have done what the present list of sites asks of them.
+    /// Whether they have done what the present list of sites requires of them.
     pub(crate) settled: bool,
 }
 
@@ -31,8 +31,7 @@ impl Replica {
         change: Change,
     ) -> Result<(), MemberError> {
         let members = self.worker.dissemination.members.changed(self.worker.me, site, change)?;
-        // Its generation must be a new one, and only all sites together know all of its
-        // generations.
+        // The site needs a new generation, and only all sites together know all of its generations.
         if change == Change::Add
             && let Some(other) = self.worker.dissemination.not_agreed()
         {
@@ -84,10 +83,10 @@ impl Replica {
     pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
         let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
         if let Some(others) = &mut self.others {
-            // They have not seen this list.
+            // The other protocols have not received this list.
             others.settled = false;
         }
-        // All workers of a site that has joined begin after its former generations.
+        // The clocks of all workers of a site that has joined begin after its former generations.
         for gap in members.gaps(self.worker.me) {
             self.worker.clock.observe(gap.end);
         }
@@ -108,8 +107,8 @@ impl Replica {
                 }
                 self.worker.trace(|| Event::Closed { site, gap: *gap });
             }
-            // Another member may have received more of its history and lost it in a crash, or data
-            // that is kept may depend on more.
+            // The gap must cover more: another member may have received more of the site's history
+            // and lost it in a crash, or data that is kept may depend on more.
             if let Some(gap) = members.open_gap(site) {
                 for partition in
                     self.worker.partitions.iter_mut().filter(|partition| partition.filled)

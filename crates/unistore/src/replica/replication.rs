@@ -109,9 +109,9 @@ impl Replica {
         let partition = &mut self.worker.partitions[index];
         let reached = partition.global_matrix[dest.index()][origin];
         let sent = &mut partition.sent[dest.index()][origin];
-        // Updates that are forgotten here are stored at every site. A receiver that lacks them is
-        // not a correct replica of this history, and must not take the following range as
-        // continuing its own.
+        // Every site has stored the updates that are forgotten here. A receiver that lacks some of
+        // them has lost data. The range begins after them, so that the receiver does not take it
+        // for the continuation of its own history.
         *sent = (*sent).max(reached).max(partition.committed[origin].forgotten());
         let prev = *sent;
         let known = partition.known_vec[origin];

@@ -122,8 +122,8 @@ impl<'a> Status<'a> {
         self.replica.worker.dissemination.not_agreed()
     }
 
-    /// Returns a member of which some protocol has not settled the removal of a site that leaves;
-    /// only known at the root.
+    /// Returns a member where some protocol has not settled the removal of a leaving site; only
+    /// known at the root.
     pub fn not_settled(&self) -> Option<SiteId> {
         let members = self.members();
         let mut leaving = members.which(SiteStatus::Leaving);
@@ -160,7 +160,8 @@ impl<'a> Status<'a> {
         self.replica.participant.guarding.open()
     }
 
-    /// Returns the number of guards so far whose protocol guards nothing here.
+    /// Returns the number of guards so far that name a protocol which guards no keys at this
+    /// worker.
     pub fn unknown_guards(&self) -> u64 {
         self.replica.participant.guarding.unknown
     }
