@@ -19,7 +19,7 @@ pub struct Config {
     pub groups: Vec<GroupId>,
     /// The site whose members lead at first.
     pub leader: SiteId,
-    /// Number of sites that may be lost together with all that they have stored.
+    /// Number of sites that may be lost together with all data that they have stored.
     pub f: usize,
     /// Number of times that the worker had been started before.
     pub run: u64,
@@ -34,20 +34,20 @@ pub struct Config {
 pub struct Timing {
     /// Period of a leader's status messages.
     pub status_interval: Duration,
-    /// Time without a message of the leader after which it is replaced. Somewhat more than a round
-    /// trip.
+    /// Time without a message of the leader after which the members replace it. Must be somewhat
+    /// longer than a round trip.
     pub leader_timeout: Duration,
-    /// Time after which a coordinator repeats its requests. A leader waits as long between its
-    /// questions for the outcome of a transaction.
+    /// Time after which a coordinator repeats its requests. A leader waits as long before it asks
+    /// again for the outcome of a transaction.
     pub retry: Duration,
     /// How far ahead of its clock a leader has its members store a ceiling.
     pub reserve: Duration,
-    /// Messages of other sites with a time further ahead than this are dropped: a worker that
-    /// followed such a time would advance the clocks of all others.
+    /// Largest time by which times of other sites may be ahead. A message with a later time is
+    /// dropped: a worker that followed such a time would advance the clocks of all others.
     pub max_ahead: Duration,
     /// Time for which a leader reserves keys for the retry of an aborted transaction. It covers the
-    /// longest wait of the retry for the transactions in its way, and the round trip to a distant
-    /// site.
+    /// longest wait of the retry for the transactions with which it conflicts, and the round trip
+    /// to a distant site.
     pub reservation: Duration,
 }
 

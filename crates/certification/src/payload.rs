@@ -27,8 +27,8 @@ impl Kind {
         self.conflicts == 0
     }
 
-    /// Whether operations of the two kinds on one key need an order. It is enough that one of them
-    /// declares the conflict, unless the other one conflicts with nothing.
+    /// Returns whether operations of the two kinds on one key need an order. It suffices that one
+    /// of them declares the conflict, unless the other one conflicts with nothing.
     pub fn conflicts_with(self, other: Kind) -> bool {
         let names = |one: Kind, other: Kind| {
             one.conflicts.checked_shr(other.number.into()).is_some_and(|bits| bits & 1 == 1)
@@ -42,8 +42,8 @@ impl Kind {
 pub struct Access {
     /// The key.
     pub key: Key,
-    /// Whether it changes the key. Later transactions must have seen a conflicting change. They
-    /// need not have seen a conflicting read, once the read's transaction is decided.
+    /// Whether the access changes the key. Later transactions must have seen a conflicting change.
+    /// They need not have seen a conflicting read once the read's transaction is decided.
     pub update: bool,
     /// The kind of operation.
     pub kind: Kind,
@@ -81,17 +81,18 @@ impl<W> GroupPayload<W> {
 pub struct AbortCause {
     /// A key on which the transaction conflicted, if known.
     pub key: Option<Key>,
-    /// A retry fails if its snapshot does not cover this vector, because it has not seen all
-    /// conflicting transactions. For transactions that are not decided yet, the vector has the
-    /// strong timestamp that the group proposes. A partition that is complete up to there stores
-    /// the transaction, or the transaction aborted, unless another group proposes a later time.
+    /// A retry fails if its snapshot does not cover this vector, because the retry has then not
+    /// seen all conflicting transactions. For transactions that are not decided yet, the vector
+    /// contains the strong timestamp that the group proposes. A partition that is complete up to
+    /// this timestamp stores the transaction, or the transaction aborted, unless another group
+    /// proposes a later time.
     pub past: Vector,
 }
 
 /// A group's vote on a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Vote {
-    /// The snapshot holds every conflicting transaction before this one.
+    /// The snapshot contains every conflicting transaction before this one.
     Commit,
     /// The snapshot lacks a conflicting transaction, given here; or the leader never received the
     /// transaction.

@@ -35,9 +35,9 @@ pub struct Timing {
     /// Largest age of an open transaction, which is then aborted whether or not its client is
     /// active.
     pub max_transaction_age: Duration,
-    /// Time after which a strong transaction that is not decided is answered with an error. A
-    /// strong transaction of one operation that aborts is retried for this long. No vote on a
-    /// transaction is later than this, so that causal stability does not wait any longer for one
+    /// Time after which the client of an undecided strong transaction receives an error. A strong
+    /// transaction of one operation that aborts is retried for this long. No vote on a transaction
+    /// is later than this, so that causal stability does not wait any longer for a transaction
     /// whose coordinator has restarted.
     pub strong_timeout: Duration,
     /// Interval in which a replica with a journal records its promises while nothing else happens.

@@ -219,7 +219,8 @@ pub enum Message {
         known_vecs: Vec<(PartitionId, Vector)>,
         /// Sites that the sender suspects to have failed.
         suspects: Vec<SiteId>,
-        /// The sender's list of members. Until it sent this message, it accepted messages from them.
+        /// The sender's list of members. Until it sent this message, it accepted messages of these
+        /// members.
         members: Members,
         /// Upper bound of the strong timestamps that the sender had proposed when it sent this
         /// message, and of the votes that it had stored.

@@ -179,9 +179,10 @@ impl Replica {
         }
     }
 
-    /// Returns the awaited vector and, for a barrier, also the snapshots of eventual writes: other
-    /// sites show these writes once they store everything in the snapshots. If a part of a snapshot
-    /// is lost with its site, the write is not lost; removing the site makes it visible.
+    /// Returns the vector that a request waits for. For a barrier, it includes the snapshots of
+    /// eventual writes: other sites show these writes once they store everything in the snapshots.
+    /// If a part of a snapshot is lost with its site, the write is not lost; removing the site
+    /// makes it visible.
     fn with_snapshots(&self, kind: Kind, pasts: &Pasts) -> Vector {
         let mut whole = self.awaited(kind, pasts);
         if kind == Kind::Barrier {

@@ -65,8 +65,8 @@ impl Replica {
             let size = |(_, prepared): &(TxId, Prepared)| prepared.size();
             let prepared = take(&mut checkpoint.prepared, usize::MAX, size);
             let decided = if first { self.coordinator.to_save() } else { Vec::new() };
-            // Folded state does not contain the snapshots on which it was executed, and the last
-            // promise may be older. All snapshots so far are within what is uniform now.
+            // The folded state does not show on which snapshots its transactions were executed, and
+            // the last promise may be older than these. `uniformVec` covers all of them.
             let mut promise = self.promised;
             promise.uniform_vec.join(&self.worker.dissemination.view.uniform_vec);
             let members = self.worker.dissemination.members.clone();
