@@ -9,7 +9,6 @@
 //! ceiling is needed: a ceiling shows that *nothing* happened up to some time, for which there is
 //! no entry. A leader finishes an entry only up to the time that it has reported as complete, so
 //! that its successors stay above the entry afterwards, too.
-//! stay above the entry afterwards, too.
 
 use std::collections::BTreeMap;
 

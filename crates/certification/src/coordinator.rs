@@ -51,7 +51,7 @@ struct Pending<W> {
     payloads: BTreeMap<GroupId, Arc<GroupPayload<W>>>,
     /// The latest time that a group may propose for it.
     until: Timestamp,
-    /// Claim of its earlier attempts, if it was aborted before.
+    /// Claim of its earlier attempts, if it is a retry.
     claim: Option<Claim>,
     /// When it was submitted.
     submitted_at: Timestamp,

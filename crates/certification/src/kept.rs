@@ -22,7 +22,7 @@ use crate::step::Step;
 pub(crate) struct Kept<W> {
     pub(crate) group: GroupId,
     pub(crate) election: Election,
-    /// The part that survives a restart, and that is handed over to the next leader.
+    /// The part that survives a restart, and that the member hands over to the next leader.
     pub(crate) state: State<W>,
     pub(crate) conflicts: Conflicts,
     /// Coordinators that have sent requests since the beginning of the last term that the member

@@ -98,9 +98,9 @@ pub(crate) struct PrepareRequest<W> {
 #[derive(Debug)]
 pub(crate) struct DeferredPrepare<W> {
     request: PrepareRequest<W>,
-    /// When its coordinator sent it first.
+    /// Time when its coordinator sent it first.
     since: Monotonic,
-    /// When its coordinator sent it last.
+    /// Time when its coordinator sent it last.
     last: Monotonic,
 }
 

@@ -42,8 +42,9 @@ pub struct Service<W> {
     /// Interval of the leaders' status messages while the groups remember transactions.
     status_interval: Duration,
     begun: bool,
-    /// When this part began, by the monotonic clock, and the time then. Later time is derived from
-    /// the pair, without the influence of other sites' times, even if the wall clock is set back.
+    /// Time when this part began, by the monotonic clock, and the timestamp at that time. Later
+    /// times are derived from the pair, so that neither times of other sites nor a wall clock that
+    /// is set back have an influence.
     unaided: (Monotonic, Timestamp),
 }
 

@@ -49,7 +49,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Asks whether others hear their leader.
+    /// Asks whether the other members hear their leader.
     fn canvass(&mut self, step: &mut Step<'_, W>) {
         let ballot = self.kept.election.next_ballot(&step.electorate());
         self.stand(step, Candidacy::canvassing(ballot, step.now.monotonic));
@@ -107,7 +107,7 @@ impl<W: Clone> Member<W> {
                     self.begin_term(step);
                 }
             }
-            // The member has already begun its term, or given up.
+            // The member has already begun its term, or has given up.
             Role::Follower(_) | Role::Leader(_) => step.counts.ignored += 1,
         }
     }

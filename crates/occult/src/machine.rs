@@ -57,8 +57,8 @@ impl Occult {
         }
     }
 
-    /// Restarts the clients' part: its open transactions are gone. What homes and replicas store
-    /// survives.
+    /// Restarts the clients' part, which loses its open transactions. The data of homes and
+    /// replicas survives.
     #[must_use]
     pub fn restart_clients(mut self, incarnation: u64) -> Occult {
         self.config.incarnation = incarnation;
@@ -81,8 +81,8 @@ impl Occult {
         self.finish(now);
     }
 
-    /// Repeats what has no answer, ends what has expired, and publishes how far shards are shown.
-    /// To be called every millisecond or so.
+    /// Sends messages again that have no answer, ends transactions that have expired, and publishes
+    /// how far shards are shown. Must be called about every millisecond.
     pub fn on_tick(&mut self, now: Now) {
         self.with_home(now, |home, context| home.on_tick(context));
         let mut context =
@@ -100,13 +100,13 @@ impl Occult {
     }
 
     /// Returns the number of prepared transactions, of records of ended ones, and of writes that
-    /// are committed and not shown.
+    /// are committed but not shown yet.
     pub fn unfinished(&self) -> (usize, usize, usize) {
         let (prepared, records) = self.home.unfinished();
         (prepared, records, self.store.hidden())
     }
 
-    /// Sends new entries to replicas, and handles messages to this worker itself.
+    /// Sends new entries to replicas, and handles this worker's messages to itself.
     fn finish(&mut self, now: Now) {
         let mut others = Outbox::default();
         loop {

@@ -99,12 +99,12 @@ pub struct Decision {
 /// Bounds on what a replica sends between two records of this kind, also after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// No later transaction of this worker executes on a snapshot below this one. The site's floor
-    /// is computed from these. Other workers rely on it when they merge updates that they had kept
-    /// apart.
+    /// No later transaction of this worker executes on a snapshot below this one. The root computes
+    /// the site's floor from these floors. Other workers rely on the site's floor when they merge
+    /// updates that they had kept apart.
     pub floor: Vector,
-    /// Property 1 for all partitions of this worker, heartbeats included. A heartbeat leaves no
-    /// other trace, and when its site is removed, it cannot send another heartbeat for that time.
+    /// `knownVec` (Property 1) of all partitions of this worker, heartbeats included. A heartbeat
+    /// leaves no other trace in the journal, and a removed site cannot send it again.
     pub known_vec: Vector,
     /// `uniformVec`: later snapshots cover the transactions that earlier ones showed.
     pub uniform_vec: Vector,

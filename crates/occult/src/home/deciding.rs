@@ -1,4 +1,4 @@
-//! Decisions: commits, aborts, expired prepares, and when their records are forgotten.
+//! Decisions: commits, aborts, expired prepares, and the removal of their records.
 
 use solera_machine::Address;
 
@@ -7,7 +7,8 @@ use crate::config::Rule;
 use crate::message::{Body, ClientId, Commit, Decision, TransactionId};
 
 impl Home {
-    /// COMMIT at the decision home. Its record is the commit point.
+    /// COMMIT at the decision home. The transaction is committed once the decision home has
+    /// recorded it.
     pub(crate) fn on_commit(
         &mut self,
         context: &mut Context<'_>,
@@ -25,13 +26,14 @@ impl Home {
                 self.send_decisions(context);
                 true
             }
-            // The prepare has expired, and its record is gone with the client's interest in it.
+            // The prepare has expired. Its record was removed when the client sent nothing more
+            // about it.
             None => false,
         };
         context.out.send(from, Body::Outcome(tid, committed));
     }
 
-    /// ABORT: the client gives the transaction up, and sends nothing more about it.
+    /// ABORT: the client aborts the transaction, and sends nothing more about it.
     pub(crate) fn on_abort(&mut self, context: &mut Context<'_>, tid: TransactionId) {
         self.settle(context, tid, None);
     }
@@ -53,7 +55,7 @@ impl Home {
         }
     }
 
-    /// APPLIED at the decision home.
+    /// APPLIED at the decision home: a participant confirms the commit.
     pub(crate) fn on_applied(&mut self, from: Address, tid: TransactionId) {
         if let Some(Record::Committed { waiting, .. }) = self.records.get_mut(&tid) {
             waiting.remove(&from);
@@ -71,7 +73,7 @@ impl Home {
         context.out.send(from, Body::Decided(tid, decision));
     }
 
-    /// RESOLVE at the decision home: it decides now, if it has not.
+    /// RESOLVE at the decision home: it aborts the transaction, unless it has decided before.
     pub(crate) fn on_resolve(
         &mut self,
         context: &mut Context<'_>,
@@ -80,9 +82,9 @@ impl Home {
     ) {
         if !self.records.contains_key(&tid) {
             self.settle(context, tid, None);
-            // A PREPARE or COMMIT that arrives later must find the decision. Nothing arrives about
-            // transactions below `oldest`; and a commit of one would still be recorded, because
-            // the participant that asks has not confirmed it.
+            // A PREPARE or COMMIT that arrives later must find the decision. No such message
+            // arrives about transactions below `oldest`. If one of these had committed, its record
+            // would still exist, because the participant that asks has not confirmed the commit.
             if self.may_arrive(tid) && context.config.has(Rule::AbortRecord) {
                 self.records.insert(tid, Record::Aborted);
             } else if from != context.config.address {
@@ -94,7 +96,7 @@ impl Home {
         }
     }
 
-    /// Whether the client may still send something about the transaction.
+    /// Returns whether the client may still send messages about the transaction.
     pub(super) fn may_arrive(&self, tid: TransactionId) -> bool {
         tid.number >= self.oldest.get(&tid.client).copied().unwrap_or(0)
     }
@@ -113,7 +115,7 @@ impl Home {
         self.forget(client);
     }
 
-    /// Forgets the records of a client's transactions about which nobody can ask any more.
+    /// Removes the records of a client's transactions about which no process can ask any more.
     fn forget(&mut self, client: ClientId) {
         let oldest = self.oldest.get(&client).copied().unwrap_or(0);
         let end = TransactionId { client, number: oldest };
@@ -128,8 +130,8 @@ impl Home {
         }
     }
 
-    /// Repeats what may be lost: decisions that participants have not confirmed, and requests to
-    /// decide about prepares that have expired.
+    /// Sends messages again that may be lost: decisions that participants have not confirmed, and
+    /// requests to decide about expired prepares.
     pub(crate) fn on_tick(&mut self, context: &mut Context<'_>) {
         self.send_decisions(context);
         let now = context.now.monotonic;

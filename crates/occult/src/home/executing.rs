@@ -1,4 +1,4 @@
-//! Transactions of one home: validated, decided and recorded in one step.
+//! Transactions of one home, which the home validates, decides and records in one step.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::shard::ShardId;
 use crate::timestamp::CausalTimestamp;
 
 impl Home {
-    /// EXECUTE: runs the transaction, unless it has run already.
+    /// EXECUTE: runs the transaction, unless it has been run before.
     pub(crate) fn on_execute(
         &mut self,
         context: &mut Context<'_>,
@@ -28,7 +28,7 @@ impl Home {
             Some(_) => return,
             None => self.execute(context, request),
         };
-        // A client that finds a lock tries again with the same number.
+        // If the transaction finds a lock, the client sends it again with the same number.
         if !matches!(answer, Executed::Locked(_)) {
             self.records.insert(tid, Record::Executed(answer.clone()));
         }
@@ -79,8 +79,8 @@ impl Home {
     }
 }
 
-/// Executes an operation on the latest version of its key, shown or not: a hidden version precedes
-/// this write. Adds its effect to `writes`.
+/// Executes an operation on the latest version of its key, shown or not, because a hidden version
+/// precedes this write. Adds the effect to `writes`.
 fn run(
     context: &Context<'_>,
     overwritten: &mut CausalTimestamp,

@@ -1,4 +1,4 @@
-//! Reads at homes, which may have to wait for the decision about a transaction.
+//! Reads at homes. A read may have to wait for the decision about a transaction.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,10 @@ pub(super) struct ParkedRead {
 }
 
 impl Home {
-    /// Reads a key at its home. The client may have seen, at another home, the commit of a
-    /// transaction that is undecided here, with an assigned stamp at or below the one that it has
-    /// seen: the read waits for the decision, and asks for it.
+    /// Reads a key at its home. A transaction that is undecided here may have committed already,
+    /// and the client may have seen its writes at another home, if its assigned stamp is not above
+    /// the client's entry. In this case the read waits for the decision, and this home asks for the
+    /// decision.
     pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
         let shard = context.config.shard_of(&read.key);
         let undecided: BTreeSet<TransactionId> = self
@@ -39,8 +40,9 @@ impl Home {
             self.parked.push(ParkedRead { from, read });
             return;
         }
-        // Whatever is at or below the clock is shown, or held by an undecided transaction. The
-        // reported stamp binds later assignments.
+        // All writes up to the clock are shown, or delayed by an undecided transaction. Stamps that
+        // are assigned later are above the clock, and so above the shardstamp that is reported
+        // here.
         self.clock = self.clock.max(read.at_least).max(context.clock());
         let (result, dependencies) = context.store.read(&read.key, &read.op, read.own.as_ref());
         let shown = self.shown(context, shard);
