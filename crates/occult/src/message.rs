@@ -58,7 +58,7 @@ pub struct Read {
     pub number: u64,
     /// The key.
     pub key: Key,
-    /// The operation; its effect, if it has one, is returned and not applied.
+    /// The operation. If it has an effect, the effect is returned and not applied.
     pub op: Op,
     /// The transaction's own effect on the key so far.
     pub own: Option<Effect>,

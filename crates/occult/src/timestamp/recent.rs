@@ -4,6 +4,7 @@ use crate::shard::{ShardId, Stamp};
 
 /// The greatest stamps with their shards, and a stamp that is not below that of any other shard
 /// (Occult §5, "Temporal compression").
+///
 /// Every explicit stamp is above the catch-all, because other entries would carry no information. A
 /// shard without an entry may be one on which the owner does not depend at all. For such a shard,
 /// the catch-all is a false dependency, which may cost a retried read but never safety.
