@@ -43,7 +43,7 @@ impl Claim {
         Claim { since, first, footprint }
     }
 
-    /// Whether a transaction with this footprint may be a retry.
+    /// Returns whether a transaction with this footprint may be a retry.
     pub(crate) fn is_retry_with(&self, footprint: u64) -> bool {
         self.footprint == footprint
     }

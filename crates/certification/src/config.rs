@@ -145,8 +145,8 @@ impl Configuration {
         Configuration { number, members: first_runs.keys().copied().collect(), first_runs }
     }
 
-    /// Whether the generation in which a transaction was submitted has ended. Its groups may have
-    /// delivered and forgotten it without a trace.
+    /// Returns whether the generation in which a transaction was submitted has ended. Its groups
+    /// may have delivered and forgotten it without a trace.
     pub(crate) fn is_former(&self, tid: TransactionId) -> bool {
         let first_run = self.first_runs.get(&tid.coordinator.site);
         first_run.is_none_or(|first_run| tid.serial.run < *first_run)

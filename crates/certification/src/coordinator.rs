@@ -53,7 +53,7 @@ struct Pending<W> {
     until: Timestamp,
     /// Claim of its earlier attempts, if it is a retry.
     claim: Option<Claim>,
-    /// When it was submitted.
+    /// Time when it was submitted.
     submitted_at: Timestamp,
     answers: BTreeMap<(GroupId, Ballot), Answers>,
     chosen: BTreeMap<GroupId, (Vote, Timestamp)>,

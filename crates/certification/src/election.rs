@@ -32,7 +32,7 @@ pub(crate) struct Electorate<'a> {
 }
 
 impl Electorate<'_> {
-    /// Whether a site is a member.
+    /// Returns whether a site is a member.
     pub(crate) fn includes(&self, site: SiteId) -> bool {
         self.configuration.members.contains(&site)
     }
@@ -138,7 +138,7 @@ impl Election {
         }
     }
 
-    /// Whether a follower should ask for another leader.
+    /// Returns whether a follower should ask for another leader.
     pub(crate) fn misses_leader(&self, electorate: &Electorate<'_>) -> bool {
         let silent = electorate.now.since(self.heard);
         let own = self.ballot.leader == electorate.me;

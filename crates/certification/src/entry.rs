@@ -66,8 +66,8 @@ impl<W> Entry<W> {
         self.ts.max(self.phase.decided())
     }
 
-    /// Whether the transaction may still commit, with a timestamp of at least the proposed one.
-    /// Later transactions must wait for it.
+    /// Returns whether the transaction may still commit, with a timestamp of at least the proposed
+    /// one. Later transactions must wait for it.
     pub(crate) fn holds_back(&self) -> bool {
         self.phase == Phase::Undecided && self.vote == Vote::Commit
     }

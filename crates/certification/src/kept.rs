@@ -132,7 +132,7 @@ impl<W: Clone> Kept<W> {
             && (self.is_outdated(step) || !self.stores(step, &payload.snap_vec))
     }
 
-    /// Whether the term that this member follows has a former configuration.
+    /// Returns whether the term that this member follows has a former configuration.
     pub(crate) fn is_outdated(&self, step: &Step<'_, W>) -> bool {
         self.state.accepted_in.configuration < step.configuration.number
             && step.config.keeps(Rule::NothingOutdated)

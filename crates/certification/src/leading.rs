@@ -29,16 +29,16 @@ const PHASES: usize = 1024;
 /// State of a leader.
 #[derive(Debug)]
 pub(crate) struct Leader<W> {
-    /// When the term began.
+    /// Time when the term began.
     since: Monotonic,
     /// Greatest time up to which a member had stored the group's transactions when the term began.
     /// The leader must have stored as much before it votes and delivers.
     base: Timestamp,
-    /// When the leader last asked the host to catch up.
+    /// Time when the leader last asked the host to catch up.
     catching_up: Option<Monotonic>,
     /// Ceiling and stored time of each member.
     reports: BTreeMap<SiteId, Reported>,
-    /// When the leader last sent its status to the members.
+    /// Time when the leader last sent its status to the members.
     status_at: Option<Monotonic>,
     /// The last transaction in that status, if others come after it.
     reported_upto: Option<TransactionId>,
@@ -48,9 +48,9 @@ pub(crate) struct Leader<W> {
     last: Timestamp,
     /// Transactions that a quorum has delivered, with the acknowledgements of the other groups.
     delivery_acks: BTreeMap<TransactionId, DeliveryAcks>,
-    /// When the leader last asked coordinators which old transactions they may still submit.
+    /// Time when the leader last asked coordinators which old transactions they may still submit.
     asked_oldest: Monotonic,
-    /// When the leader last asked for the outcome of an undecided transaction.
+    /// Time when the leader last asked for the outcome of an undecided transaction.
     asked: BTreeMap<TransactionId, Monotonic>,
     /// Time when the leader last looked for overdue transactions.
     overdue_at: Option<Monotonic>,
@@ -174,7 +174,7 @@ impl<W: Clone> Leader<W> {
         delivered < self.base && now.since(self.since) >= patience
     }
 
-    /// Whether deferred requests wait for a vote.
+    /// Returns whether deferred requests wait for a vote.
     pub(crate) fn has_deferred(&self) -> bool {
         !self.deferred.is_empty()
     }

@@ -48,7 +48,7 @@ impl<W: Clone> Member<W> {
         }
     }
 
-    /// Whether the member leads.
+    /// Returns whether the member leads.
     pub(crate) fn leads(&self) -> bool {
         matches!(self.role, Role::Leader(_))
     }

@@ -22,7 +22,8 @@ impl Kind {
     /// An update, where the space declares nothing else: it conflicts with every operation.
     pub const UPDATE: Kind = Kind { number: 63, conflicts: u64::MAX };
 
-    /// Whether the kind conflicts with nothing, so that voters need not know about the operation.
+    /// Returns whether the kind conflicts with nothing, so that voters need not know about the
+    /// operation.
     pub fn is_free(self) -> bool {
         self.conflicts == 0
     }
@@ -50,7 +51,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether the two accesses need an order.
+    /// Returns whether the two accesses need an order.
     pub fn conflicts_with(&self, other: &Access) -> bool {
         self.key == other.key && self.kind.conflicts_with(other.kind)
     }

@@ -167,7 +167,7 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator.give_up(tid);
     }
 
-    /// Whether this number of members can decide a transaction.
+    /// Returns whether this number of members can decide a transaction.
     pub fn is_enough(&self, members: usize) -> bool {
         members >= self.configuration.keepers(self.config.f)
     }
@@ -247,7 +247,7 @@ impl<W: Clone + Send> Service<W> {
         self.coordinator = Coordinator::new(self.config.me, run);
     }
 
-    /// Whether the worker takes part yet.
+    /// Returns whether the worker takes part yet.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
@@ -276,7 +276,7 @@ impl<W: Clone + Send> Service<W> {
         self.each_member(now, |member, step| member.deliver(step));
     }
 
-    /// Whether there are no transactions, and no member is about to lead.
+    /// Returns whether there are no transactions, and no member is about to lead.
     pub fn is_idle(&self) -> bool {
         self.coordinator.pending() == 0 && self.members.values().all(Member::is_idle)
     }
@@ -297,7 +297,7 @@ impl<W: Clone + Send> Service<W> {
         (leader != self.config.me.site || member.leads()).then_some(leader)
     }
 
-    /// Whether this worker's member of the group leads it.
+    /// Returns whether this worker's member of the group leads it.
     pub fn leads(&self, group: GroupId) -> bool {
         self.members.get(&group).is_some_and(Member::leads)
     }

@@ -16,13 +16,13 @@ pub struct Origin {
     pub generation: u32,
     /// Random number drawn when the data was created.
     pub data: u64,
-    /// Number of processes that were started with it; 0 for a node in memory.
+    /// Number of processes that have started with the data; 0 for a node in memory.
     pub starts: u64,
     /// Random number of the process.
     pub incarnation: u64,
 }
 
-/// Reason why a node of another generation, or with other data, is not admitted.
+/// Reason for which a node of another generation, or with other data, is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwelcome {
     /// The site was removed.
@@ -31,19 +31,20 @@ pub enum Unwelcome {
     Unknown,
     /// The node has other data than before.
     OtherData,
-    /// The data is a copy from before another start with it.
+    /// The data is a copy that was made before another process started with the data.
     OlderCopy,
-    /// The node has lost the end of what it has announced to this node.
+    /// The node has lost the most recent part of what it had announced to this node.
     Forgetful,
     /// The node's list lacks a site that was added.
     Lacks(SiteId),
 }
 
-/// For the start of a worker's process, the last time of its own that it recovered, and the first
-/// time that it uses since. Times in between belong to an earlier run that it does not remember.
+/// State of a worker when its process started: the last time of its own that it recovered, and the
+/// first time that it uses since. Times in between belong to an earlier run that it does not
+/// remember.
 pub type Run = (Timestamp, Timestamp);
 
-/// The role of the own node.
+/// The role of this node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeRole {
     /// Site that the node belongs to; `None` if one process runs all sites.
@@ -54,7 +55,7 @@ pub struct NodeRole {
     pub generation: u32,
 }
 
-/// A node's knowledge of the sites and of the other nodes, from which it admits nodes.
+/// A node's knowledge of the sites and of the other nodes, by which it decides on admission.
 #[derive(Debug)]
 pub struct Admission {
     role: NodeRole,
@@ -65,13 +66,14 @@ pub struct Admission {
     entered: BTreeMap<NodeId, Origin>,
     /// Number of changes of `entered`.
     changes: u64,
-    /// Incarnations of processes that were found to lack data that they had stored.
+    /// Incarnations of processes that lack data that they had stored.
     lacking: BTreeMap<NodeId, u64>,
-    /// Number of sites in the lists of those nodes.
+    /// Number of sites in the list of each admitted node.
     listed: BTreeMap<NodeId, usize>,
 }
 
-/// Whether a worker with this start has announced `heard` in a run that it does not remember.
+/// Returns whether a worker that started in this state had announced `heard` in a run that it does
+/// not remember.
 fn has_forgotten(run: Run, heard: Timestamp) -> bool {
     let (recovered, began) = run;
     recovered < heard && heard < began
@@ -100,10 +102,10 @@ impl Admission {
         &self.members
     }
 
-    /// Checks whether messages of a generation of a site count.
+    /// Checks whether messages of this generation of a site are accepted.
     ///
     /// # Errors
-    /// The reason why they do not.
+    /// The reason why they are not.
     pub fn admits(&self, site: SiteId, generation: u32) -> Result<(), Unwelcome> {
         if Some(site) == self.role.site {
             // The nodes of a site join together, before they learn that the site may join.
@@ -121,19 +123,19 @@ impl Admission {
         if generation > present && self.knows_members() { Err(Unwelcome::Unknown) } else { Ok(()) }
     }
 
-    /// Whether this node knows the statuses of the other sites. A joining node learns them from
-    /// the nodes that it admits; until then it takes all listed sites for founders.
+    /// Returns whether this node knows the statuses of the other sites. A joining node learns them
+    /// from the nodes that it admits. Until then, it regards all listed sites as founders.
     fn knows_members(&self) -> bool {
         self.role.site.is_none_or(|site| self.members.generation(site) >= self.role.generation)
     }
 
-    /// Checks whether a node with this data may be admitted, whose list has `listed` sites. A node
-    /// that has lost its data has lost its promises, so it must not return. Lost data is accepted
-    /// within a site in memory, and while no other site has taken part, because no other site could
-    /// restore it.
+    /// Checks whether a node with this data, and with a list of `listed` sites, may be admitted. A
+    /// node that has lost its data has also lost its promises, so it must not return. Two kinds of
+    /// nodes are admitted without their former data: nodes of this site if they keep data in
+    /// memory, and nodes that no other site could restore because no other site has taken part.
     ///
     /// # Errors
-    /// The reason why it may not.
+    /// The reason why it may not be admitted.
     pub fn may_enter(&self, node: NodeId, origin: Origin, listed: usize) -> Result<(), Unwelcome> {
         self.admits(node.site, origin.generation)?;
         let members = &self.members;
@@ -143,7 +145,7 @@ impl Admission {
         {
             return Err(Unwelcome::Lacks(site));
         }
-        // A site that is only listed has no data to restore others from.
+        // A site that is only listed has no data from which others could be restored.
         let is_own = |site: SiteId| Some(site) == self.role.site;
         let mut others = SiteId::all(members.sites()).filter(|site| !is_own(*site));
         let keeps = self.role.durable && others.any(|site| !members.is_new(site));
@@ -164,17 +166,17 @@ impl Admission {
     }
 
     /// Notes that the process that was last admitted as this node requests updates that it had
-    /// stored, and that are no longer kept anywhere. It is not admitted again.
+    /// stored, and that no site keeps any more. The process is not admitted again.
     pub fn note_lacking(&mut self, node: NodeId) {
         if let Some(origin) = self.entered.get(&node) {
             self.lacking.insert(node, origin.incarnation);
         }
     }
 
-    /// Checks whether messages of an admitted node still count.
+    /// Checks whether messages of an admitted node are still accepted.
     ///
     /// # Errors
-    /// The reason why they do not.
+    /// The reason why they are not.
     pub fn may_speak(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
         self.admits(node.site, generation)?;
         let present = self.entered.get(&node).map(|origin| origin.incarnation);
@@ -182,8 +184,8 @@ impl Admission {
         if lacks { Err(Unwelcome::Forgetful) } else { Ok(()) }
     }
 
-    /// Whether a worker of a site has forgotten a time of its own that it had announced. Times of
-    /// former generations of the site do not count.
+    /// Returns whether a worker of a site has forgotten a time of its own that it had announced.
+    /// Times of former generations of the site do not count.
     pub fn has_forgotten(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
         let former = self.members.gaps(site).last().map_or(Timestamp::ZERO, |gap| gap.end);
         self.members.is_member(site) && heard > former && has_forgotten(run, heard)
@@ -197,8 +199,7 @@ impl Admission {
         }
     }
 
-    /// Returns the data of each admitted node, which must be stored as long as this node's own
-    /// data.
+    /// Returns the data of each admitted node. This node must store it as long as its own data.
     pub fn entered(&self) -> &BTreeMap<NodeId, Origin> {
         &self.entered
     }
@@ -208,13 +209,13 @@ impl Admission {
         self.changes
     }
 
-    /// Returns how many of `f` sites may be lost before anything uniform is lost.
+    /// Returns how many of `f` sites may be lost before data is lost that was uniform.
     pub fn survives(&self, f: usize) -> usize {
         f.min(self.members.members().filter(|site| Some(*site) != self.role.site).count())
     }
 
-    /// Returns those of `nodes`, at other member sites, that are not known to list a site that
-    /// never took part; none if it did take part.
+    /// Returns those of `nodes` at other member sites that may not list `site`, if this site never
+    /// took part. Returns none if it has taken part.
     pub fn without(&self, site: SiteId, nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
         if !self.members.is_new(site) {
             return Vec::new();
@@ -225,7 +226,7 @@ impl Admission {
             .collect()
     }
 
-    /// Notes that a node of another site has accepted this one, or refused it with this reason.
+    /// Notes that a node of another site has accepted this one, or refused it for this reason.
     pub fn heard(&mut self, node: NodeId, answer: Result<(), String>) {
         if Some(node.site) != self.role.site {
             self.acceptance.heard(node, answer, &self.members);
@@ -237,8 +238,8 @@ impl Admission {
         self.acceptance.note_timeout(node);
     }
 
-    /// Returns which node refuses this one, and why, if no other site accepts it, so that it must
-    /// reject writes.
+    /// Returns the node that refuses this one, and its reason, if no other site accepts this node,
+    /// which must then reject writes.
     pub fn refusal(&self) -> Option<(NodeId, &str)> {
         self.acceptance.refused(&self.members)
     }
@@ -268,7 +269,7 @@ mod tests {
         data: u64,
         starts: u64,
     ) -> Result<(), Unwelcome> {
-        // Each start is a process of its own.
+        // Each start has its own process.
         let origin = Origin { generation, data, starts, incarnation: starts };
         admission.may_enter(node, origin, 2)?;
         admission.note_entry(node, origin, 2);

@@ -30,7 +30,7 @@ pub struct Guard {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarded(Vec<Guard>);
 
-/// Identifies a transaction to the guards of its site. Never reused.
+/// Identifies a transaction to the guards of its site. An identifier is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PromiseId {
     /// Worker that coordinates the transaction.

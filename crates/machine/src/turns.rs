@@ -26,7 +26,7 @@ pub struct Share {
     pub lane: Lane,
     /// Number of its protocol.
     pub protocol: u8,
-    /// Its cost: bytes on a link, changes for a worker. The smallest item costs one.
+    /// Cost of the item: bytes on a link, changes for a worker. The smallest item costs one.
     pub cost: u64,
 }
 

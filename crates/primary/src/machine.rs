@@ -44,7 +44,7 @@ pub(crate) struct Replica {
     pub(crate) role: Role,
     /// The list of sites for which the worker was the home; see [`Record::Home`].
     pub(crate) home_for: Option<List>,
-    /// The greatest index that f + 1 sites are known to store.
+    /// The greatest index up to which f + 1 sites are known to store the history.
     pub(crate) settled: u64,
     /// Whether the replica has all data that it needs to serve.
     pub(crate) filled: bool,

@@ -82,7 +82,7 @@ impl<W: Clone> Leader<W> {
         self.vote(kept, step, tid, request);
     }
 
-    /// Whether the leader must defer its vote.
+    /// Returns whether the leader must defer its vote.
     fn must_wait(
         &self,
         kept: &Kept<W>,

@@ -21,7 +21,7 @@ struct Participant {
     above: Stamp,
     writes: Vec<(Key, Effect)>,
     answer: Option<PreparedAt>,
-    /// When PREPARE was sent or, after a lock was found, is to be sent.
+    /// Time when PREPARE was sent or, after a lock was found, is to be sent.
     sent: Monotonic,
     waits: bool,
     /// Number of times that another transaction held a lock.
