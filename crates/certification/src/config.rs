@@ -71,9 +71,9 @@ pub enum Rule {
     Quorum,
     /// A vote takes prepared transactions into account.
     PreparedConflicts,
-    /// A new leader takes over what a quorum has stored.
+    /// A new leader takes over the state that a quorum has stored.
     Gather,
-    /// The first term after a change of members takes over what all of them have stored.
+    /// The first term after a change of members takes over the states of all members.
     AllAfterChange,
     /// A term begins without the votes that no member has acknowledged.
     DropUnacknowledged,
@@ -91,7 +91,7 @@ pub enum Rule {
     DeliverInOrder,
     /// A follower delivers a transaction before its leader does only if nothing can precede it.
     NothingBetween,
-    /// A new leader waits until it has stored what the other members have.
+    /// A new leader waits until it has stored the transactions that the other members have.
     CatchUp,
     /// A member acknowledges a vote only when its site stores what the transaction has seen (§4,
     /// Figure 2).

@@ -1,5 +1,5 @@
-//! Election of a group's leader: status messages, canvasses and ballots, independent of what the
-//! group votes on.
+//! Election of a group's leader: status messages, canvasses and ballots. It does not depend on the
+//! subject of the group's votes.
 //!
 //! A member that does not hear its leader first asks whether the other members do (canvass), so
 //! that a member that was cut off does not disturb a working group. Then it begins a term: a quorum

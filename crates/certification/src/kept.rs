@@ -1,4 +1,4 @@
-//! The state of a group's member, whatever its role: votes, the term, and deferred
+//! The state that a group's member has in every role: votes, the term, and deferred
 //! acknowledgements.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -40,9 +40,9 @@ pub(crate) struct Leader<W> {
     reports: BTreeMap<SiteId, Reported>,
     /// Time when the leader last sent its status to the members.
     status_at: Option<Monotonic>,
-    /// The last transaction in that status, if others come after it.
+    /// The last transaction in that status message, if the leader remembers later ones.
     reported_upto: Option<TransactionId>,
-    /// The last time that the leader reported as complete.
+    /// The last time up to which the leader has reported the history as complete.
     complete: Timestamp,
     /// Upper bound of the timestamps of delivered transactions.
     last: Timestamp,

@@ -57,8 +57,8 @@ pub enum Body<W> {
         entry: Entry<W>,
         /// Receiver of the members' acknowledgements.
         coordinator: Address,
-        /// Nothing of the group can come between this time and the proposed one. Set with a new
-        /// vote, when no other transaction is undecided.
+        /// No transaction of the group can have a time between this one and the proposed one. Set
+        /// with a new vote if no other transaction is undecided.
         after: Option<Timestamp>,
     },
     /// A member has stored a vote. Sent directly to the coordinator.

@@ -271,7 +271,7 @@ impl<W: Clone + Send> Service<W> {
         }
     }
 
-    /// Reports as complete what nothing can precede, without waiting for the next deadline.
+    /// Reports the history as complete as far as possible, without waiting for the next deadline.
     pub fn complete(&mut self, now: Now) {
         self.each_member(now, |member, step| member.deliver(step));
     }

@@ -289,8 +289,8 @@ mod tests {
         assert_eq!(let_in(&mut durable, SIBLING, 0, 9, 1), Err(Unwelcome::OtherData));
         // A joining node does not know other sites' generations yet.
         assert_eq!(let_in(&mut of(2, true, 1), NODE, 3, 8, 1), Ok(()));
-        // A node in memory, and a node that no other site could restore, continue with what they
-        // have.
+        // A node in memory, and a node that no other site could restore, continue with their
+        // present data.
         let listed = admission(Members::founded(1, 2), true, 0);
         for mut membership in [of(2, false, 0), of(1, true, 0), listed] {
             assert_eq!(let_in(&mut membership, SIBLING, 0, 8, 1), Ok(()));

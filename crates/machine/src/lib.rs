@@ -1,7 +1,7 @@
 //! The contract between protocol state machines and their hosts.
 //!
-//! A machine owns its state and performs no I/O: time, messages and commands come in, messages and
-//! replies go out. The simulator and the server run the same machines.
+//! A machine owns its state and performs no I/O: its inputs are times, messages and commands, and
+//! its outputs are messages and replies. The simulator and the server run the same machines.
 //!
 //! # Call order
 //! 1. The host calls [`Machine::handle`] with one input and the time of its arrival.

@@ -18,8 +18,8 @@ pub struct Timing {
     /// heartbeat: at least two such ticks fit into half of [`Self::suspect_after`]. No request
     /// waits for it, because a worker that needs progress asks for it.
     pub quiet_tick: Duration,
-    /// Time since the last activity after which ticks become rare. It is long enough to fold what
-    /// is stable and to forget it.
+    /// Time since the last activity after which ticks become rare. It is long enough for updates to
+    /// be folded and forgotten.
     pub quiet_after: Duration,
     /// Interval of KNOWNVEC_GLOBAL, which only forwarding needs.
     pub known_vec_interval: Duration,

@@ -283,8 +283,8 @@ impl Dissemination {
             }
         }
         self.refresh();
-        // Snapshots must be within what every partition has, and cover the snapshots that
-        // partitions were filled with.
+        // The site's snapshots must be within the vector of every partition, and must cover the
+        // snapshots with which the partitions were filled.
         let filled_with = site.base_vec.with(me, Timestamp::ZERO);
         self.view.serving |= site.filled && self.view.uniform_vec.covers(&filled_with);
     }

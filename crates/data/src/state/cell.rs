@@ -88,7 +88,7 @@ impl Cell {
         Cell { assigned: self.assigned.clone(), counter }
     }
 
-    /// Splits the cell into its values, each with its approximate size in bytes; the counter comes
+    /// Splits the cell into its values, each with its approximate size in bytes. The counter is the
     /// first.
     pub(crate) fn split(self) -> impl Iterator<Item = (usize, Cell)> {
         let counter = self.counter.map(|counter| {

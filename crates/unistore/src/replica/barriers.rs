@@ -202,9 +202,9 @@ impl Replica {
         match kind {
             // Strong transactions are uniform when they commit (§6.3).
             Kind::Barrier => uniform_vec.with(Origin::Strong, Timestamp::MAX),
-            // This site's own transactions are stored. But the past comes from a client: if it has
-            // a time in this site's future, it was not taken here and must not advance this site's
-            // clocks.
+            // This site stores its own transactions. But the past comes from a client: if it
+            // contains a time in this site's future, it was not taken here. Such a time must not
+            // advance this site's clocks.
             Kind::Attach => uniform_vec.with(
                 self.worker.me,
                 self.worker.clock.last().max(self.worker.dissemination.view.clock),
@@ -222,10 +222,10 @@ impl Replica {
         })
     }
 
-    /// Returns an error if the past contains transactions of a failed site which no reachable site
-    /// stores, and which are lost with it. Waits long enough for forwarding to deliver what is
-    /// stored elsewhere: a site that has been suspected for long may be alive, and other sites may
-    /// just be receiving what the past contains.
+    /// Returns an error if the past contains transactions that are lost with a failed site, because
+    /// no reachable site stores them. Waits long enough for forwarding to deliver transactions that
+    /// other sites store: a site that has been suspected for long may be alive, and other sites may
+    /// be receiving the missing transactions just now.
     fn lost(&self, now: Now, past: &Vector, since: Monotonic) -> Option<CommandError> {
         let patient = now.monotonic.since(since) >= self.worker.config.timing.lost_after;
         if !patient {

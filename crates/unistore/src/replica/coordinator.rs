@@ -488,9 +488,9 @@ impl Replica {
         }
     }
 
-    /// Sends PREPARE to every involved worker (UniStore Alg. 1 l. 29). It contains the operations
-    /// on eventual spaces: if they were sent later, a crash could lose them after the client has
-    /// got its response.
+    /// Sends PREPARE to every involved worker (UniStore Alg. 1 l. 29). PREPARE contains the
+    /// operations on eventual spaces: if the coordinator sent them later, a crash could lose them
+    /// after the client has received its response.
     fn prepare(
         &mut self,
         now: Now,

@@ -78,8 +78,8 @@ impl Replica {
     }
 
     /// Applies new statuses of sites. `knows` returns, for the index of a partition, whether the
-    /// partition comes from a checkpoint that contains this change already. The data that such a
-    /// partition holds after the end of a generation belongs to the next generation.
+    /// partition was loaded from a checkpoint that contains this change already. Data of such a
+    /// partition after the end of a generation belongs to the next generation.
     pub(crate) fn set_members(&mut self, members: Members, knows: impl Fn(usize) -> bool) {
         let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
         if let Some(others) = &mut self.others {
@@ -129,8 +129,8 @@ impl Replica {
         self.set_groups();
     }
 
-    /// Returns whether a message of another site's replica is valid now: it must come from the
-    /// current generation of a member. Statuses of sites are accepted from every site.
+    /// Returns whether a message of another site's replica is valid now: the current generation of
+    /// a member must have sent it. Statuses of sites are accepted from every site.
     pub(super) fn admits(
         &mut self,
         now: Now,

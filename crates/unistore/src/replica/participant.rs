@@ -365,8 +365,8 @@ impl Replica {
         Some((id, update))
     }
 
-    /// Traces an eventual write. Must come after its record: if a crash loses the record, it also
-    /// undoes the events that are traced after it.
+    /// Traces an eventual write. Must be called after the write is recorded: if a crash loses the
+    /// record, it also undoes the events that are traced after the record.
     pub(crate) fn trace_eventual(&mut self, partition: PartitionId, update: &Update) {
         let (dot, snap_vec) = (update.dot, update.snap_vec);
         self.worker.trace(|| Event::Stored { partition, dot });

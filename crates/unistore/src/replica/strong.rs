@@ -384,8 +384,8 @@ impl Replica {
         }
     }
 
-    /// Answers clients that have waited too long for an outcome with what is known so far. A worker
-    /// that has not answered may have failed.
+    /// Answers clients that have waited too long for an outcome, on the basis of the answers so
+    /// far. A worker that has not answered may have failed.
     fn give_up_asking(&mut self, now: Now) {
         let (late, asking) = std::mem::take(&mut self.strong.asking)
             .into_iter()
