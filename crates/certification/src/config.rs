@@ -77,8 +77,9 @@ pub enum Rule {
     AllAfterChange,
     /// A term begins without the votes that no member has acknowledged.
     DropUnacknowledged,
-    /// After a change of members, a member does not acknowledge a vote of an earlier term for the
-    /// first time, and its leader neither reports anything as complete nor confirms its term.
+    /// After a change of members, a member acknowledges no vote of an earlier term for the first
+    /// time. The leader of an earlier term neither reports anything as complete nor confirms its
+    /// term.
     NothingOutdated,
     /// Requests that were deferred for coordinators of sites that have left get no vote.
     ForgetFormer,

@@ -130,9 +130,9 @@ impl Admission {
     }
 
     /// Checks whether a node with this data, and with a list of `listed` sites, may be admitted. A
-    /// node that has lost its data has also lost its promises, so it must not return. Two kinds of
-    /// nodes are admitted without their former data: nodes of this site if they keep data in
-    /// memory, and nodes that no other site could restore because no other site has taken part.
+    /// node that has lost its data has also lost its promises, so it must not return. There are two
+    /// exceptions for nodes of this node's own site: while the site keeps its data in memory, and
+    /// while no other site has taken part, because no other site could restore the data.
     ///
     /// # Errors
     /// The reason why it may not be admitted.

@@ -262,9 +262,9 @@ impl Primary {
         }
     }
 
-    /// Returns the number of messages dropped since the start: those with another list of sites or
-    /// generation, of a site that the replica does not listen to, or about a partition of another
-    /// worker.
+    /// Returns the number of messages that were dropped since the start. A message is dropped if it
+    /// has another list of sites or generation, if it comes from a site to which the replica does
+    /// not listen, or if it is about a partition of another worker.
     pub fn ignored(&self) -> u64 {
         self.ignored
     }

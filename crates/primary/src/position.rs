@@ -18,8 +18,8 @@ pub struct Position {
     pub index: u64,
 }
 
-/// The positions that a session has seen: for each partition and epoch, the last index that the
-/// session has read, or at which an update of the session was applied.
+/// The positions that a session has seen: for each partition and epoch, the greatest index at which
+/// the session has read, or at which one of its updates was applied.
 ///
 /// A later epoch does not replace an earlier one, because updates of the earlier one that the
 /// session has seen may be lost.

@@ -11,10 +11,11 @@ use crate::message::{
 };
 
 impl Message {
-    /// Returns whether a correct replica at `from` can send the message to `to`: both exist, its
-    /// kind may travel between them, its vectors have no entries of sites beyond the cluster's, and
-    /// its keys and partitions belong to the receiver. Hosts must not pass an invalid message to a
-    /// replica, which relies on this check.
+    /// Returns whether a correct replica at `from` can send the message to `to`. Both must exist,
+    /// and messages of this kind must be possible between them. The message's vectors must have no
+    /// entries of sites that the cluster does not list, and its keys and partitions must belong to
+    /// the receiver. Hosts must not pass an invalid message to a replica, which relies on this
+    /// check.
     ///
     /// The sender may list more or fewer sites than the receiver, as long as nothing has happened
     /// at the sites that only one of them lists.

@@ -16,10 +16,10 @@ pub(super) struct ParkedRead {
 }
 
 impl Home {
-    /// Reads a key at its home. A transaction that is undecided here may have committed already,
-    /// and the client may have seen its writes at another home, if its assigned stamp is not above
-    /// the client's entry. In this case the read waits for the decision, and this home asks for the
-    /// decision.
+    /// Reads a key at its home. At another home, the client may have seen the commit of a
+    /// transaction that is still undecided here. This is possible only if the stamp that was
+    /// assigned here is at most the client's entry. The read then waits for the decision, and this
+    /// home asks for it.
     pub(crate) fn on_read(&mut self, context: &mut Context<'_>, from: Address, read: Read) {
         let shard = context.config.shard_of(&read.key);
         let undecided: BTreeSet<TransactionId> = self

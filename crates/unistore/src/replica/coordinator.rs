@@ -243,7 +243,8 @@ impl Transaction {
             }
             Entry::Vacant(own) => (0, key.len() + own.insert(effect).size()),
         };
-        // Operations on eventual spaces are counted separately, and share the values.
+        // The operations on eventual spaces are counted when they begin. Their effects share the
+        // values.
         if level != Level::Eventual {
             self.held = (self.held + after).saturating_sub(before);
         }

@@ -107,8 +107,9 @@ impl Replica {
                 }
                 self.worker.trace(|| Event::Closed { site, gap: *gap });
             }
-            // The gap must cover more: another member may have received more of the site's history
-            // and lost it in a crash, or data that is kept may depend on more.
+            // Another member may have received more of the site's history and lost it in a crash,
+            // or data that is kept may depend on more of it. The history therefore counts as
+            // complete up to the end of the gap.
             if let Some(gap) = members.open_gap(site) {
                 for partition in
                     self.worker.partitions.iter_mut().filter(|partition| partition.filled)
