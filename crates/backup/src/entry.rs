@@ -24,7 +24,7 @@ impl Content {
         }
     }
 
-    /// Whether the content is empty, which no key's content is.
+    /// Returns whether the content is empty. No key of a backup has empty content.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -39,12 +39,13 @@ impl Content {
     }
 }
 
-/// A key with its content, or a further part of the last key. Large sets and hashes come in parts.
+/// A key with its content or with a part of it. Several entries in sequence contain the parts of a
+/// large set or hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: Vec<u8>,
-    /// Whether the last entry has the same key.
+    /// Whether the previous entry has the same key.
     pub continued: bool,
     /// The content, or a part of it.
     pub content: Content,

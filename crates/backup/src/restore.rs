@@ -22,10 +22,10 @@ const COMMAND_ITEMS: usize = 512;
 pub enum RestoreError {
     /// The backup cannot be read. If the error is in the middle, the cluster holds a part of the
     /// backup.
-    #[error("the backup: {0}")]
+    #[error("cannot read the backup: {0}")]
     Read(ReadError),
     /// The cluster already holds this number of keys; nothing was written.
-    #[error("the cluster holds {0} keys already")]
+    #[error("the cluster is not empty: it holds {0} keys already")]
     NotEmpty(u64),
     /// The cluster's spaces differ from the backup's; nothing was written.
     #[error("the cluster's spaces differ from the backup's in {} places", .0.len())]
@@ -149,7 +149,7 @@ async fn require_empty(client: &mut Client) -> Result<(), RestoreError> {
     match client.command(&["DBSIZE"]).await? {
         Value::Integer(0) => Ok(()),
         Value::Integer(keys) => Err(RestoreError::NotEmpty(keys as u64)),
-        _ => Err(ScanError::Answer("no number of keys").into()),
+        _ => Err(ScanError::Answer("DBSIZE returned no number").into()),
     }
 }
 

@@ -37,7 +37,7 @@ impl Batch {
         self.commands.is_empty()
     }
 
-    /// Whether it should be sent before more is added.
+    /// Returns whether it should be sent before more is added.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes >= Batch::ROOM
     }

@@ -1,9 +1,9 @@
 //! The closed loop: each client runs a transaction, waits for its end, pauses, and runs the next.
 //!
-//! Clients are tasks on a few threads. They start one after another while the load ramps up. The
-//! driver measures transactions that end within the window after the warm-up. After the window,
-//! every client finishes its current transaction and returns a token, so that its writes can be
-//! read elsewhere.
+//! Clients are tasks on a few threads. They start one after another during the ramp-up. The driver
+//! measures transactions that end within the window after the warm-up. After the window, every
+//! client finishes its current transaction and returns a token, so that its writes can be read at
+//! other sites.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub struct Pace {
     pub think: Duration,
     /// Time over which the clients start.
     pub ramp_up: Duration,
-    /// Time after that before the measurement.
+    /// Time between the ramp-up and the measurement.
     pub warm_up: Duration,
     /// Measured time.
     pub window: Duration,
@@ -103,7 +103,7 @@ pub(crate) fn drive<W: Workload>(
             }
         }
     }
-    all.ok_or_else(|| BenchError::Settings("clients need a thread at least".to_owned()))
+    all.ok_or_else(|| BenchError::Settings("the number of threads must be at least 1".to_owned()))
 }
 
 /// Runs the clients of one thread: every `threads`th client.

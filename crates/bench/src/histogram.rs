@@ -21,7 +21,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        let buckets = Buckets::new(DIGITS).expect("so many digits are supported");
+        let buckets = Buckets::new(DIGITS).expect("this number of digits is supported");
         Histogram { buckets, total: Duration::ZERO, max: Duration::ZERO }
     }
 }

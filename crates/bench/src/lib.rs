@@ -152,11 +152,11 @@ pub fn run(
 
 fn check_pace(pace: &Pace) -> Result<(), BenchError> {
     let wrong = if pace.clients == 0 {
-        "there must be a client"
+        "the number of clients must be at least 1"
     } else if pace.threads == 0 {
-        "clients need a thread at least"
+        "the number of threads must be at least 1"
     } else if pace.window.is_zero() {
-        "nothing can be measured in no time"
+        "the length of the measurement must not be 0"
     } else {
         return Ok(());
     };
@@ -166,10 +166,11 @@ fn check_pace(pace: &Pace) -> Result<(), BenchError> {
 fn check_micro(micro: &Micro) -> Result<(), BenchError> {
     let percents = [("updates", micro.updates), ("strong", micro.strong), ("hot", micro.hot)];
     if let Some((name, share)) = percents.into_iter().find(|(_, share)| *share > 100) {
-        return Err(BenchError::Settings(format!("{name}: {share}% is more than all")));
+        return Err(BenchError::Settings(format!("{name}: {share}% is more than 100%")));
     }
     if micro.keys < 3 {
-        let reason = "a transaction has three items, so there must be as many keys";
+        let reason =
+            "the number of keys must be at least 3, because a transaction uses three items";
         return Err(BenchError::Settings(reason.to_owned()));
     }
     Ok(())

@@ -15,7 +15,7 @@ use crate::session::{BenchSession, Strong};
 pub(crate) enum Writing {
     /// Command by command, causally.
     Causal,
-    /// In strong transactions of many commands, because the commands are strong in their spaces.
+    /// In strong transactions of many commands, because the spaces declare the commands as strong.
     Strong,
 }
 

@@ -1,8 +1,8 @@
 //! The micro-benchmark of UniStore §8.2 and §8.3: transactions of three items.
 //!
-//! One share of the transactions updates; independently, another share is strong. Each transaction
-//! accesses three distinct items, drawn uniformly. A share of the strong ones takes its first item
-//! from one designated partition.
+//! A share of the transactions update, and, independently, a share of the transactions are strong.
+//! Each transaction accesses three distinct items, drawn uniformly. A share of the strong
+//! transactions take their first item from one designated partition.
 //!
 //! | key | content | space |
 //! |---|---|---|

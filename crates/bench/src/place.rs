@@ -65,7 +65,7 @@ impl TargetCluster {
         }
     }
 
-    /// Whether the cluster runs in other processes.
+    /// Returns whether the cluster runs in other processes.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.0, Reach::Remote(_))
     }

@@ -3,13 +3,13 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Number of searches that this process has begun. Each search begins at another port, because the
-/// finder of a port may not listen on it yet.
+/// Number of searches that this process has begun. Each search begins at another port, because a
+/// port that an earlier search returned may not be in use yet.
 static SEARCHES: AtomicU16 = AtomicU16::new(0);
 
-/// Returns a port such that it and the next `after` ports were free a moment ago. It is below the
-/// system's range for outgoing connections, which could use it before a server listens there, or
-/// even connect to themselves.
+/// Returns a port that was free a moment ago, together with the next `after` ports. The port is
+/// below the system's range for outgoing connections. An outgoing connection could otherwise use
+/// the port before a server listens there, or even connect to itself.
 pub(crate) fn free_ports(after: u16) -> std::io::Result<u16> {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let begin =

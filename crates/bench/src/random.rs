@@ -42,7 +42,7 @@ impl Random {
             at = at.saturating_sub(u64::from(*weight));
             here
         });
-        found.expect("what is drawn is below the sum")
+        found.expect("the drawn number is below the sum")
     }
 
     /// Returns a duration from the negative exponential distribution around a mean, truncated at

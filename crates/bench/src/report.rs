@@ -91,7 +91,7 @@ impl Report {
         count.latency.count() as f64 / self.pace.window.as_secs_f64()
     }
 
-    /// Whether no invariant is broken.
+    /// Returns whether no invariant is broken.
     pub fn holds(&self) -> bool {
         self.invariants.iter().all(|invariant| invariant.broken == 0)
     }

@@ -93,7 +93,7 @@ fn has_none(found: &[Found], needed: &str) -> Result<(), BenchError> {
 }
 
 impl Found {
-    /// Whether some of its commands are strong.
+    /// Returns whether some of its commands are strong.
     fn is_strong(&self) -> bool {
         ["por", "linearizable"].contains(&self.level.as_str())
     }

@@ -82,8 +82,7 @@ fn causal_transactions_break_the_invariants_that_strong_ones_are_for() {
         broken.len() == 3
     });
     // Nothing is lost, which is what causal transactions promise, too.
-    let rules =
-        ["a nickname is one user's", "no more is sold than there is", "the highest bid wins"];
+    let rules = ["nicknames are unique", "no item is oversold", "the highest bid wins"];
     assert_eq!(broken, BTreeSet::from(rules));
 }
 
@@ -138,9 +137,9 @@ fn settings_that_make_no_sense_are_refused() {
     };
     let fast = || pace(1, 1);
     for (refused, reason) in [
-        (refused(micro(), Pace { clients: 0, ..fast() }), "there must be a client"),
-        (refused(micro(), Pace { threads: 0, ..fast() }), "a thread at least"),
-        (refused(micro(), Pace { window: Duration::ZERO, ..fast() }), "in no time"),
+        (refused(micro(), Pace { clients: 0, ..fast() }), "number of clients"),
+        (refused(micro(), Pace { threads: 0, ..fast() }), "number of threads"),
+        (refused(micro(), Pace { window: Duration::ZERO, ..fast() }), "length of the measurement"),
         (refused(Micro { keys: 2, ..micro() }, fast()), "three items"),
         (refused(Micro { hot: 101, ..micro() }, fast()), "hot: 101%"),
     ] {

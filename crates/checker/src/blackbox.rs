@@ -1,9 +1,11 @@
-//! Checks that need no witness from the system under test: some reads identify their writers.
+//! Checks that need no witness from the system under test, because some reads identify their
+//! writers.
 //!
-//! On keys to which only unique elements are added and from which nothing is removed (`sets`), and
-//! on registers to which only unique values are assigned (`registers`), an answer identifies its
-//! writers. Session order and reads-from generate the causal order. Every read must contain all
-//! writes to its key that precede it there, and of each transaction either all writes or none.
+//! An answer identifies its writers on keys to which only unique elements are added and from which
+//! nothing is removed (`sets`), and on registers to which only unique values are assigned
+//! (`registers`). Session order and reads-from generate the causal order. A read must return all
+//! writes to its key that precede it in this order. A transaction must observe either all writes of
+//! another transaction or none.
 
 mod registers;
 mod sets;
@@ -94,7 +96,7 @@ fn closure(direct: &[BTreeSet<usize>]) -> Result<Vec<Vec<u64>>, usize> {
     }
 }
 
-/// Returns the keys that have no `eventual` operations, and whose updates are all fit.
+/// Returns the keys that have no `eventual` operations, and whose updates all satisfy `is_fit`.
 fn keys_with<'a>(
     history: &'a History,
     mut is_fit: impl FnMut(&'a str, &'a Op) -> bool,

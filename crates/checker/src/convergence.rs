@@ -1,5 +1,5 @@
-//! Convergence after healing: all sites answer alike, and transactions that must survive have
-//! survived.
+//! Checks convergence after healing: all sites return the same answers, and transactions that must
+//! survive have survived.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::history::{FinalRead, History, Level, Operation, Origin, Status};
 use crate::violation::Violation;
 use crate::witness::final_answers;
 
-/// Checks that surviving sites answer alike, that only transactions of destroyed sites are lost,
-/// and that the answers follow from all other transactions.
+/// Checks that surviving sites return the same answers, that only transactions of destroyed sites
+/// are lost, and that the answers follow from all other transactions.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut by_key: BTreeMap<&str, Vec<&FinalRead>> = BTreeMap::new();
     for read in &history.finals {

@@ -1,11 +1,11 @@
 //! A dependency graph of strong transactions, derived from answers and times: Adya's graph ("Weak
-//! consistency", 1999), with session order and, among linearizable keys, real time. No order agrees
-//! with a cycle.
+//! consistency", 1999), with session order and, among linearizable keys, real time. If the graph
+//! has a cycle, no order of the transactions explains the answers.
 //!
-//! Judges only keys that hold strings, have only strong operations without kinds, and to which no
-//! value is written twice: there a value identifies its writer, and updates conflict with
-//! everything. The order of two writers of a key is known if one read what the other wrote, if one
-//! ended before the other began, or by their strong timestamps.
+//! Judges a key only if it holds strings, if all its operations are strong and have no kinds, and
+//! if no value is written to it twice. On such a key a value identifies its writer, and an update
+//! conflicts with all operations. The order of two writers of a key is known if one read what the
+//! other wrote, if one ended before the other began, or by their strong timestamps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,7 +23,8 @@ pub fn check(history: &History) -> Vec<Violation> {
     graph.cycle().map(|cycle| Violation::NoOrder { cycle }).into_iter().collect()
 }
 
-/// Writers and readers of a key that committed or, for writers, were read from.
+/// Writers and readers of a key. Each reader has committed; each writer has committed, or a
+/// transaction read its value.
 #[derive(Default)]
 struct Register<'a> {
     /// The final value of each writer.
@@ -75,8 +76,8 @@ fn registers(history: &History) -> BTreeMap<&str, Register<'_>> {
     registers
 }
 
-/// Whether a key with this operation remains a register with unique values whose writers all
-/// conflict.
+/// Returns whether a key with this operation remains a register with unique values whose writers
+/// all conflict.
 fn keeps_unique_values(level: &Level, op: &Op) -> bool {
     match op {
         Op::Set(_) => matches!(level, Level::Strong(None) | Level::Linearizable),
@@ -107,7 +108,8 @@ struct Succession<'a> {
     /// Writers by the value that they had read.
     updaters: BTreeMap<Option<&'a str>, Vec<usize>>,
     by_strong_time: Vec<(u64, usize)>,
-    /// Times at which each began, and had ended at the latest.
+    /// For each writer, the time at which it began, the latest time at which it ended, and its
+    /// index.
     by_time: Vec<(u64, u64, usize)>,
 }
 
@@ -169,8 +171,8 @@ fn over(transaction: &Transaction) -> Option<u64> {
 
 struct Graph<'a> {
     transactions: &'a [Transaction],
-    /// Edges from each node to later ones. Transactions are the first nodes. The others are
-    /// moments, which lead to the transactions that began after them.
+    /// Edges from each node to nodes that must follow it. The first nodes are the transactions. The
+    /// other nodes are moments, with edges to the transactions that began after them.
     edges: Vec<Vec<(usize, Before)>>,
 }
 
@@ -229,8 +231,8 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Adds edges by real time among transactions at linearizable keys. They lead through moments,
-    /// because an edge for every pair would be too many.
+    /// Adds edges by real time among transactions at linearizable keys. The edges lead through
+    /// moments, because one edge for every pair of transactions would be too many.
     fn add_real_time(&mut self) {
         let is_linearizable = |t: &usize| {
             let operations = &self.transactions[*t].operations;
@@ -264,7 +266,7 @@ impl<'a> Graph<'a> {
     fn cycle(&self) -> Option<Vec<(usize, Before)>> {
         let on_cycles = self.not_ordered();
         let transactions = on_cycles.iter().copied().filter(|node| *node < self.transactions.len());
-        // Any cycle will do; a short one is easier to read.
+        // Every cycle is a violation; a short one is easier to read.
         let cycles = transactions.filter_map(|start| self.back_to(start, &on_cycles));
         cycles.take(64).min_by_key(Vec::len)
     }
@@ -296,7 +298,7 @@ impl<'a> Graph<'a> {
                 if *other == start {
                     return Some(self.way(start, &from));
                 }
-                // Moments have no cost.
+                // Only transactions count for the length of a path, not moments.
                 if *other < self.transactions.len() {
                     next.push_back(*other);
                 } else {

@@ -40,7 +40,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether the operation can change the key.
+    /// Returns whether the operation can change the key.
     pub fn is_update(&self) -> bool {
         matches!(
             self,
@@ -91,7 +91,8 @@ pub enum Level {
 }
 
 impl Level {
-    /// Whether the operation takes part in conflicts, so that its transaction must be strong.
+    /// Returns whether the operation takes part in conflicts, so that its transaction must be
+    /// strong.
     pub fn is_strong(&self) -> bool {
         matches!(self, Level::Strong(_) | Level::Linearizable)
     }
@@ -111,7 +112,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Whether the operation changed its key, as far as its answer shows.
+    /// Returns whether the operation changed its key, as far as its answer shows.
     pub fn has_changed(&self) -> bool {
         let needs_something =
             matches!(self.op, Op::SetNew(_) | Op::Delete | Op::SetRemove(_) | Op::FieldRemove(_));
@@ -180,9 +181,9 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Whether a transaction with this witness observed the transaction `other`: no entry of its
-    /// snapshot is below that of the other's commit vector. Snapshots of different lengths observe
-    /// nothing of each other.
+    /// Returns whether a transaction with this witness observed the transaction `other`: no entry
+    /// of its snapshot is below that of the other's commit vector. Snapshots of different lengths
+    /// observe nothing of each other.
     pub fn observes(&self, other: &Witness) -> bool {
         let Some((time, origin)) = other.dot else { return false };
         let needed = |entry: Origin, theirs: u64| if entry == origin { time } else { theirs };
@@ -247,7 +248,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Whether the transaction took effect.
+    /// Returns whether the transaction took effect.
     pub fn took_effect(&self) -> bool {
         self.status != Status::Aborted && self.dot().is_some()
     }
@@ -262,31 +263,31 @@ impl Transaction {
         self.dot().and_then(|(time, origin)| (origin == Origin::Strong).then_some(time))
     }
 
-    /// Whether it is a strong transaction: it was certified, or should have been.
+    /// Returns whether it is a strong transaction: it was certified, or should have been.
     pub fn is_strong(&self) -> bool {
         self.strong_time().is_some() || self.operations.iter().any(|o| o.level.is_strong())
     }
 
-    /// Whether it took effect before `other` began, by the clients' common clock.
+    /// Returns whether it took effect before `other` began, by the clients' common clock.
     pub fn is_over_before(&self, other: &Transaction) -> bool {
         let answered = self.interval.and_then(|interval| interval.answered);
         let is_over = |answered| other.interval.is_some_and(|other| answered < other.invoked);
         self.status == Status::Committed && answered.is_some_and(is_over)
     }
 
-    /// Whether it writes `key`.
+    /// Returns whether it writes `key`.
     pub fn writes(&self, key: &str) -> bool {
         self.operations.iter().any(|operation| operation.key == key && operation.op.is_update())
     }
 
-    /// Whether it changed `key`, as far as its answers show.
+    /// Returns whether it changed `key`, as far as its answers show.
     pub fn changes(&self, key: &str) -> bool {
         self.operations.iter().any(|operation| operation.key == key && operation.has_changed())
     }
 
-    /// Whether its answers prove that it changed something outside eventual keys, so that it must
-    /// have a position in the causal order. Adding an element that is already present proves
-    /// nothing.
+    /// Returns whether its answers prove that it changed something outside eventual keys, so that
+    /// it must have a position in the causal order. Adding an element that is already present
+    /// proves nothing.
     pub fn has_changed_something(&self) -> bool {
         self.operations.iter().filter(|o| o.level != Level::Eventual).any(|operation| {
             match (&operation.op, &operation.answer) {
@@ -299,7 +300,7 @@ impl Transaction {
         })
     }
 
-    /// Whether it is an operation on an eventual key.
+    /// Returns whether it is an operation on an eventual key.
     pub fn is_eventual(&self) -> bool {
         self.operations.iter().any(|operation| operation.level == Level::Eventual)
     }
@@ -361,8 +362,8 @@ pub struct History {
 }
 
 impl History {
-    /// Whether two operations, of different transactions, are strong and conflict (the paper's
-    /// `⋈`).
+    /// Returns whether two operations, of different transactions, are strong and conflict (the
+    /// paper's `⋈`).
     pub fn conflict(&self, one: &Operation, other: &Operation) -> bool {
         if one.key != other.key || !one.level.is_strong() || !other.level.is_strong() {
             return false;

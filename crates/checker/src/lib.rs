@@ -2,23 +2,28 @@
 //! transactional causal consistency, PoR consistency, or linearizability.
 //!
 //! The checker shares no code with the protocol: it has its own plain types, its own model of the
-//! replicated types, written from their declarative meaning, and its own notion of time.
+//! replicated types, written from their specification, and its own notion of time.
 //!
-//! - [`witness`]: the protocol exhibits a causal order (a snapshot and a dot per transaction); the
-//!   checker verifies that this order satisfies the definition (UniStore §3): session order,
+//! - [`witness`]: checks the causal order that the protocol reports, as a snapshot and a dot for
+//!   each transaction. The order must satisfy the definition (UniStore §3): session order,
 //!   transitivity, and every answer.
-//! - [`strong`]: conflicting strong transactions observe one another in the order of their
-//!   timestamps, and linearizable keys follow real time.
-//! - [`blackbox`]: without any witness, what reads of sets with unique elements imply.
-//! - [`linearizability`]: without any witness, single keys, by a search for an order.
-//! - [`dependencies`]: without any witness, strong transactions over several keys, by a graph of
-//!   which must come first.
-//! - [`convergence`]: after healing, all sites hold the same, and nothing that must survive is
-//!   missing.
-//! - [`properties`]: UniStore's Properties 1–7 as running assertions.
-//! - [`pcpsi`]: histories of per-client parallel snapshot isolation, apart from all the others.
-//! - [`primary`]: histories of the primary-copy protocol, apart from all the others.
-//! - [`text`]: histories as text, one transaction per line, for files, tests and other checkers.
+//! - [`strong`]: checks that conflicting strong transactions observe one another in the order of
+//!   their timestamps, and that linearizable keys follow real time.
+//! - [`blackbox`]: needs no witnesses; checks what reads of unique elements and values imply about
+//!   the causal order.
+//! - [`linearizability`]: needs no witnesses; searches for an order of the operations on each
+//!   single key.
+//! - [`dependencies`]: needs no witnesses; finds cycles in the dependencies of strong transactions
+//!   over several keys.
+//! - [`convergence`]: checks that after healing all sites return the same data, and that no
+//!   transaction that must survive is missing.
+//! - [`properties`]: UniStore's Properties 1–7, checked during a run.
+//! - [`pcpsi`]: checks histories of per-client parallel snapshot isolation, independently of the
+//!   other checkers.
+//! - [`primary`]: checks histories of the primary-copy protocol, independently of the other
+//!   checkers.
+//! - [`text`]: reads and writes histories as text, one transaction per line, for files, tests and
+//!   other checkers.
 //!
 //! ```
 //! let history: solera_checker::History = "

@@ -1,12 +1,12 @@
 //! Linearizability of single keys, from answers and times alone.
 //!
-//! Searches for an order in which a single copy would have given the answers, and in which no
-//! operation precedes one that ended before it began: Wing and Gong, "Testing and verifying
-//! concurrent objects" (1993), with the memory of Lowe, "Testing for linearizability" (2017).
-//! Judges a key if all its operations are at level [`Linearizable`](crate::Level::Linearizable) and
-//! have times. All operations of a transaction on the key form one step. Since linearizability is
-//! local, each key may be judged alone. A transaction whose outcome is unknown takes effect at any
-//! time after it began, or never.
+//! Searches for an order in which a single copy would have returned the recorded answers, and which
+//! agrees with real time: no operation precedes one that ended before it began. The algorithm is
+//! that of Wing and Gong, "Testing and verifying concurrent objects" (1993), with the cache of
+//! configurations of Lowe, "Testing for linearizability" (2017). Judges a key if all its operations
+//! are at level [`Linearizable`](crate::Level::Linearizable) and have times. All operations of a
+//! transaction on the key form one step. Since linearizability is local, each key may be judged
+//! alone. A transaction whose outcome is unknown takes effect at any time after it began, or never.
 
 mod helping;
 
@@ -24,7 +24,7 @@ pub const STEPS: usize = 1_000_000;
 pub enum Verdict {
     /// There is an order.
     Linearizable,
-    /// No order reaches this transaction and all that were answered before it.
+    /// No order contains this transaction and all transactions that were answered before it.
     Violated(usize),
     /// The search used up its steps.
     Undecided,
@@ -61,12 +61,12 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Whether it changes nothing, at any position.
+    /// Returns whether it changes nothing, at any position.
     fn is_read(&self) -> bool {
         self.operations.iter().all(|operation| !operation.has_changed())
     }
 
-    /// Whether it overwrites all earlier contents without reading them.
+    /// Returns whether it overwrites all earlier contents without reading them.
     fn overwrites(&self) -> bool {
         matches!(self.operations[0].op, Op::Set(_))
     }
@@ -114,14 +114,14 @@ struct Search<'a> {
     /// The known calls, then the unknown ones, each part by the time of invocation.
     calls: Vec<Call<'a>>,
     known: usize,
-    /// For each call, the previous call with an unknown outcome that does the same.
+    /// For each call, the previous call with an unknown outcome and the same operations.
     twins: Vec<Option<usize>>,
     done: Vec<bool>,
     /// All known calls before this one are done.
     first: usize,
     left: usize,
     value: Value,
-    /// Whether all unknown calls are plain.
+    /// Whether all unknown calls are [plain](Call::is_plain).
     plain: bool,
     /// Configurations that were tried: the calls that are done, the fingerprint of the resulting
     /// value, and the known call that the last one is to help.
@@ -195,7 +195,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the time after which no call can be next: a call that is not done had ended by then.
+    /// Returns the earliest end of a known call that is not done. A call that began later cannot be
+    /// next.
     fn limit(&self) -> u64 {
         let mut limit = u64::MAX;
         for (call, done) in self.calls[..self.known].iter().zip(&self.done).skip(self.first) {
@@ -226,7 +227,7 @@ impl<'a> Search<'a> {
                 .collect(),
         };
         let known_choice = |call: usize| Choice { call, helped: None };
-        // A read that matches affects no other call, so that it need not be tried later.
+        // A read with the recorded answer affects no other call, so it need not be tried later.
         if let Some(read) = known.iter().find(|at| self.is_matching_read(**at)) {
             return vec![known_choice(*read)];
         }
@@ -256,11 +257,12 @@ impl<'a> Search<'a> {
         matches
     }
 
-    /// Executes a call next, if it gives its answers, leads to a new configuration, and makes
-    /// sense.
+    /// Executes a call, if it returns its recorded answers, leads to a configuration that was not
+    /// tried, and has an effect where it must help another call.
     fn take(&mut self, choice: Choice, after_unknown: bool) -> Option<Undo> {
         let Choice { call, helped } = choice;
-        // The unknown call before it could as well be left out.
+        // The call overwrites the effect of the unknown call before it, so the same order without
+        // the unknown call is tried as well.
         if after_unknown && self.calls[call].overwrites() {
             return None;
         }

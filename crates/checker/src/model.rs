@@ -160,7 +160,7 @@ impl Key {
     }
 }
 
-/// The visible value of a register with a counter on top.
+/// The visible value of a register to which a counter is added.
 #[derive(Default)]
 struct Shown<'a> {
     assigned: Option<((u64, Origin), &'a String)>,
@@ -193,7 +193,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Whether an operation with this answer has an effect. A removal has one on what it observed.
+/// Returns whether an operation with this answer has an effect. A removal has an effect on the
+/// facts that it observed.
 pub(crate) fn has_effect(op: &Op, answer: &Answer) -> bool {
     let exists_already = matches!(op, Op::SetNew(_)) && *answer == Answer::Int(0);
     *answer != Answer::Error && !exists_already

@@ -18,10 +18,10 @@
 //! | [`AbortedRead`](Violation::AbortedRead) | Aborted Reads: a transaction reads a write of an aborted one |
 //! | [`IntermediateRead`](Violation::IntermediateRead) | Intermediate Reads: a transaction reads a write that was not the last one of its transaction for the key |
 //! | [`CircularInformationFlow`](Violation::CircularInformationFlow) | a cycle of wr, ww and sd edges |
-//! | [`MissedEffects`](Violation::MissedEffects) | a cycle with exactly one rw edge: a transaction misses a write of one on which it depends. Half of a transaction that is visible, and reads of a roaming session that go back or lack its own writes, are such cycles |
+//! | [`MissedEffects`](Violation::MissedEffects) | a cycle with exactly one rw edge: a transaction misses a write of one on which it depends. Such cycles also arise if only a part of a transaction is visible, or if a session moves to another site and reads older versions or misses its own writes |
 //! | [`LostUpdate`](Violation::LostUpdate) | two transactions overwrote one version. In every order of their two versions, there is a cycle of the kinds above |
 //! | [`NoVersionOrder`](Violation::NoVersionOrder) | every order of versions that nothing exhibits has a cycle of the kinds above |
-//! | [`SameStamp`](Violation::SameStamp), [`StampsContradict`](Violation::StampsContradict) | the stamps of a key cannot be the order of its versions. They are then ignored |
+//! | [`SameStamp`](Violation::SameStamp), [`StampsContradict`](Violation::StampsContradict) | the stamps of a key cannot be the order of its versions. The checker then ignores the stamps |
 //! | [`NeverWritten`](Violation::NeverWritten), [`FromTheFuture`](Violation::FromTheFuture), [`MissesOwnWrite`](Violation::MissesOwnWrite) | an answer that no order of transactions explains |
 //! | [`RepeatedWrite`](Violation::RepeatedWrite) | the recorder used a number twice |
 //!
@@ -33,17 +33,18 @@
 //! are violations of monotonic reads, read-your-writes, writes-follow-reads or monotonic writes.
 //!
 //! # Transactions of unknown outcome
-//! A transaction without an answer takes part if one that takes part reads or overwrites a version
-//! of it. It follows the earlier transactions of its session. It precedes none of the later ones,
-//! because it may have committed after them. An unobserved one is ignored; it may be between two
-//! versions, which hides no cycle: edges rw and ww through it are replaced by one rw edge.
+//! A transaction without an answer takes part if another transaction that takes part reads or
+//! overwrites one of its versions. It follows the earlier transactions of its session. It precedes
+//! none of the later ones, because it may have committed after them. A transaction that no other
+//! one observed is ignored. Its version may be between two others, but ignoring it hides no cycle:
+//! one rw edge replaces the rw and ww edges through it.
 //!
 //! # Stale reads
 //! A read that its session accepted as stale has no rw edge, and overwrites nothing. Its wr edge
-//! counts, because the session received the value: the past of the value is then part of the
-//! session's past, as the protocol merges the causal timestamp of the value into the session's
-//! (Occult §4.3). It must not be an aborted or intermediate read either: stale values are older,
-//! and not wrong.
+//! counts, because the session received the value: the protocol merges the causal timestamp of the
+//! value into the session's (Occult §4.3), so the past of the value is part of the session's past.
+//! A stale read must not be an aborted or intermediate read either, because a stale value is a
+//! committed older version.
 //!
 //! # Orders of versions
 //! The checker adds only edges that hold in every order of versions:
@@ -59,21 +60,21 @@
 //!   there are no new ones, at most 16 times.
 //!
 //! If all keys are stamped, verdicts are exact, except for reads of no value of keys that may have
-//! been removed. Without stamps, every reported violation is one, but some histories for which no
-//! order exists are not detected: to find all of them is a search of exponentially many orders.
+//! been removed. Without stamps, every reported violation is a real one, but some histories without
+//! a legal order are not detected: detecting all of them would need a search of exponentially many
+//! orders.
 //!
 //! "No value" may be the initial version or any removal, so that it has no wr edge. If the order of
-//! the key is known, its rw edge leads to the version after the last removal that does not depend
-//! on the read. There is no such edge for other keys that may have been removed, also by an
-//! unobserved transaction. Recorders that know which removal an answer shows should record the
-//! removal's number.
+//! the key is known, and no unobserved transaction may have removed the key, the rw edge of the
+//! read leads to the version after the last removal that does not depend on the read. For other
+//! keys that may have been removed, there is no such edge. Recorders that know which removal an
+//! answer shows should record the removal's number.
 //!
 //! # Cost
-//! Reachability is computed by vector clocks with one entry for each session and each
-//! observed transaction of unknown outcome, 64 sessions at a
-//! time. The time is proportional to edges × sessions, and the memory to edges. One cycle is
-//! reported for each reader that misses effects, and one for each set of transactions on common
-//! cycles, at most 64 of each kind.
+//! Reachability is computed by vector clocks with one entry for each session and for each observed
+//! transaction of unknown outcome, 64 sessions at a time. The time is proportional to edges ×
+//! sessions, and the memory to edges. One cycle is reported for each reader that misses effects,
+//! and one for each set of transactions on common cycles, at most 64 of each kind.
 //!
 //! ```
 //! use solera_checker::pcpsi::{
@@ -115,7 +116,7 @@ mod violation;
 use index::Index;
 
 pub use history::{History, Operation, Outcome, Read, Transaction, Version, Write};
-pub use violation::{Dependency, Edge, Name, Violation};
+pub use violation::{Dependency, Edge, TransactionName, Violation};
 
 /// Returns the violations of a history: first those of single reads, then those of orders of
 /// versions, then cycles. A history that satisfies PC-PSI has none.

@@ -173,7 +173,7 @@ pub enum Violation {
     Forked {
         /// Read of the shorter list.
         one: Read,
-        /// Read of the longer list, or of one as long.
+        /// Read of the other list, which is at least as long.
         other: Read,
     },
     /// One generation of a site returned a list of a key, and later one that does not extend it.
@@ -306,13 +306,13 @@ impl<'a> Judge<'a> {
         self.kept.contains(&(update.key.as_str(), update.id))
     }
 
-    /// Whether a loss may have undone what happened at this time or later.
+    /// Returns whether a loss may have undone what happened at this time or later.
     fn has_loss_since(&self, time: u64) -> bool {
         self.history.losses.iter().any(|loss| loss.at >= time)
     }
 
-    /// Whether the generation that answered a read is certain to be the one that the site led at
-    /// `since`.
+    /// Returns whether the generation that answered a read is certain to be the one that the site
+    /// led at `since`.
     fn is_same_generation(&self, since: u64, read: &Read) -> bool {
         let ended_between = |loss: &Loss| {
             // A generation that ended during the read may have answered it.
@@ -488,8 +488,8 @@ impl<'a> Judge<'a> {
     /// Checks that the final order agrees with real time.
     ///
     /// A loss may take an update that was accepted but not stored at f + 1 sites. If it is
-    /// submitted again, it follows updates that were invoked later. Losses before it was invoked
-    /// cannot do that.
+    /// submitted again, it follows updates that were invoked later. Losses before the update was
+    /// invoked do not affect it.
     fn real_time(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (key, last) in &self.finals {
@@ -569,7 +569,7 @@ fn steps_back(reads: &[&Read]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for later in by_start {
         while let Some(over) = by_end.next_if(|read| read.ended < later.invoked) {
-            // The longest list extends the others, or else there is a fork, which `forks` reports.
+            // The longest list extends the others; otherwise `forks` reports a violation.
             if longest.is_none_or(|longest| longest.list.len() < over.list.len()) {
                 longest = Some(over);
             }

@@ -30,8 +30,8 @@ pub struct Access {
     pub update: bool,
     /// The kind of operation, below 64.
     pub kind: u8,
-    /// The kinds it conflicts with, one bit each. It is enough that one of two operations declares
-    /// the conflict.
+    /// The kinds with which it conflicts, one bit each. Two operations conflict if one of them
+    /// declares the conflict.
     pub conflicts: u64,
 }
 
@@ -226,7 +226,7 @@ impl Ledger {
         for (other, theirs) in others.filter(|(_, theirs)| theirs.conflicts_with(access)) {
             let that = &self.certified[other];
             let (first, second) = if *other < time { (*other, time) } else { (time, *other) };
-            // A read leaves nothing to observe.
+            // A read has no effect that a later transaction could observe.
             let in_order = if *other < time {
                 !theirs.update || witness.observes(that)
             } else {
@@ -362,7 +362,7 @@ impl Ledger {
             for origin in 0..self.sites {
                 let highest =
                     workers.iter().map(|uniform| entry(uniform, origin)).max().unwrap_or(0);
-                // A site without vectors supports no claim.
+                // A site without vectors does not count as one that stores a claimed prefix.
                 let backs = |other: &usize| {
                     let replicas = replicas(vectors, *other);
                     let known = |known: &Vec<u64>| entry(known, origin) >= highest;

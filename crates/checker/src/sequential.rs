@@ -1,6 +1,6 @@
-//! A key of a store with a single copy, which executes one operation after the other.
+//! A key of a store with a single copy, which executes operations one after another.
 //!
-//! Operations can be undone, for a search among orders.
+//! Operations can be undone, so that a search can try several orders.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -85,7 +85,7 @@ impl Value {
         }
     }
 
-    /// Whether the key holds another type than the operation needs.
+    /// Returns whether the key holds another type than the operation needs.
     fn refuses(&self, op: &Op) -> bool {
         let Some(part) = self.parts.keys().next() else { return false };
         match op {
@@ -203,8 +203,8 @@ mod tests {
     }
 
     proptest! {
-        /// The declarative model, when every operation observes all before it, gives the same
-        /// answers.
+        /// The declarative model returns the same answers if every operation observes all earlier
+        /// ones.
         #[test]
         fn it_answers_as_the_declared_meaning(ops in prop::collection::vec(op(), 0..30)) {
             let (mut value, mut key) = (Value::default(), Key::default());

@@ -2,10 +2,10 @@
 //!
 //! Conflict Ordering (UniStore §3) with Property 5: of two strong transactions that conflict, the
 //! one with the greater strong timestamp observes the other. A conflicting operation without
-//! effect, such as a read, is ordered by its timestamp alone, because it leaves nothing to observe.
-//! Linearizable keys also follow real time.
+//! effect, such as a read, is ordered by its timestamp alone, because other transactions cannot
+//! observe it. Linearizable keys also follow real time.
 //!
-//! [`crate::witness`] judges all else about strong transactions as for causal ones.
+//! [`crate::witness`] checks strong transactions in all other respects, like causal ones.
 
 use std::collections::BTreeMap;
 
@@ -73,7 +73,7 @@ fn conflicts_without_order(history: &History, key: &str, all: &[usize]) -> Vec<V
     violations
 }
 
-/// Whether `first` changed the key by an operation that conflicts with one of `second`.
+/// Returns whether `first` changed the key by an operation that conflicts with one of `second`.
 fn must_be_observed(
     history: &History,
     key: &str,
@@ -85,8 +85,8 @@ fn must_be_observed(
         .any(|operation| on_key(second, key).any(|other| history.conflict(operation, other)))
 }
 
-/// Whether an operation certainly had an effect, by its answer or by its kind: without an answer,
-/// it may have found nothing to change.
+/// Returns whether an operation certainly had an effect, by its answer or by its kind: without an
+/// answer, it may have found nothing to change.
 fn is_certain(operation: &Operation) -> bool {
     operation.answer.is_some() || matches!(operation.op, Op::Set(_))
 }

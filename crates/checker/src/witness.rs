@@ -89,7 +89,8 @@ impl<'a> Order<'a> {
         let t = self.writers[position];
         let operations = &self.transactions[t].operations;
         let key = &operations[at].key;
-        // Another checker reports a claimed order with cycles; this one must not follow them.
+        // A claimed order may have cycles, which another check reports; this loop must not follow
+        // them.
         let before = self.writing(key).partition_point(|writer| *writer < position);
         let mut state = self.state(key, &self.writing(key)[..before], Some(t));
         for operation in operations[..at].iter().filter(|operation| operation.key == *key) {
@@ -151,8 +152,8 @@ impl<'a> Order<'a> {
         violations
     }
 
-    /// Whether `second`, by its commit time, may have observed `first`. Strong timestamps are
-    /// compared with one another only, because they come from other clocks.
+    /// Returns whether `second`, by its commit time, may have observed `first`. Strong timestamps
+    /// are compared with one another only, because they come from other clocks.
     fn are_in_time(&self, first: usize, second: usize) -> bool {
         match (self.transactions[first].dot(), self.transactions[second].dot()) {
             (Some((_, Origin::Site(_))), Some((_, Origin::Strong)))
@@ -201,7 +202,7 @@ impl<'a> Order<'a> {
                         past.read.iter_mut().zip(seen).for_each(|(r, (c, o))| *r |= c & o);
                     }
                 }
-                // A transaction that certified only reads leaves nothing to observe.
+                // A transaction that certified only reads has no effects that others could observe.
                 if let Some(at) = self.positions[later]
                     && transaction.operations.iter().any(|operation| operation.op.is_update())
                 {

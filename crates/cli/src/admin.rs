@@ -143,7 +143,7 @@ impl AdminArgs {
         stream: impl AsyncRead + AsyncWrite + Unpin,
         request: Request<String>,
     ) -> Result<(StatusCode, Bytes), String> {
-        // An error that is none of the connection shows that the server does not use HTTP.
+        // An error other than one of the connection shows that the server does not use HTTP.
         let why = |error: hyper::Error| match error.source().and_then(|why| why.downcast_ref()) {
             Some(error) => self.failed(error),
             None => self.not_solera(),
@@ -154,7 +154,7 @@ impl AdminArgs {
             let code = response.status();
             Ok((code, response.into_body().collect().await?.to_bytes()))
         };
-        // The connection ends with its sender; its errors are those of the answer.
+        // The connection ends when its sender is dropped; the answer reports its errors.
         tokio::join!(answered, connection).0.map_err(why)
     }
 }

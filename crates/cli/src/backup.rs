@@ -67,7 +67,7 @@ enum Action {
     },
 }
 
-/// Runs the command; fails unless there is a complete backup in the end.
+/// Runs the command; fails unless it ends with a complete backup.
 pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     let done = match (&args.action, &args.file) {
         (Some(Action::Check { file, json }), _) => check(file).map(|found| found.print(*json)),
@@ -77,7 +77,7 @@ pub(crate) fn main(args: &BackupArgs) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("solera backup: {error}");
+            print_error!("solera backup: {error}");
             ExitCode::FAILURE
         }
     }
@@ -126,7 +126,7 @@ impl Backup {
     }
 }
 
-/// Returns the reason for which a backup has no readable keys of a space; `None` if it has them.
+/// Returns the reason why a backup lacks the keys of a space; `None` if it contains them.
 fn left_out(space: &SpaceInfo) -> Option<String> {
     if space.is_held() {
         return None;
@@ -274,7 +274,7 @@ pub(crate) struct Bar {
 impl Bar {
     pub(crate) fn new(done: &'static str) -> Bar {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(
-            ProgressStyle::with_template("{bar:40} {pos} of {len} keys {msg}, {eta} left")
+            ProgressStyle::with_template("{bar:24} {pos} of {len} keys {msg}, {elapsed} so far")
                 .expect("the template is well-formed"),
         );
         Bar { bar, done, started: Instant::now() }
@@ -291,10 +291,16 @@ impl Bar {
         let (message, done, all) = match progress {
             Progress::Keys(done, all) => (self.done, done, all),
             Progress::Compared(done, all) => ("compared", done, all),
-            Progress::Waiting => return self.bar.set_message("written; waiting for other sites"),
+            Progress::Waiting => {
+                return self.bar.set_message("written, waiting for other sites");
+            }
         };
         if self.bar.message() != message {
             self.bar.set_message(message);
+        }
+        // Nothing is known yet.
+        if all == 0 {
+            return;
         }
         // Keys may have been added since the estimate.
         self.bar.set_length(all.max(done));

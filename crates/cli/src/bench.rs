@@ -143,7 +143,7 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
             Workload::Rubis => ("rubis", "micro"),
             Workload::Micro => ("micro", "rubis"),
         };
-        eprintln!(
+        print_error!(
             "solera bench: {option} belongs to the workload {other}, and this is {own}; use --workload {other}, or \
              omit the option"
         );
@@ -157,7 +157,7 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     let report = match args.measure(&work) {
         Ok(report) => report,
         Err(error) => {
-            eprintln!("solera bench: {error}");
+            print_error!("solera bench: {error}");
             return match error {
                 BenchError::Settings(_) => ExitCode::from(2),
                 _ => ExitCode::FAILURE,
@@ -169,11 +169,11 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
         false => output!("{}", report.to_string().trim_end()),
     }
     if !report.holds() {
-        eprintln!("solera bench: an invariant is broken");
+        print_error!("solera bench: an invariant is broken");
         return ExitCode::FAILURE;
     }
     if report.total().latency.count() == 0 {
-        eprintln!("solera bench: no transaction succeeded within the measured time");
+        print_error!("solera bench: no transaction succeeded within the measured time");
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
@@ -219,7 +219,7 @@ impl BenchArgs {
     fn measure(&self, work: &Work) -> Result<Report, BenchError> {
         raise_descriptor_limit();
         let place = self.place(work)?;
-        let report_progress = |what: &str| eprintln!("solera bench: {what}");
+        let report_progress = |what: &str| print_error!("solera bench: {what}");
         run(work, &place, self.strong, &self.pace(), &report_progress)
     }
 

@@ -70,7 +70,7 @@ pub(crate) fn main(args: &CheckArgs) -> ExitCode {
         if args.stats {
             checked.iter().for_each(stats);
         }
-        unread.iter().for_each(|reason| eprintln!("solera check: {reason}"));
+        unread.iter().for_each(|reason| print_error!("solera check: {reason}"));
         summary(&checked, errors, warnings);
     }
     match (unread.is_empty(), errors) {
@@ -91,9 +91,12 @@ fn summary(checked: &[Checked], errors: usize, warnings: usize) {
     match errors {
         _ if checked.is_empty() => {}
         0 => {
-            eprintln!("checked {files}, {}: no errors{warned}", plural(transactions, "transaction"))
+            print_error!(
+                "checked {files}, {}: no errors{warned}",
+                plural(transactions, "transaction")
+            )
         }
-        _ => eprintln!("checked {files}: {}{warned}", plural(errors, "error")),
+        _ => print_error!("checked {files}: {}{warned}", plural(errors, "error")),
     }
 }
 
@@ -101,7 +104,7 @@ fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Number of variables that a transaction passes from phase to phase.
+/// Returns the number of variables that a transaction passes from phase to phase.
 fn handed(transaction: &Transaction) -> usize {
     let of_phase = |phase: &explain::Phase| {
         let names = phase.hands.iter().flat_map(|handed| &handed.values).map(|value| &value.name);
@@ -110,7 +113,8 @@ fn handed(transaction: &Transaction) -> usize {
     transaction.phases.iter().map(of_phase).sum()
 }
 
-/// Stores of the phases, in order. A store that is also read for endorsements occurs twice.
+/// Returns the stores of the phases, in order. A store that is also read for endorsements occurs
+/// twice.
 fn stores(transaction: &Transaction) -> Vec<&str> {
     transaction.phases.iter().filter_map(|phase| phase.store.as_deref()).collect()
 }
@@ -198,8 +202,8 @@ fn mark(mark: &Mark, source: &Source) -> Value {
     object
 }
 
-/// Position of a span as JSON: lines and columns from 1, columns in characters. The end is
-/// exclusive.
+/// Returns the position of a span as JSON. Lines and columns are counted from 1, and columns count
+/// characters. The end is exclusive.
 fn place(span: Span, source: &Source) -> Value {
     let [start, end] = [span.start, span.end].map(|byte| Position::of(&source.text, byte));
     json!({

@@ -94,7 +94,7 @@ impl LoginArgs {
     }
 }
 
-/// Whether the server replied with something other than TLS.
+/// Returns whether the server replied with something other than TLS.
 fn speaks_no_tls(error: &std::io::Error) -> bool {
     let reason = error.get_ref().and_then(|error| error.downcast_ref());
     reason.is_some_and(Refused::speaks_no_tls)

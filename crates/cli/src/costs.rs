@@ -51,7 +51,7 @@ pub(crate) fn main(args: &CostsArgs) -> ExitCode {
     match run(args) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("solera costs: {error}");
+            print_error!("solera costs: {error}");
             ExitCode::FAILURE
         }
     }
@@ -72,12 +72,12 @@ fn run(args: &CostsArgs) -> Result<ExitCode, String> {
         if args.check.is_some() {
             return Err(format!("{built}, and {documented}; {advice}"));
         }
-        eprintln!("solera costs: {built}; {documented}; {advice}");
+        print_error!("solera costs: {built}; {documented}; {advice}");
     }
     // Fails on an unreadable document before a minute of counting.
     let earlier = args.check.as_deref().map(table_of).transpose()?;
     let kinds = if args.only.is_empty() { &Kind::ALL[..] } else { &args.only };
-    let report = |what: &str| eprintln!("solera costs: {what}");
+    let report = |what: &str| print_error!("solera costs: {what}");
     let table = count(kinds, &report).map_err(|error| error.to_string())?;
     output!("{}", table.to_string().trim_end());
     let Some(earlier) = earlier else { return Ok(ExitCode::SUCCESS) };

@@ -94,13 +94,13 @@ fn exit_code(done: Result<(), String>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("\nthe demo failed: {error}");
+            print_error!("\nthe demo failed: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Error of a demo: a check that failed, or what kept the demo from running.
+/// Error of a demo: a failed check, or the reason why the demo could not run.
 struct CheckFailed(String);
 
 impl From<Error> for CheckFailed {
@@ -139,7 +139,7 @@ async fn run(args: &DemoArgs) -> Checked {
         colour: terminal,
         chapter: Arc::default(),
     };
-    // On a terminal the story itself shows how far it is.
+    // On a terminal, the output of the demo itself shows its progress.
     let chapter = stage.chapter.clone();
     let _progress = Progress::unless_on_terminal(move || {
         format!("chapter {}", chapter.load(Ordering::Relaxed))
@@ -318,7 +318,7 @@ impl Stage {
         std::thread::sleep(self.pause / 2);
     }
 
-    /// Whether the first chapter has begun.
+    /// Returns whether the first chapter has begun.
     fn has_begun(&self) -> bool {
         self.chapter.load(Ordering::Relaxed) > 0
     }

@@ -79,8 +79,13 @@ fn print(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> E
     let svg = args.svg.as_ref().map(|file| (file, explain::svg(transactions)));
     let mermaid = args.mermaid.as_ref().map(|file| (file, explain::mermaid(transactions)));
     if let Some((file, drawing)) = svg.or(mermaid) {
+        if file.as_os_str() == "-" {
+            output!("{}", drawing.trim_end());
+            return ExitCode::SUCCESS;
+        }
         if let Err(error) = fs::write(file, drawing) {
-            return nothing(&format!("cannot write {}: {error}", file.display()));
+            print_error!("solera explain: cannot write {}: {error}", file.display());
+            return ExitCode::FAILURE;
         }
         output!("the drawing is in {}", file.display());
     } else if args.json {
@@ -91,7 +96,7 @@ fn print(args: &ExplainArgs, source: &Source, transactions: &[Transaction]) -> E
     ExitCode::SUCCESS
 }
 
-/// Whether the text has the form of a diagnostic's code.
+/// Returns whether the text has the form of a diagnostic's code.
 fn is_code(what: &str) -> bool {
     let mut letters = what.chars();
     letters.next().is_some_and(|first| "EWew".contains(first))
@@ -110,6 +115,6 @@ fn code(code: &str) -> ExitCode {
 }
 
 fn nothing(reason: &str) -> ExitCode {
-    eprintln!("solera explain: {reason}");
+    print_error!("solera explain: {reason}");
     ExitCode::from(2)
 }

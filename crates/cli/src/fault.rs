@@ -80,7 +80,7 @@ pub(crate) fn main(args: &FaultArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("solera fault: {error}");
+            print_error!("solera fault: {error}");
             ExitCode::FAILURE
         }
     }

@@ -68,7 +68,7 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
                 output!("{}", line(entry));
                 Ok(())
             })?;
-            report.problems.iter().for_each(|problem| eprintln!("damaged: {problem}"));
+            report.problems.iter().for_each(|problem| print_error!("damaged: {problem}"));
             Ok(report.problems.is_empty())
         }),
         Action::Repair { dir, backup } => repair_one(dir, backup.as_deref()),
@@ -77,7 +77,7 @@ pub(crate) fn main(args: &JournalArgs) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(reason) => {
-            eprintln!("solera journal: {reason}");
+            print_error!("solera journal: {reason}");
             ExitCode::from(2)
         }
     }
@@ -101,7 +101,8 @@ fn check_all(dir: &Path) -> Result<bool, String> {
     Ok(intact && missing.is_empty())
 }
 
-/// Returns what the data directory lacks, apart from the contents of its journals.
+/// Returns descriptions of the parts that are missing in the data directory. Does not check the
+/// contents of journals.
 fn missing_data(dir: &Path) -> Result<Vec<String>, String> {
     examine(dir).map_err(|error| format!("cannot read {}: {error}", dir.display()))
 }
@@ -136,7 +137,7 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(journals)
 }
 
-/// Whether a folder has the name of a copy that a repair leaves beside a journal.
+/// Returns whether a folder has the name of a copy that a repair leaves beside a journal.
 fn is_copy(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("");
     let number = name.rsplit_once(".backup-").map(|(_, number)| number);
@@ -270,8 +271,8 @@ fn repair_one(dir: &Path, backup: Option<&Path>) -> Result<bool, String> {
     };
     std::fs::create_dir_all(&backup)
         .map_err(|error| format!("cannot create {}: {error}", backup.display()))?;
-    // Before the repair, so that other nodes never mistake the remaining data for the complete
-    // data.
+    // The node disowns its data before the repair, so that other nodes never mistake the remaining
+    // data for the complete data.
     let disowned = match must {
         false => None,
         true => disown(&folder.canonicalize().map_err(|error| error.to_string())?)

@@ -1,7 +1,7 @@
-//! The log on standard error: a subscriber of `tracing`, as configured.
+//! The log on standard error: a subscriber of `tracing`, with the configured levels and format.
 //!
-//! A thread writes the lines. A reader of standard error may stop reading without closing it, and
-//! only that thread may then block; lines beyond the buffer are counted and dropped.
+//! A separate thread writes the lines. If the reader of standard error stops reading without
+//! closing it, only this thread blocks. Lines that exceed the buffer are counted and dropped.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -40,7 +40,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// Makes this log the destination of all events of the process. Until it is configured, it
-    /// contains errors only: commands other than servers may run clusters, too.
+    /// contains only errors, because commands that are not servers may also run clusters.
     pub(crate) fn start() -> Log {
         let errors = LogSpec { level: Some(LogLevel::Error), ..LogSpec::default() };
         let (filter, handle) = reload::Layer::new(targets(&errors));
@@ -57,7 +57,8 @@ impl Log {
     pub(crate) fn configure(&self, spec: &LogSpec) {
         let json = spec.format.unwrap_or_default() == LogFormat::Json;
         self.json.store(json, Ordering::Relaxed);
-        // It fails only without the subscriber, which lives as long as the process.
+        // The call fails only if the subscriber is gone, and the subscriber lives as long as the
+        // process.
         let _ = self.filter.reload(targets(spec));
     }
 
@@ -241,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that reads nothing until the test permits it.
+    /// A sink that blocks until the test permits it to continue.
     struct Stuck(Receiver<()>, Sender<String>);
 
     impl Write for Stuck {

@@ -39,8 +39,8 @@ use clap::{Parser, Subcommand};
 
 use crate::log::Log;
 
-/// The server allocates and frees values all the time; with glibc's allocator this takes a third of
-/// a command's time.
+/// The server allocates and frees many values; with glibc's allocator, this takes a third of the
+/// time of a command.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Standard output, whose write errors become the result of the command.
+//! Writes to standard output. A write error makes the command fail.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -13,6 +13,18 @@ macro_rules! output {
     ($($text:tt)*) => {
         $crate::output::line(::std::format_args!($($text)*))
     };
+}
+
+/// Prints a line to standard error. Where that fails, nothing is left to report it to.
+macro_rules! print_error {
+    ($($text:tt)*) => {
+        $crate::output::error_line(::std::format_args!($($text)*))
+    };
+}
+
+/// Prints a line to standard error.
+pub(crate) fn error_line(text: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Prints a line to standard output.
@@ -33,14 +45,19 @@ pub(crate) fn note(written: io::Result<()>) {
     }
 }
 
-/// Returns the exit code of a command that has ended with `code`: a failure if its output could not
-/// be written. A reader that closes the pipe early, such as `head`, needs no more lines, and is no
-/// failure.
-pub(crate) fn finish(code: ExitCode) -> ExitCode {
+/// Returns whether output could not be written, other than because its reader closed the pipe.
+pub(crate) fn has_failed() -> bool {
     note(io::stdout().flush());
+    FAILED.get().is_some_and(|error| error.kind() != ErrorKind::BrokenPipe)
+}
+
+/// Returns the exit code of a command that has ended with `code`: a failure if its output could not
+/// be written. It is not a failure if a reader such as `head` closes the pipe early.
+pub(crate) fn finish(code: ExitCode) -> ExitCode {
+    let failed = has_failed();
     match FAILED.get() {
-        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
-            eprintln!("solera: cannot write to standard output: {error}");
+        Some(error) if failed => {
+            print_error!("solera: cannot write to standard output: {error}");
             if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
         }
         _ => code,

@@ -99,11 +99,13 @@ fn misplaced(args: &PapersArgs) -> Option<&'static str> {
 /// Runs the experiments to the end.
 pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     if let Some(option) = misplaced(args) {
-        eprintln!("solera papers: {option} does not apply to this paper; see solera papers --help");
+        print_error!(
+            "solera papers: {option} does not apply to this paper; see solera papers --help"
+        );
         return ExitCode::from(2);
     }
     let effort = if args.full { Effort::Full } else { Effort::Quick };
-    let report = |what: &str| eprintln!("solera papers: {what}");
+    let report = |what: &str| print_error!("solera papers: {what}");
     let figures = match args.paper {
         Paper::Unistore => unistore::FIGURES,
         Paper::Mixt => mixt::FIGURES,
@@ -111,14 +113,14 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
     };
     if let Some(figure) = args.figure.filter(|figure| !figures.contains(figure)) {
         let (first, last) = figures.into_inner();
-        eprintln!(
+        print_error!(
             "solera papers: there is no figure {figure}; this paper has figures {first} to {last}"
         );
         return ExitCode::from(2);
     }
     // Fails before the experiments, not after them, if the results cannot be written.
     if let Err(error) = prepare(args) {
-        eprintln!("solera papers: {error}");
+        print_error!("solera papers: {error}");
         return ExitCode::FAILURE;
     }
     let results = match args.paper {
@@ -138,7 +140,7 @@ pub(crate) fn main(args: &PapersArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("solera papers: {error}");
+            print_error!("solera papers: {error}");
             ExitCode::FAILURE
         }
     }
@@ -165,7 +167,7 @@ fn calibrated(args: &PapersArgs, report: &dyn Fn(&str)) -> ExitCode {
             if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            eprintln!("solera papers: {error}");
+            print_error!("solera papers: {error}");
             ExitCode::FAILURE
         }
     }

@@ -66,8 +66,8 @@ impl Progress {
         })
     }
 
-    /// Calls `show` with true after the first pause, and then after each second pause; at the end
-    /// calls it with false.
+    /// Calls `show(true)` after the first of `pauses`, then repeatedly after the second of them,
+    /// and `show(false)` at the end.
     fn each(pauses: [Duration; 2], mut show: impl FnMut(bool) + Send + 'static) -> Progress {
         let (end, ended) = channel();
         let reporter = std::thread::spawn(move || {
@@ -86,7 +86,8 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if let Some((end, reporter)) = self.reporter.take() {
             drop(end);
-            // It only panics if `text` does, and the command's result does not depend on it.
+            // The thread panics only if `text` does, and the command's result does not depend on
+            // the thread.
             let _ = reporter.join();
         }
     }
@@ -128,7 +129,7 @@ mod tests {
         }
         assert!(printed.starts_with("0 of 9 seeds, 0 s so far\n"), "{printed}");
         drop(progress);
-        // This ends because the thread has ended, and the sink with it.
+        // The iteration ends because the thread has ended and dropped the sink.
         lines.iter().for_each(drop);
     }
 }

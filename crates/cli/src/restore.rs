@@ -82,7 +82,7 @@ pub(crate) fn main(args: &RestoreArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            eprintln!("solera restore: {failure}");
+            print_error!("solera restore: {failure}");
             match failure {
                 Failure::OtherSpaces(differences, _) => {
                     if args.json {
@@ -205,7 +205,7 @@ pub(crate) fn begin_with(file: &Path, spec: &ClusterSpec, allow: Allow) -> Resul
         Ok(done)
     });
     if moved.is_err() {
-        // The first error is the one to report.
+        // The first error is reported, not one of the removal.
         let _ = fs::remove_dir_all(&partial);
     }
     moved
@@ -292,7 +292,8 @@ fn toml_of(space: &SpaceInfo) -> String {
         lines.push_str(&format!("strong = {strong:?}\n"));
         let pairs = match Relation::named(strong, conflicts) {
             Some(relation) => relation.pairs().iter().map(|pair| pair.map(str::to_owned)).collect(),
-            // The backup is of a newer version, with commands that this version does not know.
+            // A newer version wrote the backup, and it contains commands that this version does not
+            // know.
             None => conflicts.clone(),
         };
         if !pairs.is_empty() {

@@ -51,7 +51,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     let source = match Source::read(&args.file) {
         Ok(source) => source,
         Err(reason) => {
-            eprintln!("solera run: {reason}");
+            print_error!("solera run: {reason}");
             return ExitCode::from(2);
         }
     };
@@ -73,7 +73,7 @@ pub(crate) fn main(args: &RunArgs) -> ExitCode {
     match run {
         Ok(()) => ExitCode::SUCCESS,
         Err::<_, String>(reason) => {
-            eprintln!("solera run: {reason}");
+            print_error!("solera run: {reason}");
             ExitCode::FAILURE
         }
     }

@@ -1,4 +1,5 @@
-//! What commands on a running site share: which one they contact, and how they wait for it.
+//! Shared parts of commands for running clusters: the site that they contact, and waiting for its
+//! changes.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -41,7 +42,7 @@ impl RunningArgs {
         match done {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("solera {name}: {error}");
+                print_error!("solera {name}: {error}");
                 ExitCode::FAILURE
             }
         }
@@ -52,7 +53,7 @@ impl RunningArgs {
 pub(crate) struct Waiting {
     began: Instant,
     timeout: Duration,
-    /// What is already printed.
+    /// Text that was printed last.
     printed: String,
 }
 
@@ -63,17 +64,17 @@ impl Waiting {
         Waiting { began: Instant::now(), timeout, printed: String::new() }
     }
 
-    /// Whether the time is up.
+    /// Returns whether the time has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.began.elapsed() >= self.timeout
     }
 
-    /// Waits until the site should be asked again. On a terminal, prints what is waited for if it
-    /// takes long.
+    /// Waits until the next request to the site. On a terminal, prints what the command waits for
+    /// if the wait is long.
     pub(crate) async fn pause(&mut self, what: String) {
         let late = self.began.elapsed() >= QUIET_TIME;
         if late && self.printed != what && std::io::stderr().is_terminal() {
-            eprintln!("{what}…");
+            print_error!("{what}…");
             self.printed = what;
         }
         tokio::time::sleep(INTERVAL).await;

@@ -95,7 +95,7 @@ pub(crate) fn main(args: &SimArgs) -> ExitCode {
         (Some(seed), _) => one(args, seed),
         // clap waives `requires` where the required argument conflicts with one that is given.
         (None, Some(_)) => {
-            eprintln!(
+            print_error!(
                 "solera sim: --trace writes the trace of one seed; use --seed instead of --seeds and --from"
             );
             ExitCode::from(2)
@@ -127,14 +127,15 @@ fn scenario(args: &SimArgs, seed: u64) -> Scenario {
     if args.trial { scenario.with_trial() } else { scenario }
 }
 
-/// Whether durability guarantees are checked in this seed. Seeds with outages check progress only.
+/// Returns whether durability guarantees are checked in this seed. Seeds with outages check
+/// progress only.
 fn checks_promises(args: &SimArgs, seed: u64) -> bool {
     args.promises || (seed.is_multiple_of(3) && !args.outages)
 }
 
 fn one(args: &SimArgs, seed: u64) -> ExitCode {
     let cannot_write = |file: &Path, error: io::Error| {
-        eprintln!("solera sim: cannot write the trace to {}: {error}", file.display());
+        print_error!("solera sim: cannot write the trace to {}: {error}", file.display());
         ExitCode::FAILURE
     };
     // Fails before the run, which may take long.
@@ -228,7 +229,7 @@ fn many(args: &SimArgs) -> ExitCode {
             .expect("the template is well-formed"),
     );
     let Some(last) = args.from.checked_add(args.seeds - 1) else {
-        eprintln!("solera sim: seeds end at {}; choose a smaller --from or --seeds", u64::MAX);
+        print_error!("solera sim: seeds end at {}; choose a smaller --from or --seeds", u64::MAX);
         return ExitCode::from(2);
     };
     // Standard output may go to a file while the bar is on a terminal.

@@ -46,7 +46,7 @@ impl Source {
         let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let rendered = render(diagnostics, &self.name, &self.text, color);
         if !rendered.is_empty() {
-            eprintln!("{rendered}");
+            print_error!("{rendered}");
         }
     }
 }

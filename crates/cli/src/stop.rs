@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 /// Exit status of a process that received a second signal.
 const SIGNALLED_TWICE: i32 = 130;
 
-/// Waits for SIGINT or SIGTERM, from its creation on. A second signal ends the process at once.
+/// Waits for SIGINT or SIGTERM from its creation on. A second signal ends the process at once.
 pub(crate) struct Stop {
     requested: oneshot::Receiver<()>,
 }

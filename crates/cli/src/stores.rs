@@ -108,7 +108,7 @@ name = 'directory'
 level = 'linearizable'
 ";
 
-    /// A store of Redis with two spaces.
+    /// Returns the configuration of a Redis store with two spaces.
     fn cache() -> String {
         format!("{}[[store.space]]\nname = 'hits'\nprefix = 'h:'\n", sample::CACHE)
     }

@@ -166,7 +166,7 @@ fn on_keys() -> String {
 /// be tried.
 fn request(command: &Described) -> Option<Vec<&'static str>> {
     let arguments = match command.id {
-        // They require a user, and close the connection.
+        // AUTH requires a user, and QUIT closes the connection.
         CommandId::Auth | CommandId::Quit => return None,
         CommandId::Select => "0",
         CommandId::Client => "ID",
@@ -212,7 +212,7 @@ async fn listed_use_in_transactions_is_that_of_a_server() {
         let then = client.command(&["EXEC"]).await;
         let found = match (is_queued, reply.is_ok(), then.is_ok()) {
             (true, ..) => InMulti::Queued,
-            // There is no queue any more.
+            // The command has ended the queue of MULTI.
             (false, true, false) => InMulti::AtOnce,
             (false, false, false) => InMulti::Refused,
             (false, _, true) => InMulti::RefusedAlone,
@@ -240,7 +240,7 @@ fn the_reference_lists_the_settings() {
     check("settings.md", &sections);
 }
 
-/// The crate of the configuration does not know these defaults.
+/// The configuration crate does not contain these defaults, so they are compared here.
 #[test]
 fn listed_defaults_of_modules_are_those_of_the_executor() {
     let mut text = "[modules]\n".to_owned();
@@ -276,7 +276,7 @@ fn the_reference_lists_the_options() {
     for command in all.get_subcommands() {
         let mut rows = Vec::new();
         describe(command, "", &mut rows);
-        // The options to log in have a section of their own.
+        // A separate section lists the options to log in.
         let logs_in = login
             .get_arguments()
             .all(|arg| command.get_arguments().any(|own| own.get_id() == arg.get_id()));

@@ -12,7 +12,7 @@ use solera_node::{AdminListener, Cluster, raise_descriptor_limit};
 
 use crate::log::Log;
 use crate::stop::Stop;
-use crate::{reload, restore, stores};
+use crate::{output, reload, restore, stores};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +65,7 @@ pub(crate) fn main(args: &UpArgs, log: &Log) -> ExitCode {
     match run(args, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("solera up: {error}");
+            print_error!("solera up: {error}");
             ExitCode::FAILURE
         }
     }
@@ -82,7 +82,7 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
     };
     let spec = ClusterSpec::load(args.config.as_deref(), over.clone())?.listen_from(args.port)?;
     for warning in spec.warnings() {
-        eprintln!("warning: {warning}");
+        print_error!("warning: {warning}");
     }
     log.configure(&spec.log);
     raise_descriptor_limit();
@@ -96,12 +96,15 @@ fn run(args: &UpArgs, log: &Log) -> Result<(), Box<dyn std::error::Error>> {
         let admin = AdminListener::bind(SocketAddr::from(([127, 0, 0, 1], args.port))).await?;
         let cluster = Arc::new(Cluster::start(spec, Some(Arc::new(modules)))?);
         print_summary(&cluster, args.port);
+        if output::has_failed() {
+            // Its caller waits for lines that cannot be written.
+            return Ok(());
+        }
         let stopped = async {
             stop.requested().await;
-            // Stops even if nobody reads standard output any more.
+            // The process stops even if standard output is closed.
             output!("\nstopping");
-            // Clients that have not finished when the time is up are disconnected, as the setting
-            // says.
+            // Clients that have not finished within the configured time are disconnected.
             let _ = cluster.drain().await;
         };
         let config = args.config.as_deref();
@@ -169,7 +172,7 @@ fn print_summary(cluster: &Cluster, port: u16) {
     output!("Press Ctrl-C to stop.");
 }
 
-/// Whether the HTTP interface uses TLS.
+/// Returns whether the HTTP interface uses TLS.
 fn is_admin_tls(spec: &ClusterSpec) -> bool {
     spec.tls.as_ref().is_some_and(|tls| tls.admin)
 }
@@ -178,8 +181,8 @@ fn is_admin_tls(spec: &ClusterSpec) -> bool {
 fn commands_to_try(spec: &ClusterSpec, port: u16) -> Vec<String> {
     const KEY: &[u8] = b"greeting";
     let users = &spec.users;
-    // Returns the user to log in as, `Some(None)` if the command needs no login, and `None` if it
-    // is permitted to nobody.
+    // Returns the user to log in as, `Some(None)` if the command needs no login, and `None` if no
+    // user is permitted to run it.
     let login = |may: &dyn Fn(&User) -> bool| match users.without_login() {
         Some(user) if may(user) => Some(None),
         _ => users.iter().find(|user| user.enabled && may(user)).map(|user| Some(&user.name)),

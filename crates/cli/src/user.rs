@@ -38,7 +38,7 @@ pub(crate) fn main(args: &UserArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("solera user: {error}");
+            print_error!("solera user: {error}");
             ExitCode::FAILURE
         }
     }

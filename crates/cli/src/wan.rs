@@ -76,7 +76,7 @@ pub(crate) fn main(args: &WanArgs) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("solera wan: {error}");
+            print_error!("solera wan: {error}");
             ExitCode::FAILURE
         }
     }

@@ -89,7 +89,11 @@ fn invalid_options_are_reported() {
         (vec!["--up", "1", "--scale", "huge"], 2, "the scales are tiny, small, medium, full"),
         (vec!["--up", "1", "--contended", "0"], 2, "0 is not in 1.."),
         (vec!["--up", "1", "--strong", "weak"], 2, "are run as 'solera' or 'causal'"),
-        (vec!["--up", "1", "--strong", "causal", "--clients", "0"], 2, "there must be a client"),
+        (
+            vec!["--up", "1", "--strong", "causal", "--clients", "0"],
+            2,
+            "number of clients must be at least 1",
+        ),
     ] {
         let output = bench(&arguments);
         let told = text(&output.stderr);

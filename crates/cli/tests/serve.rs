@@ -564,7 +564,7 @@ fn a_low_limit_of_open_files_reduces_the_number_of_clients() {
 fn a_process_raises_its_limit_of_open_files() {
     let plan = Plan::new("");
     let node = start_limited(&plan, "-Sn 300; ulimit -Hn 4000", &["--log-level", "debug"]);
-    node.says("this process may have 4000 open files, and not only 300");
+    node.says("this process may have 4000 open files; the limit was 300 at the start");
     node.says("may have only 4000 open files");
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", node.child.id())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();

@@ -125,7 +125,7 @@ async fn modules_use_postgres_and_redis_together() {
     let mut client = up.client(1).await;
 
     for (bind, code, reason) in [
-        ("stock=shop/none", "BADBIND", "to be shop/none, but there is no such space"),
+        ("stock=shop/none", "BADBIND", "to shop/none: there is no such space"),
         ("stock=cash/stock", "BADBIND", "there are shop, cache, away"),
         (
             "stock=shop/odd",

@@ -63,7 +63,7 @@ impl Client {
     /// Connects to a site by its address.
     ///
     /// # Errors
-    /// Nobody listens at the address, or the server is not Solera.
+    /// No server listens at the address, or the server is not Solera.
     pub async fn connect(address: SocketAddr) -> Result<Client, Error> {
         Client::open(Target::Remote(address)).await
     }
@@ -207,12 +207,12 @@ impl Client {
         self.connection.site.as_deref()
     }
 
-    /// Whether [`Client::reconnect`] can succeed.
+    /// Returns whether [`Client::reconnect`] can succeed.
     pub(crate) fn can_reconnect(&self) -> bool {
         !matches!(self.target, Target::Given)
     }
 
-    /// Whether nothing unexpected has arrived, not even the end of the connection.
+    /// Returns whether nothing unexpected has arrived, not even the end of the connection.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.connection.is_quiet()
     }

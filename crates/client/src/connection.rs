@@ -21,7 +21,7 @@ pub(crate) struct Connection {
     pub(crate) site: Option<String>,
     /// Maximal time to wait for a reply, if any.
     pub(crate) timeout: Option<Duration>,
-    /// Whether a reply is outstanding that is no longer awaited.
+    /// Whether the caller has stopped waiting for a reply that is still outstanding.
     late: bool,
     stream: Box<dyn Stream>,
     parser: ReplyParser,
@@ -62,8 +62,8 @@ impl Connection {
         if self.late {
             return Err(Error::Connection(NotConnected.into()));
         }
-        // If the caller stops waiting, it drops this future. A late reply would then be taken for
-        // the next one.
+        // If the caller stops waiting, it drops this future. The next command must not take the
+        // late reply for its own.
         self.late = true;
         let Connection { stream, parser, input, output, .. } = self;
         let (mut read, mut write) = tokio::io::split(stream);
@@ -72,7 +72,8 @@ impl Connection {
             write.flush().await?;
             Ok::<_, Error>(())
         };
-        // A server that waits until its replies are read does not read more commands.
+        // Replies are read while commands are sent: a server that cannot send its replies does not
+        // read more commands.
         let receiving = async {
             let mut replies = Vec::with_capacity(count);
             for _ in 0..count {
@@ -86,7 +87,7 @@ impl Connection {
         Ok(replies)
     }
 
-    /// Whether nothing unexpected has arrived, not even the end of the connection.
+    /// Returns whether nothing unexpected has arrived, not even the end of the connection.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
@@ -172,7 +173,7 @@ mod tests {
         let commands = vec![vec![&b"PING"[..]]; 100];
         let both = async { tokio::join!(connection.call_all(&commands), serving).0 };
         let replies = tokio::time::timeout(Duration::from_secs(60), both).await;
-        let replies = replies.expect("both go on").unwrap();
+        let replies = replies.expect("neither side blocks").unwrap();
         assert_eq!(replies, vec![Value::Simple("PONG".to_owned()); 100]);
     }
 

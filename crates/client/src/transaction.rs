@@ -8,7 +8,8 @@ use solera_resp::Value;
 use crate::client::Client;
 use crate::error::Error;
 
-/// Maximal time to look for the outcome of a transaction whose connection broke.
+/// Maximal time to search for the outcome of a transaction whose connection broke during the
+/// commit.
 const FINDING_OUT: Duration = Duration::from_secs(5);
 
 /// An open transaction. All its reads are from one snapshot, and its writes become visible
@@ -80,10 +81,10 @@ impl Client {
         self.begin().await?.run(body).await
     }
 
-    /// WATCH within a strong transaction: makes it commit only if no other strong transaction
-    /// changes the key, in any space. Must be sent before the reads that depend on the key. Outside
-    /// a transaction, makes the next strong transaction fail to open if the key has changed by
-    /// then.
+    /// Sends WATCH. Within a strong transaction, the transaction then commits only if no other
+    /// strong transaction changes the key, in any space. The call must precede the reads that
+    /// depend on the key. Outside a transaction, the next strong transaction fails to open if the
+    /// key has changed by then.
     ///
     /// # Errors
     /// See [`Client::command`].
@@ -94,7 +95,7 @@ impl Client {
     /// Runs a closure in a strong transaction; see [`Client::begin_strong`] for what conflicts.
     /// Commits if the closure succeeds, aborts if it fails. Runs the closure again after a
     /// conflict, up to [`Client::STRONG_ATTEMPTS`] times in all, after a pause that grows from 1 to
-    /// 64 ms. Other effects of the closure must therefore bear repetition.
+    /// 64 ms. Repeating other effects of the closure must therefore be harmless.
     ///
     /// # Errors
     /// Errors of the closure and of the commit: [`Error::Aborted`] if every attempt met a conflict,
@@ -107,7 +108,7 @@ impl Client {
     ) -> Result<R, Error> {
         let mut attempts = 0;
         // The conflicting transaction becomes visible here after a while. Until then each attempt
-        // meets it again.
+        // conflicts with it again.
         let mut pause = Duration::from_millis(1);
         loop {
             attempts += 1;

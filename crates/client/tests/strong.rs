@@ -46,7 +46,7 @@ async fn server(script: &'static [(&'static str, &'static str)]) -> SocketAddr {
     address
 }
 
-const NOT_BEGUN: &str = "-ABORTED conflict on 'stock:1'; it has changed since WATCH, nothing was begun\r\n\
+const NOT_BEGUN: &str = "-ABORTED conflict on 'stock:1'; the key has changed since WATCH, no transaction was begun\r\n\
                          -ERR there is none";
 
 async fn buy(client: &mut Client) -> Result<i64, Error> {

@@ -137,7 +137,7 @@ impl Unit {
         }
     }
 
-    /// Whether it is in a category, whose name is without `@`.
+    /// Returns whether it is in a category, whose name is without `@`.
     pub fn is_in(self, category: &str) -> bool {
         let is = |own: &&str| own.strip_prefix('@') == Some(category);
         match self.subcommand {
@@ -146,7 +146,7 @@ impl Unit {
         }
     }
 
-    /// Whether it is a command with subcommands that have access rights of their own.
+    /// Returns whether it is a command with subcommands that have access rights of their own.
     pub fn has_parts(self) -> bool {
         let own = |sub: &Subcommand| sub.parent == self.command.id;
         self.subcommand.is_none() && SUBCOMMANDS.iter().any(own)
@@ -159,7 +159,8 @@ impl Unit {
         Unit::all().filter(move |unit| self.contains(*unit))
     }
 
-    /// Whether the right to `self` includes `other`: they are equal, or `other` is a subcommand.
+    /// Returns whether the right to `self` includes `other`: they are equal, or `other` is a
+    /// subcommand.
     pub fn contains(self, other: Unit) -> bool {
         self.command.id == other.command.id
             && (self.subcommand.is_none() || self.subcommand == other.subcommand)

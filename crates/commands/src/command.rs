@@ -98,7 +98,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// Whether the command accepts this number of arguments, including the name.
+    /// Returns whether the command accepts this number of arguments, including the name.
     pub fn takes(&self, arguments: usize) -> bool {
         let arguments = arguments as i64;
         if self.arity >= 0 { arguments == self.arity } else { arguments >= -self.arity }
@@ -117,12 +117,12 @@ impl Command {
         format!("ERR wrong number of arguments for '{}' command", self.name)
     }
 
-    /// Whether the command has this flag of Redis.
+    /// Returns whether the command has this flag of Redis.
     pub fn has_flag(&self, flag: &str) -> bool {
         self.flags.split(' ').any(|own| own == flag)
     }
 
-    /// Whether the command reads or changes keys.
+    /// Returns whether the command reads or changes keys.
     pub fn is_data(&self) -> bool {
         self.first_key > 0
     }
@@ -179,12 +179,12 @@ impl Command {
             .collect()
     }
 
-    /// Whether the command returns the contents of its keys.
+    /// Returns whether the command returns the contents of its keys.
     pub fn reads_keys(&self) -> bool {
         self.key_flags.split(' ').any(|flag| flag == "access")
     }
 
-    /// Whether the command changes the contents of its keys.
+    /// Returns whether the command changes the contents of its keys.
     pub fn writes_keys(&self) -> bool {
         self.key_flags.split(' ').any(|flag| ["insert", "delete", "update"].contains(&flag))
     }

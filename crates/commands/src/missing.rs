@@ -244,7 +244,7 @@ const SUBCOMMANDS: [(&str, &[&str]); 2] = [
     ("client", &["caching", "getredir", "pause", "tracking", "trackinginfo", "unblock", "unpause"]),
 ];
 
-/// Whether Redis has a command of this name, in any case, and Solera does not.
+/// Returns whether Redis has a command of this name, in any case, and Solera does not.
 pub(crate) fn is_missing(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
     NAMES.binary_search_by(|known| known.as_bytes().cmp(&lower)).is_ok()
@@ -253,7 +253,8 @@ pub(crate) fn is_missing(name: &[u8]) -> bool {
         })
 }
 
-/// Whether Redis has this subcommand of this command, both in any case, and Solera does not.
+/// Returns whether Redis has this subcommand of this command, both in any case, and Solera does
+/// not.
 pub(crate) fn is_missing_subcommand(command: &str, subcommand: &str) -> bool {
     SUBCOMMANDS.iter().any(|(name, missing)| {
         name.eq_ignore_ascii_case(command)

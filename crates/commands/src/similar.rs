@@ -5,8 +5,8 @@ use strsim::osa_distance;
 /// Length in letters above which names are not compared; no command is longer.
 const LONGEST: usize = 32;
 
-/// Returns the name that is most similar to `name`, ignoring case, if it is similar enough for a
-/// slip: at most one letter in three is missing, added, wrong, or exchanged with the next.
+/// Returns the name that is most similar to `name`, ignoring case, if `name` may be a misspelling
+/// of it: at most one letter in three is missing, added, wrong, or exchanged with the next.
 pub fn similar<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_ascii_lowercase();
     let length = name.chars().count();

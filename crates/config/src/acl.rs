@@ -203,7 +203,7 @@ impl User {
         Ok(())
     }
 
-    /// Whether the user may read all keys.
+    /// Returns whether the user may read all keys.
     pub fn reads_all_keys(&self) -> bool {
         self.keys.iter().any(|keys| keys.read && keys.pattern == b"*")
     }
@@ -244,7 +244,8 @@ impl User {
             Some(_) => return Err(unknown()),
             None => match Unit::find(what) {
                 Some(named) => self.set(allow, |unit| named.contains(unit)),
-                // Nobody can use the command anyway, and lists of rules are shared with Redis.
+                // No user can run a command that does not exist, and operators use lists of rules
+                // from Redis.
                 None if !allow && !what.is_empty() => {}
                 None => return Err(unknown()),
             },
@@ -259,13 +260,13 @@ impl User {
         }
     }
 
-    /// Whether the user may run a command, or a subcommand such as `acl|list`, whatever its
+    /// Returns whether the user may run a command, or a subcommand such as `acl|list`, whatever its
     /// arguments.
     pub fn may_run(&self, name: &str) -> bool {
         Unit::find(name).is_some_and(|unit| self.allows(unit))
     }
 
-    /// Whether the user may run all commands of a category.
+    /// Returns whether the user may run all commands of a category.
     pub fn may_run_all(&self, category: &str) -> bool {
         Unit::all().filter(|unit| unit.is_in(category)).all(|unit| self.allowed[unit.index()])
     }
@@ -280,7 +281,8 @@ impl User {
         keys: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<(), Denied> {
         let command = unit.command();
-        // An unauthenticated client must be able to authenticate and to quit.
+        // Commands with this flag need no right: an unauthenticated client must be able to
+        // authenticate and to quit.
         if !command.has_flag("no_auth") && !self.allows(unit) {
             return Err(Denied::Command(unit.name()));
         }
@@ -301,7 +303,7 @@ impl User {
         })
     }
 
-    /// Whether the user may use some key with this prefix in the way that a command does.
+    /// Returns whether the user may use some key with this prefix in the way that a command does.
     pub fn may_use_some(&self, start: &[u8], command: &Command) -> bool {
         let (reads, writes) = (command.reads_keys(), command.writes_keys());
         self.keys.iter().any(|keys| {
@@ -309,12 +311,12 @@ impl User {
         })
     }
 
-    /// Whether the user may use a key in the way that a command does.
+    /// Returns whether the user may use a key in the way that a command does.
     pub fn may_use_for(&self, key: &[u8], command: &Command) -> bool {
         self.may_use(key, command.reads_keys(), command.writes_keys())
     }
 
-    /// Whether the user may run a command on a key, whatever its other arguments.
+    /// Returns whether the user may run a command on a key, whatever its other arguments.
     pub fn may_run_on(&self, name: &str, key: &[u8]) -> bool {
         Unit::find(name).is_some_and(|unit| self.may(unit, [key]).is_ok())
     }
@@ -380,7 +382,7 @@ impl Users {
         Users { users: named.collect(), guarded: true }
     }
 
-    /// Whether any user is configured.
+    /// Returns whether any user is configured.
     pub fn are_configured(&self) -> bool {
         self.guarded
     }

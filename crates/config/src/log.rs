@@ -103,7 +103,7 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Settings of the log. What is `None` or absent has its default.
+/// Settings of the log. A setting that is `None` or absent has its default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogSpec {
     /// Format of the lines.
@@ -115,7 +115,7 @@ pub struct LogSpec {
 }
 
 impl LogSpec {
-    /// Returns these settings, and for what they leave open, those of `other`.
+    /// Returns these settings; those that are unset are taken from `other`.
     #[must_use]
     pub fn or(mut self, other: LogSpec) -> LogSpec {
         let mut areas = other.areas;

@@ -1,4 +1,4 @@
-//! Errors of files that are not TOML, or not with the settings that exist.
+//! Errors of files that are not TOML, or contain settings that do not exist.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ pub(crate) fn reason(text: &str, error: &toml::de::Error) -> String {
     }
     let of = setting_at(text, at.start).map_or_else(String::new, |name| format!("{name}: "));
     if message.contains("untagged enum Amount") {
-        return format!("{of}{found} is no amount of bytes; {AMOUNTS}");
+        return format!("{of}{found} is not an amount of bytes; {AMOUNTS}");
     }
     let wrong = message.strip_prefix("invalid type: ").or(message.strip_prefix("invalid value: "));
     if let Some((found, expected)) = wrong.and_then(|wrong| wrong.split_once(", expected ")) {
@@ -49,7 +49,7 @@ pub(crate) fn reason(text: &str, error: &toml::de::Error) -> String {
     format!("this is not TOML: {}", lines.join("; "))
 }
 
-/// Describes a name that no setting has where it stands.
+/// Describes a name that is not the name of a setting at its place. `known` lists the names there.
 fn unknown(name: &str, known: &[&str]) -> String {
     match similar(name, known.iter().copied()) {
         Some(near) => format!("there is no setting '{name}' here; did you mean '{near}'?"),
@@ -81,7 +81,7 @@ fn hint(text: &str, message: &str, at: Range<usize>) -> Option<String> {
     }
     let mut lines = text.get(..at.start)?.rsplit('\n');
     let setting = match found {
-        // The first part of a key with dots.
+        // `found` is the first part of a key with dots.
         "site" | "space" | "store" | "user" => found,
         _ => lines.find_map(|line| Some(line.split_once('=')?.0.trim()))?,
     };

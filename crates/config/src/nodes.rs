@@ -42,7 +42,7 @@ impl FromStr for HostPort {
 }
 
 impl HostPort {
-    /// Whether the address can be one host's. A name always can.
+    /// Returns whether the address can belong to a single host. A name always can.
     pub(crate) fn can_be_dialed(&self) -> bool {
         // The operating system accepts short forms, such as 0, for addresses, too.
         if self.host.chars().all(|c| c == '0' || c == '.') {

@@ -72,7 +72,7 @@ impl Baseline {
         }
     }
 
-    /// Whether a transaction is certified; `strong` is whether its spaces require it.
+    /// Returns whether a transaction is certified; `strong` is whether its spaces require it.
     pub fn certifies(self, strong: bool) -> bool {
         match self {
             Baseline::UniStore | Baseline::RedBlue => strong,

@@ -372,7 +372,9 @@ impl Reader<'_> {
         match amount.get_ref().bytes("max_memory") {
             Ok(bytes) if bytes < LEAST_MEMORY => {
                 let least = LEAST_MEMORY >> 20;
-                let reason = format!("the process alone may take {least} MiB; max_memory is more");
+                let reason = format!(
+                    "max_memory must be at least {least} MiB: the process alone may take that much"
+                );
                 self.invalid(place, reason)
             }
             Ok(bytes) => Ok(bytes),
@@ -477,7 +479,7 @@ mod tests {
             ("f = 1\nf = 2", "line 2: 'f' is set twice"),
             ("sites = '3'", "line 1: sites: expected a whole number"),
             ("\nwan = 3", "line 2: wan: expected a string, found integer `3`"),
-            ("max_memory = 1.5", "line 1: max_memory: 1.5 is no amount of bytes; amounts are"),
+            ("max_memory = 1.5", "line 1: max_memory: 1.5 is not an amount of bytes; amounts are"),
             ("[[space]]\nname = 'x'", "line 1: the setting 'prefix' is missing"),
             ("spase = 1", "line 1: there is no setting 'spase' here; did you mean 'space'?"),
             (
@@ -503,13 +505,13 @@ mod tests {
             ("data = 'd'\nprotocol = 'causal'", "line 2: the protocol 'causal' is for comparisons"),
             ("leader = 'mars'", "line 1: there is no site 'mars' to lead; the sites are"),
             ("strong_max_bytes = '1 GiB'", "line 1: strong_max_bytes is 1 KiB to 512 MiB"),
-            ("\nstrong_max_bytes = 'much'", "line 2: strong_max_bytes: 'much' is no amount of"),
+            ("\nstrong_max_bytes = 'much'", "line 2: strong_max_bytes: 'much' is not an amount of"),
             ("\nstrong_max_operations = 0", "line 2: strong_max_operations is 1 to 10000000"),
             ("workers = 1000", "line 1: a site has 1 to 32 workers, not 1000"),
             ("sites = 3\nf = 3", "line 2: 3 of 3 sites cannot fail"),
             ("max_connections = 0", "line 1: nobody could connect"),
-            ("max_memory = '4 GX'", "line 1: max_memory: '4 GX' is no amount of bytes"),
-            ("\nmax_memory = 1000", "line 2: the process alone may take 32 MiB"),
+            ("max_memory = '4 GX'", "line 1: max_memory: '4 GX' is not an amount of bytes"),
+            ("\nmax_memory = 1000", "line 2: max_memory must be at least 32 MiB"),
             ("log_level = 'loud'", "line 1: there is no level 'loud': the levels are error"),
             ("transaction_timeout_ms = 0", "line 1: no transaction"),
             ("\ntransaction_timeout_ms = 900000", "line 2: transactions end after 600000 ms"),

@@ -1,4 +1,4 @@
-//! The settings of `solera.toml`, as the reference lists them. Tests hold the list against the
+//! The settings of `solera.toml`, as the reference lists them. Tests compare the list with the
 //! reader.
 
 /// A setting of `solera.toml`.
@@ -151,7 +151,8 @@ const CLUSTER: [Setting; 20] = [
         Value("10000"),
         "number of client connections of each site of `solera up`, or of each node of `solera serve`, including \
          connections whose TLS handshake has begun. The process raises its limit of open files up to the hard limit \
-         (`ulimit -Hn`). If that is too low for this number of connections, it accepts fewer and logs a warning",
+         (`ulimit -Hn`). If that is too low for this number of connections, it accepts fewer. It logs a warning if the \
+         setting is not the default, or if it accepts fewer than 1000",
     ),
     live(
         "",

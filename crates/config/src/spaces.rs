@@ -159,7 +159,7 @@ impl Spaces {
         Ok(Spaces { spaces, run_primary })
     }
 
-    /// Whether `primary` runs any space.
+    /// Returns whether `primary` runs any space.
     pub fn run_primary(&self) -> bool {
         self.run_primary
     }
@@ -176,7 +176,7 @@ impl Spaces {
         }
     }
 
-    /// Whether this version supports a level.
+    /// Returns whether this version supports a level.
     pub fn serves(level: Level) -> bool {
         SERVED.contains(&level)
     }

@@ -104,7 +104,7 @@ pub struct Overrides {
     pub wan: Option<String>,
     /// Data directory.
     pub data: Option<PathBuf>,
-    /// Settings of the log, each of which overrides its own.
+    /// Settings of the log. Each overrides the same setting of the file.
     pub log: LogSpec,
 }
 

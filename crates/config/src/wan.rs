@@ -46,7 +46,7 @@ pub enum WanError {
         /// Number of sites of the cluster.
         sites: usize,
     },
-    /// A row has another length than there are rows.
+    /// The length of a row differs from the number of rows.
     #[error("row {} of rtt_ms has {has} numbers; of {rows} rows, each needs {rows}", .row + 1)]
     Ragged {
         /// Row, from 0.

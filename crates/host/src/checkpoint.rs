@@ -5,8 +5,8 @@ use solera_machine::Machine;
 
 use crate::log::Snapshot;
 
-/// Bytes of records after which a checkpoint is due, unless the last checkpoint was larger: then as
-/// many bytes as that had.
+/// Bytes of records after which a checkpoint is due. The size of the last checkpoint replaces this
+/// number if it is larger.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 /// The checkpoint that is being written, and the state that determines when the next is due.
@@ -17,8 +17,8 @@ pub(crate) struct Checkpoints<M: Machine, S> {
     /// Bytes of records since the last checkpoint began.
     since: u64,
     last: u64,
-    /// Whether the next checkpoint is due whatever was written, because the disk has little space
-    /// left and a checkpoint lets the log delete older records.
+    /// Whether the next checkpoint is due regardless of the bytes written, because the disk has
+    /// little space left and a checkpoint lets the log delete older records.
     makes_room: bool,
     /// Error that ended the last checkpoint, until the host has taken it.
     problem: Option<Error>,

@@ -12,7 +12,7 @@ use crate::log::Log;
 use crate::options::Options;
 
 /// Runs one machine. The [crate documentation](crate) describes the calls that a host makes. `C` is
-/// the host's state for clients who call the machine directly.
+/// the host's state for clients that call the machine directly.
 pub struct Driver<M: Machine, L: Log, C = Infallible> {
     machine: M,
     inbox: Turns<InputOf<M>>,
@@ -228,7 +228,8 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         self.gate.as_ref().is_some_and(Gate::wants_checkpoint)
     }
 
-    /// Makes a checkpoint due whatever was written, because it may free space for the log.
+    /// Makes a checkpoint due regardless of the bytes written, because it may free space for the
+    /// log.
     pub fn need_checkpoint(&mut self) {
         if let Some(gate) = &mut self.gate {
             gate.need_checkpoint();
@@ -253,10 +254,10 @@ impl<M: Machine, L: Log, C> Driver<M, L, C> {
         }
     }
 
-    /// Writes the next part of the checkpoint, with at most `keys` keys. Returns it with the number
-    /// of the last record whose effects it contains, also if the log rejects the part and the
-    /// checkpoint is given up. Returns `None` if no checkpoint is being written, if it is complete,
-    /// or if the machine has no part now.
+    /// Writes the next part of the checkpoint, with at most `keys` keys. Returns the part with the
+    /// number of the last record whose effects it contains, even if the log rejects the part and
+    /// the checkpoint is given up. Returns `None` if no checkpoint is being written, if it is
+    /// complete, or if the machine has no part now.
     ///
     /// # Panics
     /// If [`poll`](Self::poll) has more outputs to return.

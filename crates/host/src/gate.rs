@@ -9,7 +9,8 @@ use crate::checkpoint::Checkpoints;
 use crate::log::Log;
 use crate::options::{Options, Rule};
 
-/// Bytes of records after which the log submits them to the disk, where no output waits for them.
+/// Bytes of records from which they are to be submitted to the disk, where no output waits for
+/// them.
 const SUBMIT_BYTES: usize = 256 << 10;
 
 pub(crate) struct Gate<M: Machine, L: Log, C> {
@@ -30,7 +31,7 @@ pub(crate) struct Gate<M: Machine, L: Log, C> {
     failure: Option<Error>,
     /// Whether the log has failed for good.
     stopped: bool,
-    /// The same, until the host has read it.
+    /// Whether the log has failed for good and the host has not read this yet.
     just_stopped: bool,
     checkpoints: Checkpoints<M, L::Snapshot>,
 }

@@ -4,9 +4,9 @@
 //! A [`Driver`] owns a machine and the [`Log`] that keeps its records. Its host passes inputs to it
 //! and carries out its outputs:
 //!
-//! 1. [`Driver::work`] begins a turn; [`Driver::take`] passes on an input that has arrived. The
-//!    host begins another turn while [`Driver::has_inputs`], after the following steps. A direct
-//!    call through [`Driver::machine_mut`] replaces this step.
+//! 1. [`Driver::work`] begins a turn; [`Driver::take`] passes on an input that has arrived. As long
+//!    as [`Driver::has_inputs`] returns true, the host begins another turn after the following
+//!    steps. A direct call through [`Driver::machine_mut`] replaces this step.
 //! 2. [`Driver::poll`], until it returns `None`, returns the outputs that may leave now, in order.
 //!    Then the host calls [`Driver::hold`] for each client that has called the machine directly.
 //! 3. If [`Driver::wants_submit`], the host calls [`Driver::submit`], at the latest when all

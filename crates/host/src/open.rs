@@ -3,8 +3,8 @@
 use solera_journal::{Disk, Entry, Error, Journal, Options, Recovered};
 use solera_machine::Recovery;
 
-/// Length of the number that precedes a part: that of the last record whose effects the part
-/// contains.
+/// Length of the LSN that precedes a part. It is the number of the last record whose effects the
+/// part contains.
 pub(crate) const LSN_BYTES: usize = 8;
 
 /// Opens or creates a journal and rebuilds its machine. `read` is called with the size of each

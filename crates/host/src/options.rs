@@ -11,7 +11,7 @@ pub struct Options {
     pub without: Without<Rule>,
 }
 
-/// A rule of the driver that tests can disable, to prove that the checks notice.
+/// A rule of the driver that tests can disable, to prove that the checks detect its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Outputs wait until the records that were emitted earlier are durable.

@@ -195,7 +195,7 @@ impl Error {
         Error::Refused { file: file.to_owned(), offset, reason }
     }
 
-    /// Whether the cause is a full disk, which an operator can fix without losing data.
+    /// Returns whether the cause is a full disk, which an operator can fix without losing data.
     pub fn is_disk_full(&self) -> bool {
         match self {
             Error::DiskFull { .. } => true,

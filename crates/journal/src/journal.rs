@@ -13,9 +13,9 @@ use crate::writer::Writer;
 ///
 /// [`append`](Self::append) buffers a record; [`write_out`](Self::write_out) writes the buffer to
 /// the operating system; [`sync`](Self::sync) makes it durable. After any error except those of
-/// `append` and of a snapshot's order, the journal has failed: it accepts no more records. Records
-/// beyond [`persisted_lsn`](Self::persisted_lsn) must be considered lost, although some of them may
-/// reappear when it is opened again.
+/// `append` and [`Error::SnapshotOutOfOrder`], the journal has failed: it accepts no more records.
+/// Records beyond [`persisted_lsn`](Self::persisted_lsn) must be considered lost, although some of
+/// them may reappear when it is opened again.
 #[derive(Debug)]
 pub struct Journal<D: Disk> {
     pub(crate) encoder: Encoder,

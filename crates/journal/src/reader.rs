@@ -203,7 +203,7 @@ impl<'a, F: DiskFile> Reader<'a, F> {
     }
 }
 
-/// Whether `frame` is an intact mark that was written for `offset`.
+/// Returns whether `frame` is an intact mark that was written for `offset`.
 fn is_mark(frame: &[u8], seed: u32, offset: u64) -> bool {
     u32_at(frame, 4) == MARK_LENGTH
         && u64_at(frame, FRAME_HEADER) == offset

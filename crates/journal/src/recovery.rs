@@ -1,11 +1,11 @@
 //! Opens a journal after a crash or damage.
 //!
 //! Marks distinguish a torn tail from damage. A mark is written after everything before it was
-//! synced. So invalid bytes before an intact mark, in a segment other than the last, or in a
-//! snapshot were once valid and durable: this is damage, and the journal does not open. Invalid
-//! bytes in the last segment without an intact mark after them were never acknowledged: this is a
-//! torn tail. Recovery truncates it, together with intact records after the invalid bytes, which a
-//! disk may have written first.
+//! synced. Invalid bytes are therefore damage if an intact mark follows them, or if they are in a
+//! snapshot or in a segment other than the last: they were once valid and durable, and the journal
+//! does not open. Other invalid bytes in the last segment were never acknowledged: they are a torn
+//! tail. Recovery truncates it, together with intact records after the invalid bytes, which a disk
+//! may have written first.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -261,7 +261,7 @@ pub(crate) fn gather<D: Disk>(
     let needed = listing.snapshot().unwrap_or_default().next().0;
     let mut segments = VecDeque::new();
     let mut unneeded = listing.segments.clone();
-    // The following segment, and its first record if its header could be read.
+    // Number of the following segment, and its first record if its header could be read.
     let mut above: Option<(u64, Option<u64>)> = None;
     while above.is_none_or(|(_, first)| first.is_none_or(|first| first > needed)) {
         let number = unneeded.pop();

@@ -124,15 +124,15 @@ impl<F: DiskFile> Plan<F> {
         let mut whole = true;
         while whole && let Some(Ok(segment)) = segments.next_if(|found| self.takes(found, next)) {
             let following = segments.peek().and_then(|found| found.as_ref().ok());
-            // An impossible order is attributed to the following segment.
+            // An impossible order counts as an error of the following segment.
             let until = until(&segment, following).unwrap_or_default();
             let walk = segment.walk(until, &mut |_, _| Ok(()))?;
             whole = walk.damage.is_none();
             next = Some(walk.next);
             kept.push((segment, walk));
         }
-        // Removing the segments after the last kept one also removes the information where that one
-        // ends: as the last segment, it may now count as damaged.
+        // The header of the following segment shows where the last kept one ends. Without it, the
+        // kept segment may count as damaged.
         if let (Some((segment, walk)), Some(_)) = (kept.last_mut(), segments.peek()) {
             let as_last = segment.walk(None, &mut |_, _| Ok(()))?;
             next = Some(as_last.next);
@@ -155,7 +155,8 @@ impl<F: DiskFile> Plan<F> {
         Ok(())
     }
 
-    /// Whether a segment can be kept after the previous ones, which end before record `next`.
+    /// Returns whether a segment can be kept after the previous ones, which end before record
+    /// `next`.
     fn takes(&mut self, found: &Result<Segment<F>, Error>, next: Option<u64>) -> bool {
         let Ok(segment) = found else { return false };
         let identity = self.identity.get_or_insert_with(|| segment.header.identity.clone());

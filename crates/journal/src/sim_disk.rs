@@ -149,7 +149,7 @@ impl SimDisk {
         self.state().power = Some(calls);
     }
 
-    /// Whether the power has failed.
+    /// Returns whether the power has failed.
     pub fn power_failed(&self) -> bool {
         self.state().power == Some(0)
     }
@@ -265,7 +265,7 @@ impl SimDisk {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A panic of another test thread is reported there.
+    // A panic of another test thread is reported by that thread.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

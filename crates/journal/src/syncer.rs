@@ -19,8 +19,8 @@ use crate::writer::Writer;
 
 /// Number of written bytes after which the thread syncs, even if more batches are waiting.
 const BURST_BYTES: usize = 8 << 20;
-/// Number of buffers kept for later batches, and their maximum size: using memory that is new to
-/// the process costs more than writing to it.
+/// Number of buffers kept for later batches, and their maximum size: memory that is new to the
+/// process costs more at its first use than writing to it.
 const SPARE_BUFFERS: usize = 4;
 const SPARE_BYTES: usize = 1 << 20;
 /// Number of bytes of a snapshot that are passed to its thread at once.
@@ -123,7 +123,7 @@ impl<D: Disk> Syncer<D> {
         let counters = Arc::new(Counters::default());
         counters.set_segments(writer.segments());
         let counting = counters.clone();
-        // Only the frames of these records are known.
+        // The size of these records is known only as that of their frames.
         let before = encoder.waiting_bytes() as u64;
         let sync_at = None;
         let thread =
@@ -177,7 +177,7 @@ impl<D: Disk> Syncer<D> {
 
     /// Sets the sync policy.
     pub fn set_policy(&self, policy: SyncPolicy) {
-        // A thread that has failed does not sync any more.
+        // If sending fails, the thread has ended and does not sync any more.
         let _ = self.commands.send(Command::Policy(policy));
     }
 

@@ -125,8 +125,8 @@ impl<D: Disk> Writer<D> {
         self.or_fail(sealed)
     }
 
-    /// Whether there is no spare segment, or enough was written since it last grew. Even an idle
-    /// journal writes a little all the time.
+    /// Returns whether there is no spare segment, or enough was written since it last grew. Even an
+    /// idle journal writes a little all the time.
     pub(crate) fn is_preparation_due(&self) -> bool {
         self.spare.is_none() || self.unprepared.saturating_mul(2) >= PREPARE_BYTES
     }
@@ -154,7 +154,8 @@ impl<D: Disk> Writer<D> {
             Err(full) if full.is_disk_full() => {
                 let was_reported =
                     std::mem::replace(&mut self.free_space, FreeSpace::None) == FreeSpace::Perhaps;
-                // A snapshot, which frees space, needs this space more.
+                // Remove the spare segment: a snapshot frees space, but needs this space to be
+                // written.
                 self.spare = None;
                 let removed = self.remove(SPARE);
                 self.or_fail(removed)?;
@@ -201,7 +202,7 @@ impl<D: Disk> Writer<D> {
         Lsn(self.durable).before()
     }
 
-    /// Whether there is written data that is not durable.
+    /// Returns whether there is written data that is not durable.
     pub(crate) fn unsynced(&self) -> bool {
         self.durable < self.next
     }
@@ -271,8 +272,8 @@ impl<D: Disk> Writer<D> {
         let name = &self.current.name;
         self.current.file.sync().map_err(|error| Error::io("sync", name, &error))?;
         self.durable = self.next;
-        // Written after the sync, because a mark proves that everything before it was synced. The
-        // mark itself is not synced, since losing it loses no record; the next sync covers it.
+        // Write the mark after the sync, because it proves that everything before it was synced.
+        // The mark itself is not synced, since losing it loses no record; the next sync covers it.
         let mark = mark(self.options.identity.seed(), self.next, self.current.at);
         self.current.write(&mark)
     }
@@ -315,7 +316,7 @@ impl<D: Disk> Writer<D> {
         let (temporary, name) = (&snapshot.temporary, snapshot_name(snapshot.lsn.0));
         let renamed = self.disk.rename(temporary, &name);
         renamed.map_err(|error| Error::io("rename", temporary, &error))?;
-        // Before anything is removed: until the new name is durable, a crash restores the old
+        // Sync before anything is removed: until the new name is durable, a crash restores the old
         // snapshot, which needs its segments.
         self.sync_dir()?;
         let older = self.snapshot.replace(snapshot.lsn).filter(|older| *older != snapshot.lsn);

@@ -1,5 +1,5 @@
-//! Explanations of the codes of diagnostics. Their only source is the reference page, which `solera
-//! explain CODE` also prints.
+//! Explanations of the codes of diagnostics. The reference page is their only source; `solera
+//! explain CODE` prints its sections.
 
 use std::fmt;
 

@@ -39,7 +39,7 @@ pub fn compile(source: &str) -> Compiled {
 }
 
 /// Compiles a source text without splitting: each transaction runs in one phase. Tests and
-/// benchmarks compare with it.
+/// benchmarks compare split programs with this form.
 pub fn compile_whole(source: &str) -> Compiled {
     compile_as(source, Form::Whole)
 }

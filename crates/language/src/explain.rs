@@ -83,7 +83,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Whether the phase passes values to the phase that follows it.
+    /// Returns whether the phase passes values to the phase that follows it.
     fn passes_to_next(&self) -> bool {
         self.hands.iter().any(|handed| handed.to == self.number + 1)
     }
@@ -199,7 +199,7 @@ impl About<'_> {
                 endorsed: endorsed[index],
             });
         }
-        // Of several rows at one position, endorsements come first.
+        // Among rows at one position, endorsements come first.
         rows.sort_by_key(|row| (row.line, row.column, row.text.clone(), !row.endorsed));
         rows.dedup_by(|next, row| Labelled { endorsed: row.endorsed, ..next.clone() } == *row);
         rows
@@ -380,7 +380,7 @@ fn tapes_in_loops(steps: &[Planned], in_loop: bool, found: &mut Vec<Var>) {
     }
 }
 
-/// Whether a phase reads from its store.
+/// Returns whether a phase reads from its store.
 fn reads(plan: &PhasePlan) -> bool {
     let mut reads = false;
     each_planned(&plan.steps, &mut |planned| {

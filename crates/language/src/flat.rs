@@ -85,7 +85,8 @@ pub enum StepKind {
         /// Steps of an iteration.
         body: Vec<Step>,
     },
-    /// Ends a function. Not in transactions, where it becomes branches.
+    /// Ends a function. Transactions have no such steps: a `return` in a transaction is lowered to
+    /// branches.
     Return(Var),
     /// The transaction fails with a text, and has no effect.
     Abort(Var),
@@ -168,7 +169,7 @@ impl Compute {
         }
     }
 
-    /// Whether it costs no more than reading its value from a tape, and cannot fail.
+    /// Returns whether it costs no more than reading its value from a tape, and cannot fail.
     pub fn is_cheap(&self) -> bool {
         match self {
             Compute::Const(_) | Compute::Copy(_) | Compute::Field(..) => true,
@@ -225,7 +226,7 @@ impl Step {
         }
     }
 
-    /// Whether it may change its store.
+    /// Returns whether it may change its store.
     pub fn mutates(&self) -> bool {
         match &self.kind {
             StepKind::Remote(remote) => remote.op.mutates(),

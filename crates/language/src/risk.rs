@@ -76,7 +76,7 @@ impl Why {
         }
     }
 
-    /// Whether it fails for large numbers only.
+    /// Returns whether it fails for large numbers only.
     pub(crate) fn of_large_ones(self) -> bool {
         matches!(self, Why::Overflow | Why::Turns | Why::Depth)
     }

@@ -1,8 +1,8 @@
 //! Splits a transaction into one phase per use of a store (MixT §4.4, §5.3, Fig. 9).
 //!
 //! A phase runs the operations of its store, and the computations whose inputs it has. It receives
-//! values of earlier phases on tapes, one per variable: wherever an earlier phase assigned the
-//! variable, it takes the next value.
+//! values of earlier phases on tapes, one per variable. At each place where an earlier phase
+//! assigned the variable, this phase takes the next value from the tape.
 
 mod emit;
 mod plan;
@@ -34,8 +34,8 @@ impl Split {
         plan::split(checkable, flows, known)
     }
 
-    /// Puts the transaction into one phase that uses all stores. Tests and benchmarks compare with
-    /// it.
+    /// Puts the transaction into one phase that uses all stores. Tests and benchmarks compare split
+    /// transactions with this form.
     pub fn not_at_all(checkable: &Checkable) -> Split {
         plan::whole(checkable)
     }

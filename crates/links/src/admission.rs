@@ -33,15 +33,14 @@ pub enum Unwelcome {
     OtherData,
     /// The data is a copy that was made before another process started with the data.
     OlderCopy,
-    /// The node has lost the most recent part of what it had announced to this node.
-    Forgetful,
+    /// The node has lost data that it had announced to this node.
+    LostData,
     /// The node's list lacks a site that was added.
     Lacks(SiteId),
 }
 
-/// State of a worker when its process started: the last time of its own that it recovered, and the
-/// first time that it uses since. Times in between belong to an earlier run that it does not
-/// remember.
+/// Two times of a worker: the last one that it recovered when its process started, and the first
+/// one that it has used since. Times between them belong to the lost end of an earlier run.
 pub type Run = (Timestamp, Timestamp);
 
 /// The role of this node.
@@ -72,9 +71,8 @@ pub struct Admission {
     listed: BTreeMap<NodeId, usize>,
 }
 
-/// Returns whether a worker that started in this state had announced `heard` in a run that it does
-/// not remember.
-fn has_forgotten(run: Run, heard: Timestamp) -> bool {
+/// Returns whether a worker with this start announced `heard` in a run whose end it has lost.
+fn has_lost_data(run: Run, heard: Timestamp) -> bool {
     let (recovered, began) = run;
     recovered < heard && heard < began
 }
@@ -102,10 +100,10 @@ impl Admission {
         &self.members
     }
 
-    /// Checks whether messages of this generation of a site are accepted.
+    /// Checks whether this node accepts messages of a generation of a site.
     ///
     /// # Errors
-    /// The reason why they are not.
+    /// The reason why it does not.
     pub fn admits(&self, site: SiteId, generation: u32) -> Result<(), Unwelcome> {
         if Some(site) == self.role.site {
             // The nodes of a site join together, before they learn that the site may join.
@@ -129,8 +127,8 @@ impl Admission {
         self.role.site.is_none_or(|site| self.members.generation(site) >= self.role.generation)
     }
 
-    /// Checks whether a node with this data, and with a list of `listed` sites, may be admitted. A
-    /// node that has lost its data has also lost its promises, so it must not return. There are two
+    /// Checks whether a node with this data may be admitted. Its list has `listed` sites. A node
+    /// that has lost its data has also lost its promises, so it must not return. There are two
     /// exceptions for nodes of this node's own site: while the site keeps its data in memory, and
     /// while no other site has taken part, because no other site could restore the data.
     ///
@@ -160,7 +158,7 @@ impl Admission {
             return Err(Unwelcome::OlderCopy);
         }
         if self.lacking.get(&node) == Some(&origin.incarnation) {
-            return Err(Unwelcome::Forgetful);
+            return Err(Unwelcome::LostData);
         }
         Ok(())
     }
@@ -173,25 +171,25 @@ impl Admission {
         }
     }
 
-    /// Checks whether messages of an admitted node are still accepted.
+    /// Checks whether this node still accepts messages of an admitted node.
     ///
     /// # Errors
-    /// The reason why they are not.
-    pub fn may_speak(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
+    /// The reason why it does not.
+    pub fn accepts_messages(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
         self.admits(node.site, generation)?;
         let present = self.entered.get(&node).map(|origin| origin.incarnation);
         let lacks = present.is_some() && self.lacking.get(&node).copied() == present;
-        if lacks { Err(Unwelcome::Forgetful) } else { Ok(()) }
+        if lacks { Err(Unwelcome::LostData) } else { Ok(()) }
     }
 
-    /// Returns whether a worker of a site has forgotten a time of its own that it had announced.
-    /// Times of former generations of the site do not count.
-    pub fn has_forgotten(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
+    /// Returns whether a worker of a site has lost data up to the time `heard`, which it had
+    /// announced. Times of former generations of the site do not count.
+    pub fn has_lost_data(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
         let former = self.members.gaps(site).last().map_or(Timestamp::ZERO, |gap| gap.end);
-        self.members.is_member(site) && heard > former && has_forgotten(run, heard)
+        self.members.is_member(site) && heard > former && has_lost_data(run, heard)
     }
 
-    /// Notes that a node is admitted, whose list has `listed` sites.
+    /// Notes that a node is admitted. Its list has `listed` sites.
     pub fn note_entry(&mut self, node: NodeId, origin: Origin, listed: usize) {
         self.listed.insert(node, listed);
         if self.entered.insert(node, origin) != Some(origin) {
@@ -315,10 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_announced_more_than_it_recovered_has_forgotten() {
+    fn a_worker_that_announced_more_than_it_recovered_has_lost_data() {
         let run = (Timestamp(10), Timestamp(20));
         for (heard, forgotten) in [(9, false), (10, false), (11, true), (19, true), (20, false)] {
-            assert_eq!(has_forgotten(run, Timestamp(heard)), forgotten, "{heard}");
+            assert_eq!(has_lost_data(run, Timestamp(heard)), forgotten, "{heard}");
         }
     }
 
@@ -345,13 +343,13 @@ mod tests {
             |incarnation| Origin { generation: 0, data: 7, starts: incarnation, incarnation };
         admission.note_lacking(NODE);
         admission.note_entry(NODE, origin(1), 2);
-        assert_eq!(admission.may_speak(NODE, 0), Ok(()), "it was not let in then");
+        assert_eq!(admission.accepts_messages(NODE, 0), Ok(()), "it was not let in then");
         admission.note_lacking(NODE);
-        assert_eq!(admission.may_speak(NODE, 0), Err(Unwelcome::Forgetful));
-        assert_eq!(admission.may_enter(NODE, origin(1), 2), Err(Unwelcome::Forgetful));
+        assert_eq!(admission.accepts_messages(NODE, 0), Err(Unwelcome::LostData));
+        assert_eq!(admission.may_enter(NODE, origin(1), 2), Err(Unwelcome::LostData));
         assert_eq!(admission.may_enter(NODE, origin(2), 2), Ok(()), "with the right data perhaps");
         admission.note_entry(NODE, origin(2), 2);
-        assert_eq!(admission.may_speak(NODE, 0), Ok(()));
+        assert_eq!(admission.accepts_messages(NODE, 0), Ok(()));
     }
 
     #[test]

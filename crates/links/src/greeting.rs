@@ -99,7 +99,7 @@ impl Refusal {
             Refusal::Removed(_)
             | Refusal::OtherData(..)
             | Refusal::OlderCopy(..)
-            | Refusal::Forgetful(..) => Greeting::Farewell(words),
+            | Refusal::LostData(..) => Greeting::Farewell(words),
             Refusal::Taken => Greeting::NotNow(words),
             _ => Greeting::Refusal(words),
         }

@@ -147,7 +147,7 @@ pub enum Refusal {
         "{0} lacks data that it has sent to others, so its data is an older copy, or its disk \
          has lost something; `solera site remove {1}`, then add it again"
     )]
-    Forgetful(String, String),
+    LostData(String, String),
     /// The TLS handshake of the two nodes failed.
     #[error("{0}")]
     Tls(String),
@@ -169,7 +169,7 @@ impl Refusal {
             Refusal::Taken => "taken",
             Refusal::Clocks { .. } | Refusal::Ahead { .. } => "clock",
             Refusal::Removed(_) | Refusal::UnknownGeneration(_) => "generation",
-            Refusal::OtherData(..) | Refusal::OlderCopy(..) | Refusal::Forgetful(..) => "data",
+            Refusal::OtherData(..) | Refusal::OlderCopy(..) | Refusal::LostData(..) => "data",
             Refusal::Tls(_) => "tls",
             Refusal::FromPeer(_) => "by_peer",
         }
@@ -189,7 +189,7 @@ impl Refusal {
             Unwelcome::Unknown => Refusal::UnknownGeneration(site),
             Unwelcome::OtherData => Refusal::OtherData(node, site),
             Unwelcome::OlderCopy => Refusal::OlderCopy(node, site),
-            Unwelcome::Forgetful => Refusal::Forgetful(node, site),
+            Unwelcome::LostData => Refusal::LostData(node, site),
             Unwelcome::Lacks(added) => Refusal::Lacks(node, name(added)),
         }
     }

@@ -127,12 +127,12 @@ impl fmt::Display for Foreign {
         match self {
             Foreign::Short => f.write_str("they are too short to name a protocol"),
             Foreign::Protocol { found, known } => {
-                write!(f, "they are of protocol {found}, and this is ")?;
+                write!(f, "they are of protocol {found}, and this build knows ")?;
                 for (place, Protocol { number, name, .. }) in known.iter().enumerate() {
-                    let or = if place > 0 { " or " } else { "" };
+                    let or = if place > 0 { " and " } else { "" };
                     write!(f, "{or}{number} ({name})")?;
                 }
-                f.write_str(": a newer build wrote them, or they are something else")
+                f.write_str(": a newer build wrote them, or they are other data")
             }
             Foreign::Version { found, expected, protocol } => write!(
                 f,

@@ -64,7 +64,7 @@ pub(crate) fn expression(tokens: TokenStream, paths: &TokenStream) -> TokenStrea
     let captured = read.params.iter().zip(&transaction.params).map(|(param, (_, ty))| {
         let value = &param.value;
         let at = value.clone().into_iter().next().map_or(read.open, |token| token.span());
-        // This is where Rust reports an argument of the wrong type.
+        // Rust reports an argument of the wrong type at this span.
         match Types::is_borrowed(ty) {
             true => quote_spanned!(at=> &(#value)),
             false => quote_spanned!(at=> (#value)),
@@ -122,7 +122,7 @@ struct Param {
     comma: Option<Span>,
 }
 
-/// What is missing, and where.
+/// Description and place of a missing part.
 type Missing = (&'static str, Span);
 
 impl Written {

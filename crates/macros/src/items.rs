@@ -51,7 +51,7 @@ fn source(text: &Text, types: &Types<'_>) -> TokenStream {
     let paths = types.paths;
     let (source, written) = match text {
         Text::Written(text) => (quote!(#text), text),
-        // So the compiler sees a change of the file.
+        // With `include_str!`, the compiler compiles the crate again when the file changes.
         Text::File(path, text) => (quote!(::core::include_str!(#path)), text),
     };
     let implementation = program_for(&quote!(Program), &source, paths);
@@ -233,7 +233,7 @@ fn transaction(
     let borrowed = transaction.params.iter().map(|(_, ty)| types.borrowed(ty));
     let arguments = arguments(&names, &transaction.params, paths);
     let result = types.owned(&transaction.result);
-    // No parameter has the same name, however it is written.
+    // With this hygiene, the name differs from those of all parameters, even of a parameter `on`.
     let on = Ident::new("on", Span::mixed_site());
     let documentation = documentation(transaction, known, compiled, types.program);
     quote! {

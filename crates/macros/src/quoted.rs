@@ -9,7 +9,7 @@ pub(crate) fn quoted(text: &str) -> TokenStream {
     let longest = text.split('"').map(|part| part.len() - part.trim_start_matches('#').len());
     let signs = "#".repeat(longest.max().unwrap_or(0) + 1);
     let parsed = format!("r{signs}\"{text}\"{signs}").parse();
-    // Rust reports a text that no literal may contain when it compiles the transaction.
+    // If a text cannot be a literal, Rust reports that when it compiles the transaction.
     parsed.unwrap_or_else(|_| quote!(r""))
 }
 

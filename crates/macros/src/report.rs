@@ -20,7 +20,7 @@ pub(crate) fn at_tokens<'d>(
     diagnostics.into_iter().map(one).collect()
 }
 
-/// Reports one diagnostic at a place: from one token to another.
+/// Reports one diagnostic at a range of tokens, which `at` gives by its first and last token.
 pub(crate) fn at_place(one: &Diagnostic, at: (Span, Span), file: &str, text: &str) -> TokenStream {
     let message = render(std::slice::from_ref(one), file, text, false);
     match one.severity {

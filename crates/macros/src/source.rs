@@ -7,7 +7,8 @@ use proc_macro2::{Delimiter, Group, LineColumn, Spacing, Span, TokenStream, Toke
 /// A source text, with the token of each of its words.
 ///
 /// The tokens have the same lines and columns in the text as in their file, so diagnostics of the
-/// text apply to the file. Everything before the first token is empty, and there are no comments.
+/// text apply to the file. The text before the first token consists of white space, and the text
+/// has no comments.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     text: String,
@@ -28,8 +29,8 @@ impl Source {
         source
     }
 
-    /// Creates a source from a text without tokens. A line break in it would move the following
-    /// lines.
+    /// Creates a source from a text without tokens. The text must not contain line breaks, which
+    /// would move the following lines.
     pub(crate) fn beginning(text: &str) -> Source {
         let at = Some(LineColumn { line: 1, column: text.chars().count() });
         Source { text: text.to_owned(), at, ..Source::default() }
@@ -135,7 +136,7 @@ impl Source {
     }
 }
 
-/// Whether the token is `[doc = …]`.
+/// Returns whether the token is `[doc = …]`.
 fn is_documentation(token: &TokenTree) -> bool {
     let TokenTree::Group(group) = token else { return false };
     let first = group.stream().into_iter().next();
@@ -179,7 +180,7 @@ mod tests {
             })
         };
         let flat: TokenStream = here("a -> b && 1 . 5 <= c".parse().unwrap()).collect();
-        // The first is at the beginning of the text, the others are all at the same place.
+        // The first token is at the beginning of the text, and all others are at one place.
         assert_eq!(Source::of(flat).text().trim(), "a -> b && 1 . 5 <= c");
     }
 

@@ -69,7 +69,7 @@ impl Types<'_> {
         }
     }
 
-    /// Whether arguments of the type are borrowed.
+    /// Returns whether arguments of the type are borrowed.
     pub(crate) fn is_borrowed(ty: &Type) -> bool {
         !matches!(ty, Type::Bool | Type::Int | Type::Float)
     }
@@ -91,7 +91,7 @@ impl Types<'_> {
         }
     }
 
-    /// Whether a struct contains another one in memory, behind options at most.
+    /// Returns whether a struct contains another one in memory, directly or behind options.
     fn holds(&self, outer: usize, inner: usize) -> bool {
         let mut seen = vec![false; self.program.structs.len()];
         let mut next = vec![outer];
@@ -115,7 +115,7 @@ impl Types<'_> {
         false
     }
 
-    /// Whether values of the type are ordered, because they contain no floats.
+    /// Returns whether values of the type are ordered, because they contain no floats.
     pub(crate) fn is_ordered(&self, ty: &Type) -> bool {
         let mut seen = vec![false; self.program.structs.len()];
         let mut next = vec![ty];
@@ -136,7 +136,7 @@ impl Types<'_> {
         true
     }
 
-    /// Whether the type contains a struct, not only behind a handle.
+    /// Returns whether the type contains a struct, not only behind a handle.
     pub(crate) fn has_struct(ty: &Type) -> bool {
         match ty {
             Type::Option(of) | Type::List(of) | Type::Set(of) => Types::has_struct(of),

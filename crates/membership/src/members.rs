@@ -19,8 +19,9 @@ pub struct Gap {
 /// Status and history of one site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Slot {
-    /// Number of changes of the site's status so far. It only grows; its last two bits are the
-    /// status.
+    /// Position in the cycle of statuses (member, leaving, removed, joining), counted through all
+    /// generations. It only grows; its last two bits are the status. The removal of a joining site
+    /// skips a position.
     stage: u32,
     /// One gap for each generation that has ended.
     gaps: Vec<Gap>,
@@ -39,7 +40,9 @@ impl TryFrom<Vec<Slot>> for Members {
         let members = Members(slots);
         match members.is_well_formed() {
             true => Ok(members),
-            false => Err("a list of sites that no site writes"),
+            false => {
+                Err("invalid list of sites: too many sites, or gaps that disagree with the status")
+            }
         }
     }
 }
@@ -101,7 +104,7 @@ impl Members {
         (self.0[site.index()].stage + 1) / 4
     }
 
-    /// Returns how often a site's status has changed.
+    /// Returns a site's position in the cycle of statuses. It grows with each change of the status.
     pub fn stage(&self, site: SiteId) -> u64 {
         self.0[site.index()].stage.into()
     }
@@ -117,7 +120,7 @@ impl Members {
     }
 
     /// Returns the sites that are members or are joining.
-    pub fn listening(&self) -> impl Iterator<Item = SiteId> + '_ {
+    pub fn members_and_joining(&self) -> impl Iterator<Item = SiteId> + '_ {
         self.members().chain(self.which(SiteStatus::Joining))
     }
 
@@ -170,8 +173,7 @@ impl Members {
                 theirs.gaps.clone()
             };
             mine.stage = mine.stage.max(theirs.stage);
-            // The time at which a joining site's new generation begins becomes known late, and
-            // moves the end of the gap.
+            // The end of the last gap may grow after the removal, until the site has joined again.
             for (gap, former) in mine.gaps.iter_mut().zip(former) {
                 gap.end = gap.end.max(former.end);
             }

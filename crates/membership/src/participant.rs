@@ -8,9 +8,9 @@ use crate::members::Members;
 ///
 /// The machine of a worker passes every change of the list to the worker's protocols, in the step
 /// in which it learns of the change, after it has recorded the change. A change is complete when
-/// every protocol of every worker has completed it: a leaving site is removed only when
-/// [`has_settled`](Self::has_settled) is true at all members, and a joining site becomes a member
-/// when [`is_filled`](Self::is_filled) is true at all of its own workers.
+/// every protocol of every worker has completed it. A leaving site is removed only when
+/// [`has_completed_removals`](Self::has_completed_removals) is true at all members. A joining site
+/// becomes a member when [`is_filled`](Self::is_filled) is true at all of its own workers.
 ///
 /// Each protocol decides what it keeps of a leaving site's data, and how a joining site gets its
 /// data.
@@ -21,7 +21,7 @@ pub trait Participant {
 
     /// Returns whether this worker has done everything that the list requires of it when a site
     /// leaves.
-    fn has_settled(&self) -> bool;
+    fn has_completed_removals(&self) -> bool;
 
     /// Returns whether this worker has the data that it needs to serve. At a joining site, it has
     /// to fetch the data first.

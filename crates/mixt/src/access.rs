@@ -1,4 +1,4 @@
-//! Accesses to stores in the name of a user, and those to which the user has no right.
+//! Accesses to stores in the name of a user, and the accesses that the user has no right to make.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use solera_program::ir::Program;
 use solera_program::operation::ObjectOp;
 use solera_program::types::StoreId;
 
-/// Users, by the databases that know them.
+/// Names of users, by database. A database without users has no entry.
 pub type Users = BTreeMap<Arc<str>, Arc<str>>;
 
 /// An operation that a phase may request.
@@ -42,7 +42,7 @@ pub enum StoreOperation {
     Custom(u16),
 }
 
-/// Access to which a user has no right.
+/// An access that a user has no right to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     /// The phase that needs the access; `None` if the user has no rights at all.

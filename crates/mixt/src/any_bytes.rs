@@ -1,5 +1,5 @@
-//! Fuzz target for arbitrary bytes from a store, a worker or a coordinator. The code must reject
-//! them, or read them and continue, and never panic.
+//! Fuzz target for arbitrary bytes from a store, a worker or a coordinator. The code either rejects
+//! the bytes, or decodes them and continues. It never panics.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::witness::WriteWitness;
 /// Maximum number of answers to a transaction.
 const ANSWERS: usize = 200;
 
-/// Decodes bytes as each type that transactions store or send to workers. Runs the transactions of
-/// these modules that they contain, over empty stores.
+/// Decodes bytes as each type that transactions store or send to workers. If the bytes contain a
+/// transaction of one of `modules`, runs it over empty stores.
 ///
 /// # Panics
 /// If a decoded value changes when it is encoded and decoded again.
@@ -71,7 +71,7 @@ fn go_on(record: Record, modules: &Arc<Modules>) {
     coordinator.garbage();
 }
 
-/// Runs the next group of phases as a worker does, and gives it up before it would commit.
+/// Runs the next group of phases as a worker does, and aborts it before the commit.
 fn run_group(remote_group: &RemoteGroup, modules: &Modules) {
     let Ok(job) = Job::of(&remote_group.record, modules, Limits::default()) else { return };
     let next = remote_group.record.state.next as usize;

@@ -13,7 +13,7 @@ use crate::location::Location;
 use crate::store::Database;
 
 /// A compiled module. Its name is the same on all hosts that may complete its transactions, and a
-/// changed module has another name, for example a digest of its source.
+/// changed module has another name. A digest of the source is such a name.
 #[derive(Clone, Debug)]
 pub struct Module {
     name: Arc<str>,
@@ -139,10 +139,12 @@ impl fmt::Display for BindError {
                 write!(f, "the store `{store}` is bound to database {index}, which does not exist")
             }
             BindError::NoSpace { store, place } => {
-                write!(f, "the store `{store}` is to be {place}, but there is no such space")
+                write!(f, "the store `{store}` cannot be bound to {place}: there is no such space")
             }
             BindError::TooWeak { store, declared, place, level, accepts } => {
-                let accepts: Vec<_> = accepts.iter().map(|level| level.name()).collect();
+                // No space has this level yet.
+                let accepts = accepts.iter().filter(|level| **level != Level::PcPsi);
+                let accepts: Vec<_> = accepts.map(|level| level.name()).collect();
                 write!(
                     f,
                     "the store `{store}` is declared {declared}, but {place} is {level}: it must be {}",

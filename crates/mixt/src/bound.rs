@@ -18,12 +18,12 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Whether the writes of a transaction take effect, and are read, as a whole there.
+    /// Returns whether the writes of a transaction take effect, and are read, as a whole there.
     pub fn atomic(&self) -> bool {
         self.level.at_least(Level::Causal)
     }
 
-    /// Whether transactions there are ordered against others.
+    /// Returns whether transactions there are ordered against others.
     pub fn strong(&self) -> bool {
         matches!(self.level, Level::Linearizable | Level::Por)
     }

@@ -1,10 +1,11 @@
 //! Removes the garbage of complete transactions, many at a time (MixT §7.1).
 //!
-//! The collector first writes into the record that the transaction is complete, so that nobody
-//! recovers it. After [`Limits::keep_ms`](crate::outcome::Limits::keep_ms) it removes the write
-//! witnesses, once the databases that report a [`Horizon`] report that every session sees the
-//! commits. After half as long again it removes the commit witnesses and done marks, and at last
-//! the record. So a host that finds one of them also finds what explains it. If this host dies in
+//! The collector first marks the record of the transaction as complete, so that no host recovers
+//! it. It removes the write witnesses after [`Limits::keep_ms`](crate::outcome::Limits::keep_ms),
+//! as soon as each database that reports a [`Horizon`] shows that every session sees the commits.
+//! After half of that time again it removes the commit witnesses and done marks, and finally the
+//! record. In this order, a host that finds a write witness can still find the commit witnesses,
+//! and a host that finds any of these objects can still find the record. If this host dies in
 //! between, [recovery](crate::recovery) finds the record and passes it to a collector again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ use crate::witness::{self, TransactionId};
 pub struct Collector {
     limits: Limits,
     entries: BTreeMap<TransactionId, Entry>,
-    /// Tickets of transactions that were given up here and may be resumed at once.
+    /// Tickets of transactions that this host gave up and that may be resumed at once.
     given_up: BTreeMap<TransactionId, Record>,
 }
 
@@ -40,7 +41,7 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// Another host appears to remove everything.
+    /// Another host appears to remove the garbage; this collector waits, in case that host dies.
     Watch,
     Complete,
     WriteWitnesses,
@@ -90,10 +91,10 @@ impl Collector {
         self.given_up.retain(|_, ticket| now_ms.saturating_sub(ticket.lease.since_ms) < orphan_ms);
     }
 
-    /// Remembers the ticket of a transaction that was given up here, so that
-    /// [recovery](crate::recovery) resumes it at once: other transactions may wait for it, and be
-    /// given up themselves before it counts as orphaned. Ignores a ticket whose requests may still
-    /// be in progress.
+    /// Keeps the ticket of a transaction that this host gave up, so that
+    /// [recovery](crate::recovery) resumes it at once. Otherwise transactions that wait for it
+    /// could reach their time limits before it counts as orphaned. Ignores a ticket whose requests
+    /// may still be in progress.
     pub fn give_up(&mut self, ticket: Record) {
         let is_open = !ticket.complete && ticket.failed.is_none();
         if is_open && ticket.stopped && !self.has(ticket.id) {
@@ -101,7 +102,7 @@ impl Collector {
         }
     }
 
-    /// Returns the ticket of a transaction that was given up here.
+    /// Returns the ticket of a transaction that this host gave up.
     pub(crate) fn ticket(&self, id: TransactionId) -> Option<&Record> {
         self.given_up.get(&id)
     }
@@ -111,7 +112,7 @@ impl Collector {
         self.entries.keys().copied()
     }
 
-    /// Whether it has a transaction.
+    /// Returns whether it has a transaction.
     pub fn has(&self, id: TransactionId) -> bool {
         self.entries.contains_key(&id)
     }
@@ -163,7 +164,7 @@ impl Collector {
                 match connections.read(&database, names).await {
                     Ok(found) => {
                         for ((id, _), fields) in due.iter().zip(found) {
-                            let entry = self.entries.get_mut(id).expect("it was there before");
+                            let entry = self.entries.get_mut(id).expect("the entry still exists");
                             let gone = !fields.contains_key(&0);
                             entry.step = if gone { Step::Over } else { Step::WriteWitnesses };
                         }
@@ -175,8 +176,8 @@ impl Collector {
         result
     }
 
-    /// Finds out how far commits are visible. This stays unknown for transactions in a database
-    /// that does not answer.
+    /// Reads from the databases up to which time commits are visible. The answer stays unknown for
+    /// transactions in a database that does not answer.
     async fn look_around(&mut self, connections: &mut Connections) -> Result<(), StoreError> {
         let unseen = self.entries.values().filter(|entry| entry.unseen());
         let all: BTreeSet<_> = unseen.flat_map(|entry| databases(&entry.record)).collect();
@@ -267,7 +268,7 @@ impl Collector {
             }
         }
         for id in due {
-            let entry = self.entries.get_mut(id).expect("nothing is removed meanwhile");
+            let entry = self.entries.get_mut(id).expect("no entry is removed meanwhile");
             let mut written = step.writes(&entry.record).into_iter();
             if !written.any(|(database, _)| failed.contains(&database)) {
                 entry.step = step.next();
@@ -278,7 +279,7 @@ impl Collector {
 }
 
 impl Entry {
-    /// Whether it is not yet known that every session sees its commits.
+    /// Returns whether it is not yet known that every session sees its commits.
     fn unseen(&self) -> bool {
         let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
         self.step == Step::WriteWitnesses && !seen
@@ -288,7 +289,7 @@ impl Entry {
         let seen = self.until.as_ref().is_some_and(BTreeMap::is_empty);
         let after_ms = match self.step {
             Step::Complete => return true,
-            // The host that completed it has removed everything by then.
+            // By then, the host that completed the transaction has removed all garbage.
             Step::Watch => 2 * limits.keep_ms,
             Step::WriteWitnesses if !seen => return false,
             Step::WriteWitnesses => limits.keep_ms,
@@ -396,7 +397,7 @@ async fn write(
     change(connections, database, &Begin::default(), |_| writes).await
 }
 
-/// Reads, and writes what follows from that, in one transaction.
+/// Reads names, and writes what `writes` returns for them, in one transaction.
 async fn change(
     connections: &mut Connections,
     database: &str,

@@ -62,7 +62,7 @@ pub async fn of_redis_types(database: &dyn Database, space: &str) {
 /// If an answer is wrong.
 pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &str) {
     // First all steps run in one transaction, which reads its own writes. Then each step runs in
-    // one of its own, declared as read-only if it is.
+    // its own transaction, which is declared as read-only if the step only reads.
     for apart in [false, true] {
         let mut session = ConformanceSession::new(database, space).await;
         let key = |name: &str| format!("objects-{name}-{apart}");
@@ -80,12 +80,12 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
                 let found = found.unwrap_or_else(|error| panic!("{name}: {op:?}: {error}"));
                 assert_eq!(found, answer, "{name}: {op:?}{args:?}");
                 if apart {
-                    session.commit(&[]).await.expect("nobody else is there");
+                    session.commit(&[]).await.expect("no transaction conflicts");
                 }
             }
         }
         if !apart {
-            session.commit(&[]).await.expect("nobody else is there");
+            session.commit(&[]).await.expect("no transaction conflicts");
         }
         // Other sessions see all that was written, of every kind.
         let mut other = ConformanceSession::new(database, space).await;
@@ -101,7 +101,7 @@ pub async fn objects_do_what_the_language_says(database: &dyn Database, space: &
             }
             match other.commit(&[]).await {
                 Err(StoreError::Conflict) => wrong = None,
-                committed => break committed.expect("nobody else is there"),
+                committed => break committed.expect("no transaction conflicts"),
             }
         }
         assert_eq!(wrong, None);
@@ -117,7 +117,7 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
     let mut session = ConformanceSession::new(database, space).await;
     session.begin().await;
     session.done("kind", REGISTER, ObjectOp::Put, &[Value::Int(7)]).await;
-    session.commit(&[]).await.expect("nobody else is there");
+    session.commit(&[]).await.expect("no transaction conflicts");
     let text = || vec![Value::string("a")];
     let wrong = [
         (COUNTER, ObjectOp::Increment, vec![Value::Int(1)]),
@@ -154,8 +154,8 @@ pub async fn a_key_holds_one_kind_of_object(database: &dyn Database, space: &str
     assert!(first.is_some_and(is_overflow), "{refused:?}");
 }
 
-/// Checks that transactions read their own writes, and that nobody else reads them before the
-/// commit, or after an abort or the end of the session.
+/// Checks that transactions read their own writes, and that other sessions do not read these writes
+/// before the commit, after an abort, or after the end of the session without a commit.
 ///
 /// # Panics
 /// If the check fails.
@@ -169,7 +169,7 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     assert_eq!(one.get("atomic-a").await, Value::some(one_put.clone()));
     other.begin().await;
     assert_eq!(other.get("atomic-a").await, Value::NONE);
-    one.commit(&[]).await.expect("nobody else writes");
+    one.commit(&[]).await.expect("no transaction conflicts");
     // The snapshot of the other session is older.
     assert_eq!(other.get("atomic-b").await, Value::NONE);
     other.abort().await;
@@ -190,8 +190,8 @@ pub async fn transactions_are_atomic(database: &dyn Database, space: &str) {
     }
 }
 
-/// Checks that transactions read named objects when they begin and along with operations, change
-/// them when they commit, and that they are listed.
+/// Checks that transactions read named objects when they begin and along with operations, and
+/// change them when they commit, and that the database lists named objects.
 ///
 /// # Panics
 /// If the check fails.
@@ -221,7 +221,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         set("w:names", 1, &[], false),
         set("r:1", 0, b"one", true),
     ];
-    one.commit(&writes).await.expect("nobody else is there");
+    one.commit(&writes).await.expect("no transaction conflicts");
 
     let names = [name("r:1"), name("nothing"), name("w:names")];
     let wanted =
@@ -233,24 +233,25 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     let seen = wanted[2].clone();
     assert_eq!(answer, Ok(Answer { value: Some(Value::Int(1)), seen }));
     other.abort().await;
-    // A transaction may do nothing but look. It may be aborted as any other, or do nothing at all.
+    // A transaction may consist of one reading operation, or of none. Both may be committed or
+    // aborted.
     for end in [true, false] {
         other.begin_once().await;
         let look = other.look("names", COUNTER, ObjectOp::Value, Some(name("w:names"))).await;
         assert_eq!(look, answer);
         match end {
-            true => other.commit(&[]).await.expect("nobody else is there"),
+            true => other.commit(&[]).await.expect("no transaction conflicts"),
             false => other.abort().await,
         }
         other.begin_once().await;
         match end {
-            true => other.commit(&[]).await.expect("it has done nothing"),
+            true => other.commit(&[]).await.expect("an empty transaction commits"),
             false => other.abort().await,
         }
     }
     assert_eq!(other.connection.begin(&begin).await, Ok(wanted.clone()));
     // The transaction is read-only, but may write names.
-    other.commit(&[set("r:2", 0, b"two", true)]).await.expect("nobody else is there");
+    other.commit(&[set("r:2", 0, b"two", true)]).await.expect("no transaction conflicts");
 
     // A field that exists is not new: the transaction has no effect.
     one.begin().await;
@@ -276,7 +277,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
         // This name does not have the prefix, and would be last in another order.
         set("s", 0, b"", false),
     ];
-    one.commit(&writes).await.expect("nobody else is there");
+    one.commit(&writes).await.expect("no transaction conflicts");
     let begin = Begin { names: names.to_vec(), strong: one.strong, ..Begin::default() };
     let wanted = vec![Fields::new(), Fields::new(), fields(&[(1, b"y")])];
     assert_eq!(one.connection.begin(&begin).await, Ok(wanted));
@@ -287,7 +288,7 @@ pub async fn names_are_kept(database: &dyn Database, space: &str) {
     {
         let (prefix, after) = ("r:".into(), after.into());
         let list = List { space: space.into(), prefix, after, limit };
-        let listed = other.connection.list(&list).await.expect("it can be listed");
+        let listed = other.connection.list(&list).await.expect("names can be listed");
         assert_eq!(listed.iter().map(|key| &**key).collect::<Vec<_>>(), found, "{list:?}");
     }
 }
@@ -303,7 +304,7 @@ pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &st
     for (op, args) in [(ObjectOp::Get, vec![]), (ObjectOp::Put, vec![Value::Int(1)])] {
         session.begin().await;
         assert_eq!(session.get("certified").await, Value::NONE);
-        session.ask("certified", REGISTER, op, &args).await.expect("nobody else is there");
+        session.ask("certified", REGISTER, op, &args).await.expect("no transaction conflicts");
         assert_eq!(session.connection.certify().await, Ok(()), "{op:?}");
         // A transaction that has done nothing, or has ended with its only operation, has nothing to
         // certify.
@@ -318,7 +319,7 @@ pub async fn what_is_certified_has_no_effect(database: &dyn Database, space: &st
     assert!(matches!(closed, Err(StoreError::Refused(_))), "{closed:?}");
     session.begin().await;
     session.done("certified", REGISTER, ObjectOp::Put, &[Value::Int(2)]).await;
-    session.commit(&[]).await.expect("nobody else is there");
+    session.commit(&[]).await.expect("no transaction conflicts");
 }
 
 /// Checks that of two transactions, each of which reads what the other writes, one fails.
@@ -343,7 +344,7 @@ pub async fn transactions_are_serializable(database: &dyn Database, space: &str)
         };
         (first, result)
     };
-    assert!(first, "nobody was in the way of the first one");
+    assert!(first, "the first transaction has no conflict");
     assert_eq!(second, Err(StoreError::Conflict));
 }
 
@@ -592,7 +593,7 @@ impl ConformanceSession {
     ) -> Result<Option<Value>, StoreError> {
         let call = self.call(key, object, op, args, None);
         let answer = self.connection.perform(&call).await?;
-        assert_eq!(answer.seen, Fields::new(), "nothing was looked at");
+        assert_eq!(answer.seen, Fields::new(), "no name was read");
         Ok(answer.value)
     }
 
@@ -625,7 +626,7 @@ impl ConformanceSession {
 
     async fn get(&mut self, key: &str) -> Value {
         let answer = self.ask(key, REGISTER, ObjectOp::Get, &[]).await;
-        answer.expect("it can be read").expect("what is not there is an option")
+        answer.expect("a register can be read").expect("`get` returns an option")
     }
 
     async fn commit(&mut self, writes: &[NameWrite]) -> Result<(), StoreError> {
@@ -633,6 +634,6 @@ impl ConformanceSession {
     }
 
     async fn abort(&mut self) {
-        self.connection.abort().await.expect("it can be given up");
+        self.connection.abort().await.expect("a transaction can be aborted");
     }
 }

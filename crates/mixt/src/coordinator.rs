@@ -1,5 +1,5 @@
-//! Runs a mixed transaction as a state machine without I/O: decides which database to ask for what,
-//! and when.
+//! Runs a mixed transaction as a state machine without I/O: decides which requests to send to which
+//! database, and when.
 //!
 //! # How a transaction runs
 //! The coordinator runs the phases in the order of the program. It joins them into groups
@@ -25,30 +25,31 @@
 //! values that the group handed on. Where the database commits only one of two transactions that
 //! create the same name, no group can run twice, even if several coordinators run it. Where the
 //! database merges concurrent commits, coordinators hold a recovery lease one after another
-//! (decision 0021): one stops before the next begins, and the next first waits until it sees what
-//! was committed before. If the record itself is in such a place, only the times of [`Limits`]
-//! separate the holders. When the answer to a commit is lost, the coordinator looks for the mark of
-//! that commit. A transaction with one writing group has no mark, so it ends with an unknown
-//! outcome.
+//! (decision 0021): a holder stops before the next one begins, and the next holder first waits
+//! until it sees all earlier commits. If the record itself is in such a place, only the times of
+//! [`Limits`] separate the holders. When the answer to a commit is lost, the coordinator looks for
+//! the mark of that commit. A transaction with one writing group has no mark, so it ends with an
+//! unknown outcome.
 //!
-//! *Seen as a whole.* A transaction that reads an object which another transaction wrote, in
-//! several atomic places, sees all of those writes in the places that it reads later: it waits
-//! there for the commit witness. If it finds a witness of a transaction that it may have missed in
-//! a place that it has read before, it reads that place again before it commits anything, and
-//! restarts if the data has changed. So a transaction that only reads, or whose reads all precede
-//! its first write, never sees part of another. The limit is the paper's: a transaction that has
-//! committed in a stronger store may then see, in a weaker one, what another transaction wrote
-//! after it. Read witnesses (§6.2), which would prevent that, are not implemented.
+//! *Seen as a whole.* If a transaction reads an object of another transaction that wrote in several
+//! atomic places, it sees all of these writes in the places that it reads later: it waits there for
+//! the commit witness. The reader may have read one of the other places already, before the write
+//! arrived there. It then reads that place again before it commits anything, and restarts if the
+//! data has changed. So a transaction that only reads, or whose reads all precede its first write,
+//! never sees part of another. The limit is the paper's: a transaction that has committed in a
+//! stronger store may then see, in a weaker one, what another transaction wrote after it. Read
+//! witnesses (§6.2), which would prevent that, are not implemented.
 //!
 //! *Endorsed reads* are repeated just before the first group that writes commits. If they are in
 //! the same database, that group repeats them in its own transaction, before it writes. So they
 //! belong to the snapshot from which the group commits, and its own writes do not affect them. The
-//! endorsed values were current at that time, as far as their stores can tell: in a weak store, a
-//! change elsewhere may not have arrived. They may still change between that read and the commit.
+//! endorsed values were current at that time in the replicas that were read: in a weak store, a
+//! change at another replica may not have arrived yet. They may still change between that read and
+//! the commit.
 //!
 //! *Stores that are not atomic* promise less. A group that runs there again may repeat its
 //! operations, so each operation is executed at least once. If the coordinator dies before the end
-//! of the first group that writes, the group stays partly executed and nobody completes it, as
+//! of the first group that writes, the group stays partly executed and no host completes it, as
 //! without Solera.
 
 mod attempts;
@@ -99,12 +100,12 @@ pub struct Coordinator {
     now_ms: u64,
     /// Time at which this coordinator began.
     began_ms: u64,
-    /// Time of the first of the reads that are still in use.
+    /// Time of the earliest read whose result is still in use.
     since_ms: u64,
     commit_status: CommitStatus,
     /// Number of the recovery lease that it holds or wants.
     lease_number: u32,
-    /// Whether no request of the previous lease's holder is still in progress.
+    /// Whether all requests of the previous lease's holder have ended.
     after_stopped: bool,
     /// Time until which a commit of the first group that writes, requested before the transaction
     /// was resumed, may still take effect. `None` where only one of several such commits can
@@ -116,7 +117,7 @@ pub struct Coordinator {
     is_patient: bool,
     /// Time of the last commit request, by this coordinator or by the previous holder.
     asked_ms: u64,
-    /// Time since when it has waited for commit witnesses.
+    /// Time at which it began to wait for commit witnesses.
     blocked_ms: Option<u64>,
     begun: u32,
     /// Number of failed attempts in a row.
@@ -133,19 +134,20 @@ pub struct Coordinator {
     commit_replicas: CommitReplicas,
     /// Databases that check the rights of each user.
     guarded: BTreeSet<Arc<str>>,
-    /// Whether it has checked the rights of its users for the accesses that are known beforehand.
+    /// Whether it has checked the rights of its users to the accesses that are known in advance.
     permitted: bool,
     /// Reason to give the transaction up once it holds the lease.
     giving_up: Option<String>,
     /// Databases whose workers run groups next to their data.
     workers: BTreeSet<Arc<str>>,
-    /// Reads before the first group that writes.
+    /// Reads of the groups before the first group that writes.
     reads: Vec<Reads>,
     /// Whether no other coordinator can have run this transaction.
     fresh: bool,
-    /// Reason to discard the reads, while the open transaction aborts.
+    /// Reason to discard the reads and restart; set while the open transaction aborts.
     restart: Option<Why>,
-    /// Number of transactions that wait for this one and complete it on that account.
+    /// Length of the chain of transactions that led to this one: each was blocked by the next, and
+    /// completes it.
     depth: u8,
     helped: Vec<Record>,
     /// Tickets of the transactions that it tried and failed to complete.
@@ -153,7 +155,7 @@ pub struct Coordinator {
     random: Random,
 }
 
-/// Operations with which a group has read.
+/// Reading operations of a group, with their results.
 #[derive(Debug)]
 struct Reads {
     group: usize,
@@ -257,9 +259,10 @@ impl Coordinator {
         Ok(resumed)
     }
 
-    /// Gives up a transaction that has begun to take effect, once it holds the lease. Afterwards
-    /// other transactions do not wait for it, and recovery does not complete it. Its committed
-    /// phases stay. The users are those in whose names the coordinator records this.
+    /// Creates a coordinator that gives up a transaction which has begun to take effect, as soon as
+    /// the coordinator holds the lease. Afterwards other transactions do not wait for it, and
+    /// recovery does not complete it. The effects of its committed phases remain. The coordinator
+    /// records this in the names of the record's users.
     ///
     /// # Errors
     /// Those of [`Coordinator::resume`].
@@ -271,7 +274,7 @@ impl Coordinator {
     ) -> Result<Coordinator, CannotResume> {
         let mut resumed = Coordinator::resume(record, modules, limits, now_ms)?;
         resumed.giving_up = Some(reason.to_owned());
-        // It does not ask its stores for anything more.
+        // A coordinator that gives up makes no further accesses, so no rights need to be checked.
         resumed.permitted = true;
         Ok(resumed)
     }
@@ -310,7 +313,7 @@ impl Coordinator {
 
     /// Sets the replicas of these databases at which all requests commit
     /// ([`commit_replica`](crate::store::Database::commit_replica)).
-    pub fn commit_at(&mut self, commit_replicas: BTreeMap<Arc<str>, Arc<str>>) {
+    pub fn set_commit_replicas(&mut self, commit_replicas: BTreeMap<Arc<str>, Arc<str>>) {
         self.commit_replicas = commit_replicas;
     }
 
@@ -430,7 +433,7 @@ impl Coordinator {
                             self.given_up.push(*ticket);
                         }
                         self.given_up.append(&mut other.given_up);
-                        // Another attempt would most likely fail at once, too.
+                        // Another attempt without a pause would most likely fail as well.
                         if is_done { None } else { self.wait() }
                     }
                 },
@@ -445,8 +448,8 @@ impl Coordinator {
         }
     }
 
-    /// Returns, after the end, the tickets of other transactions that it waited for and could not
-    /// complete in their hosts' stead. A [`Collector`](crate::collect::Collector) takes them, too.
+    /// Returns, after the end, the tickets of other transactions that it waited for and failed to
+    /// complete. [`Collector::give_up`](crate::collect::Collector::give_up) accepts them.
     pub fn given_up(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.given_up)
     }
@@ -532,7 +535,7 @@ impl Coordinator {
             }
             GroupStep::Ask(request) => {
                 let database = run.group().database.clone();
-                let database = database.expect("only groups with a database ask");
+                let database = database.expect("only groups with a database send requests");
                 self.stage = Stage::Group(run);
                 Some(Ask::Store { database, request })
             }
@@ -550,8 +553,8 @@ impl Coordinator {
         if run.group().writes() && self.must_validate() {
             let group = run.group();
             if !run.checks() && self.reads_in(group.database.as_ref()).next().is_some() {
-                // That validation is necessary has only become clear now, and it must precede the
-                // writes of the group.
+                // Only now is it known that the reads must be validated, and validation must
+                // precede the writes of the group.
                 let step = run.give_up();
                 return self.group_step(run, step);
             }
@@ -572,7 +575,7 @@ impl Coordinator {
         self.group_step(run, step)
     }
 
-    /// Whether the reads must be validated before something commits, or at the end.
+    /// Returns whether the reads must be validated before something commits, or at the end.
     fn must_validate(&self) -> bool {
         let groups = &self.job.plan.groups;
         // Witnesses are kept for a limited time: a transaction that takes longer may have missed
@@ -584,7 +587,8 @@ impl Coordinator {
 
     fn ended(&mut self, run: GroupRun, end: GroupEnd) -> Option<Ask> {
         if self.fresh && run.mark_is_absent() {
-            // The session would see its own commit whose answer was lost.
+            // The session sees its own commits, so a commit whose answer was lost did not take
+            // effect.
             self.commit_status.settle();
         }
         let group = run.group();
@@ -604,13 +608,13 @@ impl Coordinator {
                 self.come_further();
                 self.state = state;
                 match lease {
-                    // This is the own commit whose answer was lost.
+                    // This is the commit of this coordinator whose answer was lost.
                     Some(RecoveryLease { number: 0, since_ms, .. }) if self.lease_number == 0 => {
                         self.commit_status.hold_lease(since_ms);
                     }
                     // The commit is another coordinator's, or indistinguishable from one.
                     Some(RecoveryLease { number, .. }) => {
-                        // So this was the commit in progress when its holder stopped.
+                        // The commit of an earlier holder was in progress when that holder stopped.
                         self.after_stopped |= number < self.lease_number;
                         self.commit_status.await_lease(self.now_ms);
                     }
@@ -657,8 +661,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns what a phase that took too long has waited for, if that was a database which did not
-    /// answer and not the program.
+    /// Returns why a phase took too long, if the cause was a database that did not answer.
     fn without_answer(&mut self, kind: &FailureKind) -> Option<Why> {
         let away =
             |why: &Why| matches!(why, Why::Unavailable { .. }) || why.is_uncertified_for_now();
@@ -666,8 +669,8 @@ impl Coordinator {
         self.trouble.take().filter(|why| took_too_long && away(why))
     }
 
-    /// Whether it is too early to commit this group, because an earlier commit of the same group
-    /// may still take effect besides this one.
+    /// Returns whether it is too early to commit this group, because an earlier commit of the same
+    /// group may still take effect besides this one.
     fn is_doubtful(&self, index: usize) -> bool {
         let first = self.job.plan.first_writer == Some(index);
         first && self.doubtful_until_ms.is_some_and(|until_ms| self.now_ms < until_ms)

@@ -1,8 +1,10 @@
-//! Macros for databases and connections whose methods all do the same: pass the call on to another
-//! database or connection, or box the future of an `async` method of the same name.
+//! Macros for databases and connections whose methods all have the same kind of body: one that
+//! passes the call on to another database or connection, or one that boxes the future of an `async`
+//! method of the same name.
 //!
-//! Each macro takes the names of the methods to implement, after the name of a macro that makes the
-//! body. It is called with `self`, the name of the method and the arguments.
+//! Each macro takes the name of a second macro, and the names of the methods to implement. The
+//! second macro generates the body of a method. Its arguments are `self`, the name of the method,
+//! and the method's arguments.
 
 /// Implements methods of [`Connection`](crate::store::Connection).
 #[macro_export]

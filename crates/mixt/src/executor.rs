@@ -68,7 +68,7 @@ impl Connections {
         known.map(|(name, _)| Arc::clone(name))
     }
 
-    /// Returns the user that each database itself is configured with, for those that know users.
+    /// Returns the configured user of each database that has users.
     pub fn users(&self) -> Users {
         let known = self.known.iter();
         known.filter_map(|(name, known)| Some((Arc::clone(name), known.database.user()?))).collect()
@@ -184,7 +184,8 @@ impl CheckedOut<'_> {
             Request::Sees(commits) => connection.sees(commits).await.map(Reply::Sees),
             Request::Certify => connection.certify().await.map(|()| Reply::Certified),
             Request::Abort => connection.abort().await.map(|()| Reply::Done),
-            // A session for the configured user may do what that user may do.
+            // No rights are checked in advance here: the database checks each request of its
+            // configured user.
             Request::Permits(_) => Ok(Reply::Permits(None)),
         };
         self.check_in();
@@ -211,7 +212,7 @@ pub async fn run(
     clock: &dyn Clock,
 ) -> Outcome {
     coordinator.use_workers_of(connections.executing());
-    coordinator.commit_at(connections.commit_replicas());
+    coordinator.set_commit_replicas(connections.commit_replicas());
     coordinator.act_as(connections.users(), connections.guarded());
     let mut answer = None;
     loop {

@@ -43,7 +43,7 @@ pub(crate) struct GroupRun {
     job: Arc<Job>,
     index: usize,
     pub(crate) state: State,
-    /// Whether nobody can have run the group before.
+    /// Whether no coordinator can have run the group before.
     fresh: bool,
     /// Whether the group looked for its mark and did not find it.
     absent: bool,
@@ -61,7 +61,8 @@ pub(crate) struct GroupRun {
     pub(crate) found: Vec<Found>,
     /// Names of the write witnesses to write, by store.
     marking: BTreeMap<StoreId, BTreeSet<Name>>,
-    /// Witnesses of others that the own ones replace, as they lead to no further places.
+    /// Witnesses of other transactions that this transaction's witnesses may replace: they refer to
+    /// no places besides those of this transaction's witnesses.
     replaced: BTreeSet<(Name, TransactionId)>,
 }
 
@@ -114,7 +115,7 @@ pub(crate) enum GroupEnd {
 }
 
 impl GroupRun {
-    /// Runs the next group. `fresh`: whether nobody can have run it before.
+    /// Creates the run of the next group. `fresh` is whether no coordinator can have run it before.
     pub(crate) fn new(job: Arc<Job>, state: State, fresh: bool) -> GroupRun {
         let index = state.next as usize;
         let wanted = if state.worklist.is_empty() {
@@ -151,12 +152,12 @@ impl GroupRun {
         self
     }
 
-    /// Whether the group looked for its mark and did not find it.
+    /// Returns whether the group looked for its mark and did not find it.
     pub(crate) fn mark_is_absent(&self) -> bool {
         self.absent
     }
 
-    /// Whether there are reads to repeat.
+    /// Returns whether there are reads to repeat.
     pub(crate) fn checks(&self) -> bool {
         !self.checks.is_empty()
     }
@@ -174,7 +175,7 @@ impl GroupRun {
         &self.job
     }
 
-    /// Whether an earlier group has written.
+    /// Returns whether an earlier group has written.
     pub(crate) fn is_after_commit(&self) -> bool {
         self.job.plan.first_writer.is_some_and(|first| first < self.index)
     }
@@ -206,7 +207,7 @@ impl GroupRun {
                 Err(error) => GroupEnd::Uncertified(failure, error),
             }),
             (At::Begun | At::Committing, Some(Err(error))) => GroupStep::Ended(of_error(error)),
-            (at, reply) => unreachable!("{reply:?} is no answer to what was asked ({at:?})"),
+            (at, reply) => unreachable!("{reply:?} is no answer to the request ({at:?})"),
         }
     }
 
@@ -263,7 +264,7 @@ impl GroupRun {
 
     fn state_of(&self, mark: &[u8]) -> Result<(State, Option<RecoveryLease>), Unreadable> {
         if self.job.plan.first_writer == Some(self.index) {
-            // Others may have continued since, and written the record again.
+            // Other coordinators may have continued since then, and written the record again.
             let Record { state, lease, .. } = Record::decode(mark)?;
             let known = self.index + 1..=self.job.plan.groups.len();
             Ok((state.at(known, "a recovery record")?, Some(lease)))
@@ -341,7 +342,7 @@ impl GroupRun {
         let own = self.job.id.number();
         let witnesses = seen.into_keys().filter(|id| *id != own).collect();
         self.calls.push(Done { call, value: value.as_ref().ok().cloned(), witnesses });
-        let step = self.run.as_mut().expect("a call is made by a run").resume(value);
+        let step = self.run.as_mut().expect("a run made the call").resume(value);
         self.step(step)
     }
 
@@ -354,7 +355,7 @@ impl GroupRun {
         lease: RecoveryLease,
         replaces: impl Fn(TransactionId) -> bool,
     ) -> GroupStep {
-        assert!(matches!(self.at, At::Ready), "only what has run can be committed");
+        assert!(matches!(self.at, At::Ready), "a group runs before it commits");
         self.replaced.retain(|(_, id)| replaces(*id));
         self.state.next += 1;
         self.state.worklist = worklist;
@@ -391,15 +392,15 @@ impl GroupRun {
         GroupStep::Ask(Request::Certify)
     }
 
-    /// Whether the last request is an operation of a phase. A phase could request operations for
-    /// ever.
+    /// Returns whether the last request is an operation of a phase. Only such requests can be
+    /// endless.
     pub(crate) fn asks_for_operation(&self) -> bool {
         matches!(self.at, At::Called)
     }
 
     /// Stops a run whose last request is an [operation](Self::asks_for_operation).
     pub(crate) fn stop(&mut self, kind: FailureKind) -> GroupStep {
-        let run = self.run.as_ref().expect("an operation is asked for by a run");
+        let run = self.run.as_ref().expect("a run requested the operation");
         let failure = run.stopped(kind);
         self.end(GroupEnd::Failed(failure))
     }
@@ -420,14 +421,15 @@ impl GroupRun {
     }
 }
 
-/// Whether the transaction is still open after an operation that fails with this error.
+/// Returns whether the transaction is still open after an operation that fails with this error.
 pub(crate) fn stays_open(error: &StoreError) -> bool {
     use StoreError::{Denied, Missing, Refused, WrongData};
     matches!(error, Denied(_) | Missing | Refused(_) | WrongData { .. })
 }
 
 impl Done {
-    /// Whether the answer is the same as before, and no transaction has put a witness there since.
+    /// Returns whether the answer is the same as before, and no transaction has put a witness there
+    /// since.
     pub(crate) fn same(&self, reply: &Result<Reply, StoreError>) -> bool {
         match reply {
             Ok(Reply::Answered(answer)) => {

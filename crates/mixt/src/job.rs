@@ -57,7 +57,7 @@ impl Job {
     pub(crate) fn record(&self, state: State, lease: RecoveryLease) -> Record {
         let writers = self.plan.groups.iter().enumerate().filter(|(_, group)| group.writes());
         let marks = writers.skip(1).map(|(index, group)| {
-            let home = group.home(&self.bindings).expect("what writes has a home");
+            let home = group.home(&self.bindings).expect("a writer has a home");
             let place = &self.bindings.of(home).place;
             (Arc::clone(&place.database), witness::mark(&place.space, self.id, index))
         });
@@ -85,7 +85,7 @@ impl Job {
     /// Returns the place of the recovery record, if the transaction has one.
     pub(crate) fn record_place(&self) -> Option<&Location> {
         let first = self.plan.first_writer.filter(|_| self.plan.recorded)?;
-        let home = self.plan.groups[first].home(&self.bindings).expect("what writes has a home");
+        let home = self.plan.groups[first].home(&self.bindings).expect("a writer has a home");
         Some(&self.bindings.of(home).place)
     }
 

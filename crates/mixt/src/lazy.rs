@@ -2,15 +2,15 @@
 
 use crate::request::calls::StoreError;
 
-/// State of a session's transaction. `D` is what the session must know to begin it, `O` what it
-/// knows of one that was begun.
+/// State of a session's transaction. `D` is the data with which the session begins the transaction,
+/// `O` the data about a transaction that was begun.
 #[derive(Debug)]
 pub enum State<D, O> {
     /// There is no transaction.
     Closed,
-    /// The transaction was begun for the caller; the first operation begins it at the database.
+    /// The caller has begun the transaction; the first operation will begin it at the database.
     Due(D),
-    /// It has ended with its only operation.
+    /// The transaction has ended at the database, together with its only operation.
     Over,
     /// It was begun at the database.
     Open(O),
@@ -27,8 +27,9 @@ impl<D, O> State<D, O> {
         }
     }
 
-    /// Ends the transaction after an error. The caller has ended it at the database. If the error
-    /// is permanent, later operations of the transaction fail with the same one.
+    /// Records that an error has ended the transaction, which the caller has already ended at the
+    /// database. If the error is permanent, later operations of the transaction fail with the same
+    /// error.
     pub fn fail(&mut self, error: &StoreError) {
         *self = match error {
             StoreError::Denied(_) | StoreError::Refused(_) | StoreError::WrongData { .. } => {

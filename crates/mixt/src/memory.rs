@@ -1,4 +1,4 @@
-//! A database in memory, for programs that bring no other.
+//! A database in memory, for programs that use no other database.
 //!
 //! It has spaces of every level and one history of commits. Linearizable and por spaces are
 //! serializable: a transaction aborts if an object that it has read there has changed since. In
@@ -55,8 +55,8 @@ struct History {
     snapshots: BTreeMap<u64, usize>,
     /// Version that each site has received; empty if no site lags.
     sites: Vec<u64>,
-    /// Removed keys with the versions that removed them. They are forgotten when nobody reads an
-    /// older version.
+    /// Removed keys with the versions that removed them. They are forgotten when no transaction
+    /// reads an older version.
     removed: VecDeque<(u64, Key)>,
 }
 
@@ -87,7 +87,8 @@ impl Memory {
         Memory::with(name, spaces, true, 0)
     }
 
-    /// Creates a database whose transactions do not span its spaces, as if each were a database.
+    /// Creates a database in which each transaction uses one space, as if each space were a
+    /// database.
     pub fn disjoint(name: &str, spaces: &[(&str, Level)]) -> Memory {
         Memory::with(name, spaces, false, 0)
     }
@@ -110,7 +111,7 @@ impl Memory {
         Memory { shared: Arc::new(Shared { name: name.into(), spaces, joint, history }), site: 0 }
     }
 
-    /// Returns the same database at another site.
+    /// Returns the database as a client of another site sees it.
     ///
     /// # Panics
     /// If there is no such site.
@@ -193,7 +194,7 @@ struct MemorySession {
     site: usize,
     /// The newest version that it has seen.
     seen: u64,
-    /// Latest time for which `sees` was called, and the last commit at that call.
+    /// Latest time with which `sees` was called, and the number of the last commit at that call.
     until: Option<(u64, u64)>,
     open: Option<Open>,
 }
@@ -259,7 +260,7 @@ impl MemorySession {
         let own: Vec<_> = open.writes.iter().filter(|write| Key::of(write) == key).collect();
         let value = if call.op.mutates() {
             if own.is_empty() {
-                // The reason for the refusal is a read.
+                // An error depends on the content of the key, so it counts as a read.
                 cell::check(cell, &[call]).inspect_err(|_| note(&mut open.reads, level, &key))?;
             }
             open.writes.push(call.clone());
@@ -284,7 +285,7 @@ impl MemorySession {
         let mut history = self.shared.history();
         history.certify(&open)?;
         let changed = |key: &Key, since: u64| history.last_change(key) > since;
-        // Spaces that merge do not see commits made meanwhile.
+        // In spaces that merge, a commit since the snapshot is not visible and causes no conflict.
         let seen = |space: &str| match self.shared.level(space) {
             Ok(Level::Linearizable | Level::Por | Level::PcPsi) => u64::MAX,
             _ => open.snapshots[1],
@@ -422,7 +423,8 @@ impl History {
         self.sites.iter().copied().min().unwrap_or(u64::MAX).min(read)
     }
 
-    /// Changes a key in the newest version. A version that nobody reads is changed in place.
+    /// Changes a key in the newest version. A version that no transaction reads is changed in
+    /// place.
     fn change(
         &mut self,
         key: Key,
@@ -439,7 +441,7 @@ impl History {
             None => None,
         };
         change(&mut cell).expect("it was checked before");
-        // Nobody sees versions older than the one that the oldest reader sees.
+        // No reader sees versions older than the one that the oldest reader sees.
         let seen = versions.iter().rposition(|(of, _)| *of <= floor).unwrap_or(0);
         versions.drain(..seen);
         let gone = cell.is_none();
@@ -450,7 +452,7 @@ impl History {
         self.forget(floor);
     }
 
-    /// Forgets removed keys that nobody can see any more.
+    /// Forgets removed keys of which no reader can see a version any more.
     fn forget(&mut self, floor: u64) {
         while let Some((version, key)) =
             self.removed.front().filter(|(version, _)| *version <= floor)

@@ -26,9 +26,9 @@ pub enum Outcome {
     /// Some phases have committed, and others not yet.
     Incomplete {
         /// Ticket that resumes it
-        /// ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). `None` if nobody can
-        /// find out whether the only phase that writes has committed, or if others have
-        /// [completed](Why::Completed) it.
+        /// ([`Coordinator::resume`](crate::coordinator::Coordinator::resume)). `None` if it cannot
+        /// be determined whether the only phase that writes has committed, or if other coordinators
+        /// have [completed](Why::Completed) the transaction.
         ticket: Option<Box<Record>>,
         /// The phases that have committed.
         committed: Vec<usize>,
@@ -59,8 +59,8 @@ pub struct Attempts {
 /// Reason why a transaction did not complete.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// The program failed on values that its databases have certified, or it took too long,
-    /// whatever it has read.
+    /// The program failed on values that its databases have certified, or it took too long. In the
+    /// second case the values need no certification.
     Program(Failure),
     /// The program failed on values that a database has not certified. They may have been
     /// inconsistent, and then the failure may not follow from the data.
@@ -102,7 +102,7 @@ pub enum Why {
     },
     /// An administrator has given it up.
     GivenUp {
-        /// Who gave it up, and why.
+        /// Name of the administrator, and the reason.
         reason: String,
     },
     /// Another transaction, part of which this one has seen, does not become visible as a whole.
@@ -112,12 +112,12 @@ pub enum Why {
         /// The place where it is not visible.
         place: Location,
     },
-    /// Others completed it before it was resumed, and its result is no longer stored.
+    /// Other coordinators completed it before it was resumed, and its result is no longer stored.
     Completed,
     /// Another coordinator is completing it, or requests of one that has stopped may still be in
     /// progress.
     Taken,
-    /// It exceeded its time limit: others may complete it soon.
+    /// It exceeded its time limit: other coordinators may complete it soon.
     Late,
     /// The answer to a commit was lost.
     Unknown {
@@ -207,7 +207,7 @@ impl Why {
         ))
     }
 
-    /// Whether the program failed, and the database that could certify it did not answer.
+    /// Returns whether the program failed, and the database that could certify it did not answer.
     pub(crate) fn is_uncertified_for_now(&self) -> bool {
         matches!(self, Why::Uncertified { error: StoreError::Unavailable(_), .. })
     }
@@ -233,9 +233,9 @@ pub struct Limits {
     /// commit or from the takeover. Afterwards it does nothing more, unless the transaction is
     /// resumed.
     pub finish_ms: u64,
-    /// Time after which others may complete the transaction, from the same moment. Exceeds
-    /// `finish_ms` by more than [`IN_DOUBT_MS`] and the difference of clocks: a commit requested at
-    /// the last moment may take effect that much later.
+    /// Time after which other coordinators may complete the transaction, from the same moment.
+    /// Exceeds `finish_ms` by more than [`IN_DOUBT_MS`] and the difference of clocks: a commit
+    /// requested at the last moment may take effect that much later.
     pub orphan_ms: u64,
     /// Time for which a transaction waits for others, parts of which it has seen. Exceeds
     /// `orphan_ms`.
@@ -305,7 +305,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Checks that programs may handle a value as an argument.
+    /// Checks that a value is within the limits for arguments of programs.
     ///
     /// # Errors
     /// If the value is too large, with its size and the limit, or if a handle in it has an empty
@@ -321,8 +321,9 @@ impl Limits {
         Err(format!("it takes {size} bytes, and a value may take {most} at most"))
     }
 
-    /// Returns the time for which a coordinator waits for a transaction before it looks for its
-    /// record, and a worker before it reports that it is blocked.
+    /// Returns the time for which a coordinator waits for another transaction before it looks for
+    /// that transaction's record. A worker waits as long before it reports that its group is
+    /// blocked.
     pub(crate) fn on_the_way_ms(&self) -> u64 {
         self.finish_ms / 8
     }

@@ -2,9 +2,9 @@
 //! database.
 //!
 //! Consecutive phases that use several atomic stores of one database form one group. The database
-//! keeps them together by itself, so the group needs neither witnesses nor a recovery record
-//! within, and a reader of several such stores sees them at one time. Every other phase is a group
-//! of its own.
+//! makes them atomic, so the phases of a group need neither witnesses nor a recovery record among
+//! them. A reader of several such stores sees them at one time. Every other phase is a group of its
+//! own.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,7 +23,8 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// The first group that writes. It stores the recovery record if several groups write.
     pub first_writer: Option<usize>,
-    /// Whether several groups write, so that a coordinator that dies may leave some incomplete.
+    /// Whether several groups write. The transaction then has a recovery record, because a
+    /// coordinator that dies may leave it incomplete.
     pub recorded: bool,
     /// Atomic places that get witnesses. Empty unless more than one group writes such places.
     pub witnessed: Arc<[Location]>,
@@ -51,7 +52,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Whether it may write.
+    /// Returns whether it may write.
     pub fn writes(&self) -> bool {
         !self.written.is_empty()
     }
@@ -106,7 +107,7 @@ fn joined(transaction: &Transaction, bindings: &Bindings, start: usize) -> Optio
             break;
         }
         if index > start && used.is_empty() {
-            // The group would begin with a phase that uses no store.
+            // A phase that uses no store does not begin a joined group.
             return None;
         }
         used.insert(store);

@@ -106,7 +106,7 @@ pub struct Record {
     pub(crate) args: Vec<Value>,
     pub(crate) bindings: Bindings,
     pub(crate) began_ms: u64,
-    /// User in whose name it runs, in each database that knows users. Its requests have that user's
+    /// User in whose name it runs, in each database that has users. Its requests have that user's
     /// rights, whichever host makes them.
     pub(crate) users: Users,
     pub(crate) lease: RecoveryLease,
@@ -153,7 +153,7 @@ impl Record {
         self.began_ms
     }
 
-    /// Returns the user in whose name it uses a database, if that knows users.
+    /// Returns the user in whose name it uses a database, if the database has users.
     pub fn user(&self, database: &str) -> Option<&Arc<str>> {
         self.users.get(database)
     }
@@ -176,13 +176,14 @@ impl Record {
     }
 
     /// Returns the more recent of this stored record and a ticket of the same transaction. A ticket
-    /// may show that its holder has stopped, so that nobody need wait for it.
+    /// may show that the holder of its lease has stopped, so that no coordinator need wait for that
+    /// holder.
     pub fn or_ticket(self, ticket: Record) -> Record {
         let later = ticket.id == self.id && ticket.state.next >= self.state.next;
         if later { ticket } else { self }
     }
 
-    /// Whether all of it has taken effect, so that only garbage is left to remove.
+    /// Returns whether all of it has taken effect, so that only garbage is left to remove.
     pub fn is_complete(&self) -> bool {
         self.complete
     }

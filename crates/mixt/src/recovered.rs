@@ -15,8 +15,8 @@ pub struct Recovered {
     /// Complete transactions whose garbage another host removes. A
     /// [`Collector`](crate::collect::Collector) removes it if no host does.
     pub complete: Vec<Record>,
-    /// Number of transactions left to the coordinators that began or took them over, because these
-    /// still have time.
+    /// Number of transactions left to the coordinators that began them or took them over, because
+    /// the time limits of these coordinators have not passed.
     pub young: usize,
     /// Transactions that could not be completed now, with the outcomes of the attempts.
     pub open: Vec<(TransactionId, Outcome)>,
@@ -29,8 +29,8 @@ pub struct Recovered {
     pub unreadable: Vec<(String, Unreadable)>,
     /// Transactions whose records the database did not return, with its errors.
     pub unread: Vec<(String, StoreError)>,
-    /// Transactions that were not tried, because a database that they need next was unreachable for
-    /// an earlier one, or because they wait for others that are not complete.
+    /// Transactions that recovery did not try to complete: a database that they need next was
+    /// unreachable for an earlier transaction, or they wait for transactions that are not complete.
     pub skipped: Vec<TransactionId>,
     /// Tickets of transactions that could not be completed now. A
     /// [`Collector`](crate::collect::Collector) keeps them, because they may be resumed.

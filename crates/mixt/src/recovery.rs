@@ -32,8 +32,8 @@ pub enum Found {
     Unread(StoreError),
 }
 
-/// Number of names to list at once: more than usually exist, as some databases scan all of them
-/// each time.
+/// Number of names to list at once. It exceeds the usual number of names, because some databases
+/// scan all names for each request.
 const PAGE: usize = 65_536;
 
 /// Number of unreadable records in a row after which their database counts as unreachable.
@@ -68,7 +68,7 @@ pub async fn records(
         for batch in keys.chunks(BATCH) {
             match read(place, batch, connections).await {
                 Ok(found) => records.extend(found),
-                // One of them may be the reason.
+                // A single record may be the cause of the error.
                 Err(_) => read_singly(place, batch, connections, &mut records).await?,
             }
         }
@@ -183,7 +183,7 @@ pub async fn recover(
         if !take_over(record, ticket, connections, rules, clock, found).await {
             left.insert(id);
         }
-        // It may have completed others that blocked it.
+        // The coordinator may also have completed other transactions that blocked this one.
         due.retain(|record| recovered.completed.iter().all(|done| done.id != record.id));
     }
 }
@@ -191,8 +191,9 @@ pub async fn recover(
 /// Whether transactions are visible as a whole in places, by their commit witnesses.
 type Seen = BTreeMap<(Location, TransactionId), bool>;
 
-/// Whether a transaction waits for one of these, and would wait in vain. The commit witness may
-/// exist even though the other transaction stays incomplete elsewhere, perhaps for long.
+/// Returns whether a transaction waits for one of these, and would wait in vain. It does not wait
+/// in vain if the commit witness exists although the other transaction is still incomplete
+/// elsewhere.
 async fn is_blocked(
     record: &Record,
     by: &BTreeSet<TransactionId>,
@@ -227,7 +228,7 @@ fn next(due: &mut Vec<Record>) -> Option<Record> {
     (!due.is_empty()).then(|| due.remove(ready.unwrap_or(0)))
 }
 
-/// Whether a transaction waits for another one of these.
+/// Returns whether a transaction waits for another one of these.
 fn waits(record: &Record, of: &BTreeSet<TransactionId>) -> bool {
     record.state.worklist.keys().any(|(_, id)| *id != record.id && of.contains(id))
 }
@@ -247,12 +248,13 @@ async fn take_over(
             let plan = coordinator.plan();
             let first = plan.first_writer.map(|first| &plan.groups[first]);
             if ticket.is_some() && !first.is_some_and(|group| group.strong && group.atomic) {
-                // Only time separates this coordinator from a caller that resumes the same ticket.
+                // A caller may resume the same ticket, and no lease excludes one of the two
+                // coordinators here.
                 recovered.skipped.push(coordinator.id());
                 return false;
             }
-            // Each attempt lasts as long as a database may be unreachable for a moment, so only the
-            // first transaction waits for it.
+            // Each attempt waits for an unreachable database until its time limit. Only the first
+            // transaction waits; the others are skipped.
             let mut groups = coordinator.plan().groups[next..].iter();
             if groups.any(|group| group.database.as_ref().is_some_and(|name| away.contains(name))) {
                 recovered.skipped.push(coordinator.id());

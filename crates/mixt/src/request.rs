@@ -25,8 +25,8 @@ pub enum Request {
     Execute(Box<RemoteGroup>),
     /// Asks whether the session sees these commits.
     Sees(Commits),
-    /// Asks for an access among these that the user has no right to, as far as the database knows
-    /// before the access.
+    /// Asks for one of these accesses that the user has no right to make, as far as the database
+    /// knows in advance.
     Permits(Vec<Access>),
     /// Aborts the open transaction, and certifies what it has read.
     Certify,
@@ -35,7 +35,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it is an operation that changes something.
+    /// Returns whether it is an operation that changes something.
     pub(crate) fn mutates(&self) -> bool {
         match self {
             Request::Perform(call) => call.op.mutates(),
@@ -63,7 +63,7 @@ pub enum Reply {
     /// A worker has run the group.
     #[serde(skip)]
     Executed(RemoteReplies),
-    /// An access to which the user has no right, if there is one.
+    /// An access that the user has no right to make, if there is one.
     #[serde(skip)]
     Permits(Option<Denial>),
 }

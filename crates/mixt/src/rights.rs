@@ -1,9 +1,9 @@
-//! Finds the accesses of a transaction to its stores that are known before it makes them. So a
+//! Finds the accesses of a transaction to its stores that are known in advance, so that a
 //! transaction whose user lacks a right is rejected before it has any effect (decision 0022).
 //!
 //! The analysis follows all branches in the code of the remaining phases. A handle is known if it
-//! is a constant, an argument or a part of one, or if a phase that has run handed it on. Of any
-//! other operation only the store and the command are known.
+//! is a constant, an argument or a part of one, or if a phase that has run handed it on. If the
+//! handle of an operation is not known, only the store and the command are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn follow(
     let mut due = Vec::new();
     arrive(&mut before, &mut due, 0, start);
     while let Some(at) = due.pop() {
-        let mut registers = before[at].clone().expect("something leads there");
+        let mut registers = before[at].clone().expect("only reachable instructions are visited");
         match &code.instructions[at] {
             Instr::Jump(to) => {
                 arrive(&mut before, &mut due, *to as usize, registers);
@@ -127,8 +127,8 @@ fn follow(
     before
 }
 
-/// Merges the values of registers on a new way to an instruction into the known ones. If that
-/// changes them, the instruction is due again.
+/// Merges the values of registers on a new path to an instruction into the known ones. If that
+/// changes them, the instruction is analysed again.
 fn arrive(
     before: &mut [Option<Vec<Known>>],
     due: &mut Vec<usize>,
@@ -212,7 +212,7 @@ fn set(
     registers[dst as usize] = value.filter(|values| values.len() <= MOST);
 }
 
-/// Returns the possible results of a function that takes a part out of a collection.
+/// Returns the possible results of a function that returns a part of a collection.
 fn of_builtin(builtin: Builtin, values: Vec<Value>) -> Known {
     match builtin {
         Builtin::Elements => {

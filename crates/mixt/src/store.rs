@@ -30,14 +30,14 @@ pub trait Database: Send + Sync {
     /// Returns the level of a space; `None` if there is no such space.
     fn level(&self, space: &str) -> Option<Level>;
 
-    /// Whether its sessions [execute](Connection::execute) whole groups of phases.
+    /// Returns whether its sessions [execute](Connection::execute) whole groups of phases.
     fn executes(&self) -> bool {
         false
     }
 
-    /// Checks that the operations a space has match the custom operations that a store of a program
-    /// declares. Hosts call this when they load a module; otherwise a call that does not match
-    /// fails.
+    /// Checks that the operations of a space match the custom operations that a store of a program
+    /// declares. Hosts check this when they load a module. Without the check, a call that does not
+    /// match would fail.
     ///
     /// # Errors
     /// [`StoreError::Refused`] with the mismatch; databases without custom operations refuse any.
@@ -53,19 +53,20 @@ pub trait Database: Send + Sync {
         Box::pin(std::future::ready(first.map_or(Ok(()), Err)))
     }
 
-    /// Returns the user as whom its sessions act, if it knows users.
+    /// Returns the user that its sessions act as, if the database has users.
     fn user(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Whether a session acts for the user of a transaction ([`connect_as`](Self::connect_as)).
-    /// Otherwise all sessions act as [its user](Self::user) of that moment.
+    /// Returns whether a session can act for the user of a transaction
+    /// ([`connect_as`](Self::connect_as)). Otherwise all sessions act as the [current
+    /// user](Self::user) of this object.
     fn tells_users_apart(&self) -> bool {
         false
     }
 
-    /// Returns one of the accesses to which a user has no right, as far as that is known now and
-    /// locally. Executes nothing.
+    /// Returns one of the accesses that a user has no right to make, as far as this host knows now.
+    /// Executes nothing.
     fn permits(&self, _user: Option<&str>, _accesses: &[Access]) -> Option<Denial> {
         None
     }
@@ -83,8 +84,8 @@ pub trait Database: Send + Sync {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Connection>, StoreError>>;
 
     /// Opens a session in the name of a user. Each request has the rights that the user has at that
-    /// moment. `None` is the user of a transaction that names none; databases that check the rights
-    /// of users deny it.
+    /// moment. `None` stands for a transaction that names no user; databases that check the rights
+    /// of users reject it.
     ///
     /// # Errors
     /// [`StoreError::Denied`] if there is no such user, or this database may not act for that user.
@@ -179,10 +180,10 @@ pub trait Connection: Send {
         Box::pin(async { Err(StoreError::Refused("it does not run phases".to_owned())) })
     }
 
-    /// Aborts the open transaction, after the database has certified its reads: all of them were
-    /// current at one point in the order of commits, and that point follows every commit from
-    /// before the transaction began. Nothing that the transaction wrote takes effect. A database
-    /// without such an order has nothing to certify.
+    /// Aborts the open transaction, after the database has certified its reads. Certified reads
+    /// were all current at one point in the order of commits, and that point follows every commit
+    /// from before the transaction began. Nothing that the transaction wrote takes effect. A
+    /// database without such an order has nothing to certify.
     ///
     /// [`StoreError::Conflict`] means that the reads may not have been current,
     /// [`StoreError::Unavailable`] that the database cannot decide now, and any other error that it
@@ -197,14 +198,14 @@ pub trait Connection: Send {
     /// outside any transaction; at most `limit`.
     fn list<'a>(&'a mut self, list: &'a List) -> BoxFuture<'a, Result<Vec<Arc<str>>, StoreError>>;
 
-    /// Whether this session sees, from now on, commits of others. It may wait a moment for them.
-    /// Databases in which every session sees all commits always return `true`.
+    /// Returns whether this session sees, from now on, commits of others. It may wait a moment for
+    /// them. Databases in which every session sees all commits always return `true`.
     fn sees<'a>(&'a mut self, _commits: &'a Commits) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async { Ok(true) })
     }
 
-    /// Whether another user's transaction may use this session next: no transaction is open, no
-    /// commit has an unknown outcome, and the connection is not known to have broken.
+    /// Returns whether another user's transaction may use this session next: no transaction is
+    /// open, no commit has an unknown outcome, and the connection is not known to have broken.
     fn reusable(&mut self) -> bool {
         false
     }

@@ -19,7 +19,7 @@ pub struct Unreadable {
 
 pub(crate) fn encode(value: &impl Serialize) -> Arc<[u8]> {
     let bytes = postcard::to_extend(value, vec![ENCODING_VERSION]);
-    bytes.expect("all parts have lengths, and memory takes what it is given").into()
+    bytes.expect("all parts have lengths, and the vector grows").into()
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(

@@ -1,4 +1,4 @@
-//! Writes of other transactions that a transaction has seen, by their witnesses (MixT §5.4).
+//! Writes of other transactions that a transaction has seen, as their witnesses show (MixT §5.4).
 
 use std::collections::BTreeSet;
 

@@ -61,7 +61,8 @@ pub(crate) fn beside(space: &Arc<str>, key: &str) -> Name {
     name(space, format!("w:{key}"))
 }
 
-/// Returns the name of the write witnesses beside all that custom operations use without a handle.
+/// Returns the name of the write witnesses for all data that custom operations use without a
+/// handle.
 pub(crate) fn beside_all(space: &Arc<str>) -> Name {
     name(space, "a".to_owned())
 }

@@ -13,10 +13,10 @@ use crate::request::Request;
 use crate::request::calls::{Begin, StoreError};
 use crate::request::remote_group::{RemoteGroup, RemoteReplies};
 
-/// Interval between two looks for the commit witnesses that a group waits for, in milliseconds.
+/// Interval between two reads of the commit witnesses that a group waits for, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 5;
 
-/// Runs remote groups, and remembers their numbers so that it runs none twice.
+/// Runs remote groups, and records their numbers so that it runs none twice.
 #[derive(Debug, Default)]
 pub struct Worker {
     seen: Mutex<BTreeMap<u64, Seen>>,
@@ -24,7 +24,7 @@ pub struct Worker {
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// Time after which the worker rejects the group for its age.
+    /// Time after which the worker rejects the group as too old.
     until_ms: u64,
     running: bool,
 }
@@ -92,7 +92,7 @@ impl Worker {
         Ok(Running { worker: self, number: remote_group.number })
     }
 
-    /// Returns the groups that are not yet rejected for their age.
+    /// Returns the groups that are not yet rejected as too old.
     fn seen(&self, now_ms: u64) -> MutexGuard<'_, BTreeMap<u64, Seen>> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.retain(|_, seen| seen.running || now_ms < seen.until_ms);
@@ -136,8 +136,8 @@ impl Execution<'_> {
     }
 
     /// Waits until a commit whose answer was lost has taken effect, or never will. The next remote
-    /// group has another session, which could not find out. The wait ends when other coordinators
-    /// may take the transaction over.
+    /// group runs in another session, which cannot determine the outcome. The wait ends when other
+    /// coordinators may take the transaction over.
     async fn wait_for_commit(&self, connections: &mut Connections, clock: &dyn Clock) {
         let begin = Request::Begin(Begin::default());
         let limits = &self.job.limits;
@@ -176,8 +176,8 @@ impl Execution<'_> {
         let mut step = run.next(None);
         loop {
             step = match step {
-                // An endless loop requests operations for ever. The coordinator has to decide
-                // whether this is one.
+                // An endless loop would request operations for ever. The coordinator decides
+                // whether this is such a loop.
                 GroupStep::Ask(_) if run.asks_for_operation() && self.is_late(clock) => {
                     self.abort(connections).await;
                     return None;

@@ -109,7 +109,7 @@ pub(crate) async fn check_operations(
     for (id, store) in (0..).map(StoreId).zip(&program.stores) {
         let place = &bindings.of(id).place;
         let database = databases.iter().find(|found| found.describe().name == place.database);
-        let database = database.expect("it is bound to one of these");
+        let database = database.expect("it is bound to one of the databases");
         let checked = database.check_operations(program, id, &place.space).await;
         checked.map_err(|error| match error {
             StoreError::Refused(why) | StoreError::Denied(why) => {
@@ -138,7 +138,7 @@ fn place<'a>(
 ) -> Result<(usize, &'a str), String> {
     if own.is_unusable(space) {
         return Err(format!(
-            "the store `{store}` is to be {space}, which runs a protocol that has no transactions"
+            "the store `{store}` cannot be bound to {space}, which runs a protocol that has no transactions"
         ));
     }
     let is_own = own.names().any(|name| name == space);
@@ -155,7 +155,7 @@ fn place<'a>(
                 names => format!("there are {}", names.join(", ")),
             };
             Err(format!(
-                "the store `{store}` is to be {space}, but solera.toml has no [[store]] '{}'; {there}",
+                "the store `{store}` cannot be bound to {space}: solera.toml has no [[store]] '{}'; {there}",
                 database.escape_debug()
             ))
         }

@@ -128,7 +128,7 @@ fn arguments(
 enum Started {
     Now,
     /// Begun by an earlier call. If an administrator completes the transaction in place of its
-    /// `caller`, what remains incomplete stays the caller's.
+    /// `caller`, and it remains incomplete, it still belongs to the caller.
     Before {
         caller: Option<Users>,
     },
@@ -160,7 +160,7 @@ async fn run(
     match outcome {
         Outcome::Done { result, .. } => {
             if resumed {
-                // The ticket is useless from now on. If it stays, resuming it does nothing.
+                // The ticket is no longer needed. If it remains, resuming it has no effect.
                 let _ = forget(local, &ticket).await;
             }
             let program = compiled.module.program();
@@ -182,8 +182,8 @@ async fn run(
             let text = "NORESULT all its writes have taken effect, but its result";
             if record.failed().is_some() {
                 let _ = forget(local, &ticket).await;
-                // Nothing can be repaired. If only one group writes, there is no record to remove
-                // either.
+                // The failure cannot be repaired. If only one group writes, there is also no record
+                // to remove.
                 if coordinator.plan().recorded {
                     shared.upkeep.add_garbage(recovery::forget(*record).into_iter().collect());
                 }

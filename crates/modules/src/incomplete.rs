@@ -39,7 +39,7 @@ async fn search(shared: &Shared, local: &Local, caller: Caller) -> Search {
         let same = |(other, error): &&(Location, StoreError)| {
             other.database == place.database && matches!(error, StoreError::Unavailable(_))
         };
-        // A database that did not answer is not waited for again.
+        // Does not wait again for a database that did not answer.
         if let Some((_, error)) = away.iter().find(same) {
             let error = error.clone();
             away.push((place, error));
@@ -52,7 +52,7 @@ async fn search(shared: &Shared, local: &Local, caller: Caller) -> Search {
             Err(error) => away.push((place, error)),
         }
     }
-    // The records of transactions that were just completed here may not say so yet.
+    // The records of transactions that this process has just completed may not show that yet.
     all.retain(|(_, _, found)| match found {
         Found::Record(record) => !shared.upkeep.has_completed(record.id()),
         _ => true,
@@ -69,8 +69,8 @@ struct Named {
     bound: Option<Bindings>,
 }
 
-/// Names the called transaction. Of several modules with the same source, only those whose stores
-/// are bound as in the record are named.
+/// Returns the name of the called transaction. If several modules have the same source, returns the
+/// names of those whose stores are bound as in the record.
 fn call(modules: &[Named], record: &Record) -> String {
     let same: Vec<_> = modules.iter().filter(|one| one.digest == record.module()).collect();
     let is_bound_alike = |one: &&&Named| one.bound.as_ref() == Some(record.bindings());
@@ -78,7 +78,7 @@ fn call(modules: &[Named], record: &Record) -> String {
     let named = if fitting.is_empty() { same } else { fitting };
     let transaction = record.transaction();
     if named.is_empty() {
-        // A module that was replaced has no name any more, so use its digest.
+        // A module that was replaced has no name any more, so its digest identifies it.
         return format!("{}.{transaction}", record.module());
     }
     let named: Vec<_> = named.iter().map(|one| format!("{}.{transaction}", one.name)).collect();
@@ -92,7 +92,8 @@ pub(crate) async fn list(shared: &Shared, local: &Local, caller: Caller) -> Answ
     let own = Own::of_caller(local, None);
     let mut modules = Vec::new();
     for (name, entry) in loaded {
-        // A module that cannot be used now is named only if no other module has its source.
+        // The name of a module that cannot be used now is returned only if no other module has its
+        // source.
         let bound = match shared.library.get(&caller, &entry.digest).await {
             Ok(compiled) => {
                 binding::bind(&compiled.module, &entry.binds, &own, &shared.stores).ok()
@@ -206,8 +207,8 @@ async fn denied(shared: &Shared, record: Record, connections: &mut Connections) 
 /// Checks that a transaction can be completed here, as far as that is known without trying.
 ///
 /// # Errors
-/// What the caller can do instead. A transaction that another cluster completes must not be given
-/// up here.
+/// An error text with the caller's alternatives. A transaction that another cluster completes must
+/// not be given up here.
 async fn check_known_here(
     shared: &Shared,
     local: &Local,
@@ -283,7 +284,8 @@ async fn taken_over(
     transaction: &str,
     record: Record,
 ) -> (Record, Users) {
-    // The ticket may show that nothing has to be waited for.
+    // The ticket may show that the last holder of the lease has stopped, so that no waiting is
+    // necessary.
     let ticket = registry::ticket(caller, transaction).await.ok();
     let ticket = ticket.and_then(|ticket| Record::decode(&ticket).ok());
     let record = match ticket {
@@ -346,18 +348,18 @@ pub(crate) async fn forget(
             give_up(shared, local, &mut connections, (transaction, record, &why)).await?
         }
     };
-    // From now on no site lists the transaction.
+    // After this write, no site lists the transaction.
     let noted = collect::complete(&given_up, &mut connections).await;
     noted.map_err(|error| format!("UNAVAILABLE {transaction} cannot be given up now: {error}"))?;
     shared.upkeep.add_garbage(vec![given_up]);
     report(local, transaction, "given up");
     let caller = local.call()?;
-    // A ticket that stays leads to a record that says the same.
+    // If the ticket remains, it refers to a record that shows that the transaction was given up.
     let _ = registry::forget_ticket(&caller, transaction).await;
     Ok(Value::Simple("OK".to_owned()))
 }
 
-/// Makes sure that nobody completes a transaction or waits for it.
+/// Ensures that no coordinator completes a transaction or waits for it.
 async fn give_up(
     shared: &Shared,
     local: &Local,

@@ -173,7 +173,7 @@ impl Shared {
                  ended for {ms} ms; nothing was changed"
             )
         })?;
-        Ok(permit.expect("it is never closed"))
+        Ok(permit.expect("the semaphore is never closed"))
     }
 
     async fn answer(&self, local: &Local, request: Request) -> Answered {
@@ -191,10 +191,10 @@ impl Shared {
         let _permit = if runs { Some(self.permit().await?) } else { None };
         let caller = local.call()?;
         match request {
-            Request::Check { .. } => unreachable!("it needs no session"),
+            Request::Check { .. } => unreachable!("a check needs no session"),
             Request::Load { name, source, replace, binds } => {
                 let module = library::compile(&name, &source)?.module;
-                // An error of the binding should be reported now, not at each call.
+                // A wrong binding is reported when the module is loaded, not at each call.
                 let own = Own::of_caller(local, None);
                 let bindings = binding::bind(&module, &binds, &own, &self.stores)?;
                 binding::check_operations(&module, &bindings, &own, &self.stores).await?;

@@ -19,7 +19,7 @@ use crate::registry::{self, Entry};
 
 /// Modules that this process has compiled, by digest.
 pub(crate) struct Library {
-    /// Databases that use the modules.
+    /// Databases that receive the sources of modules.
     databases: Vec<Arc<dyn Database>>,
     known: RwLock<Known>,
 }
@@ -66,7 +66,8 @@ pub(crate) fn compile(name: &str, source: &str) -> Result<Compiled, String> {
 }
 
 impl Library {
-    /// Creates a library whose modules these databases learn.
+    /// Creates a library that passes the sources of its modules to these databases
+    /// ([`Database::learn`]).
     pub(crate) fn new(databases: Vec<Arc<dyn Database>>) -> Library {
         Library { databases, known: RwLock::default() }
     }

@@ -50,7 +50,7 @@ impl Own {
         self.layout.spaces().iter().map(|space| &*space.name)
     }
 
-    /// Whether a space with this name exists but cannot be used by modules.
+    /// Returns whether a space with this name exists but cannot be used by modules.
     pub(crate) fn is_unusable(&self, name: &str) -> bool {
         self.local.is_of_another_protocol(name)
     }
@@ -74,7 +74,7 @@ impl Own {
         }
     }
 
-    /// Returns why a user may not do an access, if so.
+    /// Returns the reason why a user may not make an access; `None` if the user may.
     fn denial(&self, user: &str, access: &Access) -> Option<Denial> {
         let space = self.layout.find(&access.space)?;
         let StoreOperation::Object { object, op } = access.operation else { return None };
@@ -113,8 +113,8 @@ impl Database for Own {
     fn permits(&self, user: Option<&str>, accesses: &[Access]) -> Option<Denial> {
         let of_all = |reason| Some(Denial { phase: None, reason });
         let Some(user) = user else { return of_all(NO_USER.to_owned()) };
-        // Completing a call needs the right to call as well. In stores of other systems it is the
-        // only right that its user has here.
+        // Completing a call requires the right to call, too. For stores of other systems this is
+        // the only right that the user needs in this cluster.
         let may_call =
             self.local.is_user(user).and_then(|()| self.local.may_run(user, "solera.call"));
         if let Err(reason) = may_call {

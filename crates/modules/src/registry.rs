@@ -46,7 +46,7 @@ impl Entry {
 
 /// Executes an operation on a key.
 async fn on(caller: &Caller, key: &[u8], op: Op) -> Result<Outcome, String> {
-    caller.execute(OnKey::new(key, op).expect("a command of clients does it")).await
+    caller.execute(OnKey::new(key, op).expect("a client command has this operation")).await
 }
 
 /// Returns the error for an outcome that does not belong to the operation.
@@ -65,7 +65,7 @@ pub(crate) async fn load(
     if !replace && find(caller, name).await?.is_some_and(|there| there != entry) {
         return Err(format!("ERR there is another module '{name}'; LOAD it with REPLACE"));
     }
-    // The source is written first, so that whoever sees the name sees the source too.
+    // The source is written first, so that it is visible wherever the name is.
     keep_source(caller, source).await?;
     let entry = (name.into(), entry.write().as_str().into());
     on(caller, MODULES, Op::HashSet(vec![entry])).await.map(drop)

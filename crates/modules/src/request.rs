@@ -131,7 +131,7 @@ fn load(name: &[u8], rest: &[Vec<u8>], most: usize) -> Result<Request, String> {
     let (source, options) = match rest {
         [options @ .., source] if rest.first().is_some_and(is_option) => (source, options),
         [source, options @ ..] => (source, options),
-        [] => unreachable!("the caller has looked"),
+        [] => unreachable!("the caller has checked the number of words"),
     };
     let name = named(name)?;
     let source = sourced(source, most)?;

@@ -9,7 +9,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-/// Sends the means to open sessions to a test, and answers no request.
+/// A host that sends each [`Local`], with which sessions can be opened, to a test, and answers no
+/// request.
 struct Handing(UnboundedSender<Local>);
 
 impl Modules for Handing {
@@ -23,14 +24,15 @@ impl Modules for Handing {
     }
 }
 
-/// Starts a cluster of two sites. Returns it with the means to open sessions at the first site.
+/// Starts a cluster of two sites. Returns the cluster, and a [`Local`] with which sessions at the
+/// first site can be opened.
 pub(crate) async fn start(config: &str) -> (Cluster, Local) {
     let (sender, mut locals) = unbounded_channel();
     let over = Overrides { sites: Some(2), ..Overrides::default() };
     let spec = ClusterSpec::parse("test", config, over).expect("the test's settings are right");
     let modules = Some(Arc::new(Handing(sender)) as _);
-    let cluster = Cluster::start(spec, modules).expect("it needs no ports");
+    let cluster = Cluster::start(spec, modules).expect("a cluster without ports starts");
     let mut client = cluster.connect(0).expect("its sites are alive");
     client.write_all(b"SOLERA.CALL m.t\r\n").await.expect("the site reads");
-    (cluster, locals.recv().await.expect("the call hands it over"))
+    (cluster, locals.recv().await.expect("the host sends it"))
 }

@@ -22,7 +22,7 @@ use crate::{Settings, Shared, connections, places, registry};
 /// Shared state of calls and the background task.
 pub(crate) struct Upkeep {
     tasks: UnboundedSender<Task>,
-    /// Transactions that were completed here, but whose records may not say so yet.
+    /// Transactions that this process has completed, but whose records may not show that yet.
     completed: Mutex<BTreeSet<TransactionId>>,
     /// Access to the site of the last call.
     local: Mutex<Option<Local>>,
@@ -67,7 +67,7 @@ impl Upkeep {
         let _ = self.tasks.send(Task::GivenUp(Box::new(ticket)));
     }
 
-    /// Whether this process has completed the transaction.
+    /// Returns whether this process has completed the transaction.
     pub(crate) fn has_completed(&self, id: TransactionId) -> bool {
         self.completed().contains(&id)
     }
@@ -108,7 +108,7 @@ pub(crate) async fn run(
     let mut collector = Collector::new(settings.limits);
     let every = settings.upkeep.max(Duration::from_millis(1));
     let mut known = Failures::new();
-    // Transactions completed here whose tickets hold their results.
+    // Transactions that this process has completed, and whose tickets contain their results.
     let mut finished = BTreeSet::new();
     loop {
         tokio::time::sleep(every).await;
@@ -134,7 +134,7 @@ pub(crate) async fn run(
                 warn!(target: MODULES, "{what}: {why}; it will be retried");
             }
             known = found;
-            // Nothing is left of transactions that the collector no longer has.
+            // The garbage of transactions that the collector no longer has is removed completely.
             had.retain(|id| !collector.has(*id));
             for id in had {
                 shared.upkeep.completed().remove(&id);
@@ -149,7 +149,7 @@ const OLD_TICKETS: &str = "tickets of completed transactions cannot be removed";
 /// Failures of a pass and their reasons.
 type Failures = BTreeMap<String, String>;
 
-/// Returns the failures that the pass before did not have.
+/// Returns the failures that the previous pass did not have.
 fn new_failures<'t>(known: &Failures, found: &'t Failures) -> Vec<(&'t String, &'t String)> {
     found.iter().filter(|(what, why)| known.get(*what) != Some(*why)).collect()
 }
@@ -176,7 +176,8 @@ async fn pass(
             Err(error) => {
                 let what = format!("incomplete transactions in {place} cannot be listed");
                 failures.insert(what, error.to_string());
-                // A site that is gone has nothing to be looked for; another store may come back.
+                // If the cluster's own spaces do not answer, the site has stopped, and the pass
+                // ends. Another store may become reachable again.
                 if &*place.database == local.cluster() {
                     seen.unasked_spaces += places.len() - looked;
                     *shared.upkeep.seen() = Some(seen);
@@ -191,8 +192,8 @@ async fn pass(
         for (id, why) in found.unreadable.iter().map(|(id, why)| (id, why.to_string())) {
             failures.insert(format!("the record of transaction {id} in {place}"), why);
         }
-        // A client that resumes a transaction that was given up here gets its result. Other tickets
-        // are useless from now on, and harmless if they stay.
+        // A client that resumes a transaction that this process gave up receives its result. Other
+        // tickets are no longer needed, and harmless if they remain.
         finished.extend(found.finished.iter().map(Record::id));
         if let Err(why) = keep_results(local, &found.finished).await {
             failures.insert("results of completed transactions cannot be kept".to_owned(), why);
@@ -242,7 +243,7 @@ fn note_denied(shared: &Shared, found: &Recovered, place: &Location, failures: &
                 );
                 denied.insert(*id, why.to_string());
             }
-            // The attempt got further, or not as far.
+            // The attempt ended for another reason, so the denial is out of date.
             None => drop(denied.remove(id)),
         }
     }

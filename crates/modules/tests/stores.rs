@@ -131,7 +131,7 @@ async fn a_module_is_bound_to_another_database_and_errors_are_reported_at_load()
         ),
         (
             "audit=cache",
-            "to be solera/cache, but there is no such space; did you mean BIND audit=cache/log?",
+            "to solera/cache: there is no such space; did you mean BIND audit=cache/log?",
         ),
         ("mail=cache/log", "declared causal, but cache/log is eventual: it must be"),
         (

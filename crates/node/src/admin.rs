@@ -117,7 +117,7 @@ struct Detail {
 async fn index() -> &'static str {
     "Solera\n\nGET  /status    state as JSON (?detailed=true counts versions and bytes)\n\
      GET  /metrics   the same for Prometheus; of a single node only its own\n\
-     GET  /health    200 while the process lives\n\
+     GET  /health    200 while the process runs\n\
      GET  /ready     200 while it can serve all keys of its site, else 503\n\
      POST /faults    (`solera up` only) inject a fault: {\"fault\": \"cut\", \"a\": \"1\", \"b\": \"2\"},\n\
      \x20               heal, kill {site}, restart {site}, delay {a, b, ms}\n"
@@ -164,7 +164,7 @@ async fn status(
 }
 
 async fn ready(State(cluster): State<Arc<Cluster>>) -> (StatusCode, Cow<'static, str>) {
-    // Anyone may ask, so the answer names no files.
+    // Anyone may send this request, so the response names no files.
     let failing = cluster.network.no_writes().map(|why| match why {
         NoWrites::Full(_) => {
             "this process takes no writes: a disk is nearly full; see takes_no_writes in /status\n"
@@ -225,9 +225,10 @@ async fn faults(State(cluster): State<Arc<Cluster>>, request: Request) -> Respon
     }
 }
 
-/// Rejects requests that a web page may have made a browser send. A page may send text to any
-/// address without permission, but not JSON, and browsers add the page's origin. A host name that
-/// resolves to this host may belong to the page.
+/// Rejects requests that a browser may have sent for a web page. Without permission, a page can
+/// make a browser send text to any address, but not JSON, and the browser adds the page's origin.
+/// Requests must name the host by its address or as localhost, because a page's own host name may
+/// resolve to this host.
 fn is_from_no_web_page(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if headers.contains_key(header::ORIGIN) {
@@ -270,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    /// Anyone may ask whether a process is ready, so the answer names no files.
+    /// Anyone may request whether a process is ready, so the response names no files.
     #[tokio::test]
     async fn readiness_of_a_process_without_writes_gives_the_reason() {
         let spec = ClusterSpec::local(1).unwrap();

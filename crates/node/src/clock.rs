@@ -75,7 +75,7 @@ impl Clock {
     pub(crate) async fn sleep_until(&self, until: Instant) {
         let Some(manual) = &self.0 else { return tokio::time::sleep_until(until.into()).await };
         loop {
-            // Registered before the time is read, so that no advance between the two is missed.
+            // Register before reading the time, so that no advance between the two is missed.
             let reached = manual.reached.notified();
             let wanted = until.saturating_duration_since(manual.start).as_nanos() as u64;
             manual.wanted.fetch_min(wanted, Ordering::SeqCst);

@@ -233,7 +233,8 @@ impl Cluster {
     ) -> Result<Cluster, StartError> {
         for site in &spec.sites {
             for address in [site.listen, site.listen_tls].into_iter().flatten() {
-                // Workers share the address, which would hide another program's listener.
+                // Bind the address exclusively first: workers share it, and sharing would hide
+                // another program's listener.
                 TcpListener::bind(address).map_err(|error| StartError::Listen {
                     site: site.name.clone(),
                     address,
@@ -257,7 +258,7 @@ impl Cluster {
         Cluster::launch(Arc::new(spec), run, |_| None)
     }
 
-    /// Starts the workers that run in this process, which are those without a link.
+    /// Starts the workers that run in this process, which are those to which no link leads.
     pub(crate) fn launch(
         mut spec: Arc<ClusterSpec>,
         run: Run,
@@ -353,7 +354,8 @@ impl Cluster {
             workers.push((engine, Some(storage)));
             self.found.push(found);
         }
-        // In the order of their mailboxes. Either all workers have a journal or none has.
+        // The workers are in the order of their mailboxes. Either all workers have a journal or
+        // none has.
         for ((engine, storage), mailbox) in workers.into_iter().zip(mailboxes) {
             self.start_worker(engine, storage, run.clone(), mailbox)?;
         }
@@ -418,7 +420,7 @@ impl Cluster {
         self.spec.sites.iter().map(info).collect()
     }
 
-    /// Opens an in-memory connection to a site, which speaks RESP like any other.
+    /// Opens an in-memory connection to a site. It uses RESP, like every client connection.
     ///
     /// # Errors
     /// The site is dead or does not exist.
@@ -544,8 +546,8 @@ impl Cluster {
         MemoryStatus { used_bytes: memory.used(), max_bytes, full: memory.is_full() }
     }
 
-    /// Returns the handshakes and frames that this node's links have refused; `None` where one
-    /// process runs all sites, whose links are in memory.
+    /// Returns the counts of handshakes and frames that this node's links have refused. Returns
+    /// `None` where one process runs all sites, because their links are in memory.
     pub(crate) fn refused_of_peers(&self) -> Option<[Vec<RefusedCount>; 2]> {
         let name = |site: Option<SiteId>| {
             site.map_or_else(String::new, |site| self.spec.sites[site.index()].name.clone())
@@ -627,7 +629,8 @@ impl Cluster {
             let entries = root.behind_ms.iter().zip(&root.uniform_vec);
             // The root may list more sites than this node.
             for (other, (behind, ts)) in entries.take(names.len()).enumerate() {
-                // Before the first exchange an entry is zero, and its age is that of the epoch.
+                // An entry is zero before the first exchange; its age would be the time since the
+                // epoch.
                 let behind = (*ts > 0).then_some(*behind);
                 if other == index {
                     status.uniformity_ms = behind;
@@ -641,8 +644,8 @@ impl Cluster {
         status
     }
 
-    /// Adds to a site's status the keys that the loss of sites could still undo. Nodes in
-    /// `missing_nodes`, which did not answer before, are not asked.
+    /// Adds to a site's status keys of the transactions that the loss of sites could still undo.
+    /// Sends no request to nodes in `missing_nodes`, because they did not answer before.
     pub(crate) async fn name_keys_at_risk(
         &self,
         site: SiteId,
@@ -733,7 +736,7 @@ impl Drop for Cluster {
 type Receiver = (Address, mpsc::UnboundedSender<Envelope>, mpsc::UnboundedReceiver<Envelope>);
 
 /// Returns the destination of messages for each worker of the cluster, and the workers that run
-/// here, which are those without a link.
+/// here, which are those to which no link leads.
 fn destinations(
     spec: &ClusterSpec,
     link_to: impl Fn(Address) -> Option<Arc<Link>>,

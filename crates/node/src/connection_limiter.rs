@@ -118,6 +118,6 @@ mod tests {
         drop((second, third));
         assert_eq!(limiter.count(), 2);
         let _fifth = limiter.admit(one, 2);
-        assert!(is_closed(&first).await, "both have one, and this came first");
+        assert!(is_closed(&first).await, "each address has one connection, and this one is older");
     }
 }

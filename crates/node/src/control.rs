@@ -33,15 +33,17 @@ pub(crate) enum Control {
     Open(Delegation, UnboundedReceiver<Batch>),
     /// Returns a sample of the worker's state; in detail if `true`.
     Sample(bool, oneshot::Sender<WorkerSample>),
-    /// Returns the bytes that the worker's data takes, now and at most since the previous request.
+    /// Returns the size of the worker's data in bytes: now, and its maximum since the previous
+    /// request.
     Held(oneshot::Sender<Held>),
     /// Counts keys.
     CountKeys(oneshot::Sender<usize>),
-    /// Returns what the loss of sites could still undo, with at most the given number of keys.
+    /// Returns the transactions that the loss of sites could still undo, with at most the given
+    /// number of keys.
     AtRisk(usize, oneshot::Sender<AtRisk>),
-    /// Returns the greatest times of their own that the workers of a site have announced to this
-    /// worker, each with the announcing worker: one for each worker that announced some, and one
-    /// for the last update in each of this worker's partitions.
+    /// Returns times of their own history that the workers of a site have sent, each with its
+    /// sender: the greatest time that each of them has sent to this worker, and the time of the
+    /// last update in each of this worker's partitions.
     Heard(SiteId, oneshot::Sender<Vec<(Address, Timestamp)>>),
     /// Changes the status of a site, if requested, and returns the statuses of all sites.
     Sites(Option<(SiteId, Change)>, oneshot::Sender<SitesReport>),
@@ -70,7 +72,7 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// Whether the answer reveals what the worker has in memory, and not only its size.
+    /// Returns whether the answer contains data of the worker's memory, and not only its size.
     pub(crate) fn reads_data(&self) -> bool {
         matches!(
             self,

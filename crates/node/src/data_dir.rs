@@ -75,8 +75,8 @@ pub(crate) struct DataDir {
     _lock: Arc<<RealDisk as Disk>::Lock>,
 }
 
-/// Returns the data directory of a node when all nodes are given the same `shared` directory: a
-/// folder of its own in it. A directory that a node has used as its own remains that node's.
+/// Returns the data directory of a node where all nodes have the same setting `shared`: the node's
+/// own folder within `shared`. If `shared` itself is already a data directory, returns `shared`.
 pub(crate) fn part_of(shared: &Path, site: &str, node: usize) -> PathBuf {
     match shared.join(FILE).exists() {
         true => shared.to_owned(),
@@ -85,8 +85,8 @@ pub(crate) fn part_of(shared: &Path, site: &str, node: usize) -> PathBuf {
 }
 
 /// Gives the data directory of a worker's folder a new identity, so that other nodes treat it as
-/// new data. Must be called after some data was lost, because the rest must not pass for the
-/// original. Returns the directory; `None` if the folder is in none.
+/// new data. Must be called after some data was lost, because other nodes must not take the rest
+/// for the original. Returns the directory; `None` if the folder is in no data directory.
 ///
 /// # Errors
 /// The directory cannot be changed, or a node uses it.
@@ -115,7 +115,7 @@ impl DataDir {
         generation: Option<u32>,
     ) -> Result<DataDir, StorageError> {
         let unusable = |reason: String| StorageError { folder: root.to_owned(), reason };
-        // Before anything is written there.
+        // Check before anything is written there.
         check_root(root).map_err(&unusable)?;
         let disk = RealDisk::new(root);
         disk.make_dir().map_err(|error| unusable(error.to_string()))?;
@@ -142,7 +142,7 @@ impl DataDir {
                 dir.must_hold(*worker)?;
                 dir.remove_unfinished(*worker)?;
             }
-            // Durable before any other node learns of this start.
+            // The count must be durable before any other node learns of this start.
             dir.starts = found.starts + 1;
             replace(root, FILE, &About { starts: dir.starts, ..found }).map_err(&unusable)?;
             return Ok(dir);
@@ -206,8 +206,8 @@ impl DataDir {
         }
     }
 
-    /// Stores the grown list of sites, once the journals are known to be usable with it. From then
-    /// on the new sites must stay listed.
+    /// Stores the grown list of sites. Must be called once the journals are known to be usable with
+    /// it; from then on the new sites must stay listed.
     pub(crate) fn grow(&self) -> Result<(), StorageError> {
         let Some(about) = &self.grown else { return Ok(()) };
         let name = if self.begins { UNFINISHED } else { FILE };
@@ -250,8 +250,8 @@ impl DataDir {
         }
     }
 
-    /// Rejects a missing journal. A worker that began again would have forgotten its promises to
-    /// others.
+    /// Rejects a missing journal: a worker that started without its journal would lack what it has
+    /// promised to others.
     fn must_hold(&self, worker: Address) -> Result<(), StorageError> {
         let folder = self.of(worker);
         match is_begun(&RealDisk::new(&folder)) {
@@ -360,8 +360,9 @@ impl About {
         let (was, is) = (sites.join(", "), now.sites.join(", "));
         if sites.starts_with(&now.sites) && *sites != now.sites {
             return Err(format!(
-                "it knows the sites {was}, and the configuration lists only {is}: sites are listed for \
-                 ever; `solera site remove` takes one out"
+                "it knows the sites {was}, and the configuration lists only {is}: list all of them. \
+                 A configuration keeps every site that its data knows; `solera site remove` removes a \
+                 site of nodes that `solera serve` runs"
             ));
         }
         if !now.sites.starts_with(sites) {
@@ -478,7 +479,7 @@ name = 'us'
         root.begin(&[at(0, 0)]);
         let spare = root.0.join("eu/worker-0/spare.tmp");
         fs::write(&spare, "zeros").unwrap();
-        // Like a disk without space for it.
+        // The directory makes writing the file of this name fail, as a full disk would.
         fs::create_dir(root.0.join(NEXT)).unwrap();
         root.open(&[at(0, 0)]).unwrap_err();
         assert!(!spare.exists());
@@ -615,7 +616,7 @@ name = 'us'
         let root = Root::new("shared");
         assert_eq!(part_of(&root.0, "eu", 2), root.0.join("eu/node-2"));
         root.begin(&[at(0, 0)]);
-        // The data is not begun again elsewhere.
+        // The node continues with its data, and does not start anew in another folder.
         assert_eq!(part_of(&root.0, "eu", 1), root.0);
     }
 }

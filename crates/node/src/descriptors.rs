@@ -1,5 +1,5 @@
-//! The limit of open descriptors, and the number that remains for clients. A process without free
-//! descriptors loses its journal.
+//! Limit of open file descriptors, and the number that remains for clients. A journal fails for
+//! good if no descriptor is free when it opens its next file.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ impl Needs {
     /// Returns the number of clients that each site may have, if `limit` descriptors are too few
     /// for `wanted` clients.
     fn clients(self, limit: usize, wanted: usize) -> Option<usize> {
-        // There are two links with each node.
+        // There are two connections with each node.
         let nodes = 2 * self.nodes + unwelcome_callers(self.nodes);
         let kept = RESERVE + PER_WORKER * self.workers + CONNECTIONS + nodes;
         let left = limit.saturating_sub(kept) / self.sites;
@@ -50,7 +50,7 @@ impl Needs {
                 "max_connections is {clients} instead of {wanted}, because this process may have only \
                  {limit} open files; raise that limit (ulimit -n, LimitNOFILE)"
             );
-            // Nobody has asked for the default, and few need all of it.
+            // An operator has not chosen the default, and few clusters need all of it.
             if wanted == MAX_CONNECTIONS && clients >= MAX_CONNECTIONS / 10 {
                 debug!(target: RESOURCES, "{line}");
             } else {
@@ -72,11 +72,11 @@ pub fn raise_descriptor_limit() {
         Ok((soft, hard)) => {
             debug!(
                 target: RESOURCES,
-                "this process may have {hard} open files, and not only {soft}"
+                "this process may have {hard} open files; the limit was {soft} at the start"
             );
         }
         Err(error) => {
-            debug!(target: RESOURCES, "the limit of open files cannot be raised: {error}");
+            debug!(target: RESOURCES, "cannot raise the limit of open files: {error}");
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_read_as_linux_tells_it() {
+    fn the_limit_is_read_from_the_limits_file_of_linux() {
         let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
                     Max processes             1000                 2000                 processes \n\
                     Max open files            1024                 524288               files     \n";

@@ -17,24 +17,24 @@ use crate::network::Network;
 /// Interval of measurements. Between two of them usage may exceed the limit.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Estimate of the used part of the process' memory. The allocator keeps freed memory, so the peak
-/// of resident memory counts as used at that time; since then only the size of the data has
-/// changed.
+/// Estimate of the used part of the process' memory. Resident memory does not show it, because the
+/// allocator keeps freed memory. The estimate assumes that all resident memory was in use at its
+/// peak, and that only the size of the data has changed since then.
 #[derive(Debug, Default)]
 struct Peak {
     taken: u64,
-    /// Memory that was used then besides the data.
+    /// Memory in use at the peak besides the data, in bytes.
     beside: u64,
 }
 
 impl Peak {
     /// Returns the estimate for `taken` resident bytes. `held` must have been requested after
-    /// `taken` was read, and for nothing else. The data then was at most `held.most` when resident
-    /// memory reached `taken`, whatever has been freed since.
+    /// `taken` was read, and no other caller may request it. `held.most` is then at least the size
+    /// of the data at the time when resident memory reached `taken`, whatever has been freed since.
     fn used(&mut self, taken: u64, held: Held) -> u64 {
         if taken > self.taken {
-            // Besides the data, at most all growth is in use, and at most everything that is not
-            // data.
+            // Two upper bounds of the memory besides the data: the previous value and all growth
+            // since, and all resident memory that is not data.
             let more = self.beside + (taken - self.taken);
             *self = Peak { taken, beside: more.min(taken.saturating_sub(held.most as u64)) };
         }

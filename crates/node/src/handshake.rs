@@ -176,8 +176,8 @@ admin = 'c:3'
             let error = check(&called, &caller, true, &ours).unwrap_err().to_string();
             assert!(error.contains(reason), "{error}");
         }
-        // A node that is as far ahead has nothing to lose, and a node that is ahead may learn of
-        // one that is not.
+        // A node accepts another one whose times are ahead if its own times are as far ahead. A
+        // node whose times are ahead accepts one whose times are not.
         let as_far = Card { hybrid_us: future.hybrid_us, ..called.clone() };
         assert!(check(&as_far, &future, true, &ours).is_ok());
         assert!(check(&future, &called, false, &ours).is_ok());

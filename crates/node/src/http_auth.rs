@@ -74,8 +74,8 @@ fn is_reading(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Whether a user may send a request. Reading needs the right to run INFO; changing the cluster
-/// needs the rights of an administrator.
+/// Returns whether a user may send a request. Reading needs the right to run INFO; changing the
+/// cluster needs the rights of an administrator.
 fn may(user: &User, method: &Method) -> bool {
     if is_reading(method) { user.may_run("info") } else { user.may_run_all("admin") }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Link {
     state: Mutex<State>,
     /// Notified when there is something to send.
     pub(crate) wake: Notify,
-    /// Notified when the peer has called, which shows that it can be called.
+    /// Notified when the peer has called, which shows that it can be reached.
     pub(crate) called: Notify,
 }
 
@@ -121,7 +121,7 @@ impl Link {
         }
     }
 
-    /// Whether the queue is so long that more updates would only cost memory.
+    /// Returns whether the queue is so long that more updates would only cost memory.
     pub(crate) fn has_enough(&self) -> bool {
         self.state().machine.queue_bytes() >= ENOUGH
     }
@@ -163,12 +163,12 @@ impl Link {
         }
     }
 
-    /// Returns the peer's incarnation as last heard.
+    /// Returns the peer's incarnation, as last received.
     pub(crate) fn incarnation(&self) -> Option<u64> {
         self.state().machine.incarnation()
     }
 
-    /// Whether messages travel in both directions, as far as is known.
+    /// Returns whether messages travel in both directions, as far as is known.
     pub(crate) fn is_whole(&self) -> bool {
         self.state().machine.whole_since().is_some()
     }
@@ -236,7 +236,7 @@ impl Link {
         Some(accepted)
     }
 
-    /// Whether a numbered frame of the peer's connection is new and may be delivered.
+    /// Returns whether a numbered frame of the peer's connection is new and may be delivered.
     pub(crate) fn takes(&self, connection: u64, number: u64) -> bool {
         self.state().machine.takes(connection, number)
     }
@@ -341,7 +341,7 @@ mod tests {
         };
         let (found, ()) = tokio::join!(link.ask(question()), answer);
         assert_eq!(found, Some(Answer::Keys(5)));
-        assert_eq!(frames(&link), [], "it is answered");
+        assert_eq!(frames(&link), [], "the question is answered");
         tokio::select! {
             biased;
             _ = link.ask(question()) => unreachable!("nobody answers"),
@@ -353,7 +353,7 @@ mod tests {
             _ = link.ask(question()) => unreachable!("nobody answers"),
             () = async {} => {}
         }
-        assert_eq!(frames(&link), [], "it was never sent");
+        assert_eq!(frames(&link), [], "the question was never sent");
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
         let (ours, theirs) = (link(true), link(true));
         say(&ours, 0);
         assert!(ours.opened(ours.handshake(), 7, 0));
-        assert_eq!(gathered(&ours), [0; 0], "nobody was known to be there");
+        assert_eq!(gathered(&ours), [0; 0], "the peer was not known to be reachable then");
         (1..=3).for_each(|i| say(&ours, i));
         assert_eq!(gathered(&ours), [1, 2, 3]);
         let (first, _) = theirs.accepted(theirs.handshake(), 5).unwrap();
@@ -450,7 +450,7 @@ mod tests {
         (0..6).for_each(|_| say_much(&link, ENOUGH));
         assert!(!link.is_reachable(), "clients get TRYAGAIN");
         assert_eq!(link.status().dropped_batches, 0);
-        // Sending all six gives them their numbers.
+        // Sending all six messages numbers them.
         while !gathered(&link).is_empty() {}
         link.closed("cut".into());
         say_much(&link, 1);

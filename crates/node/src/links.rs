@@ -139,13 +139,14 @@ impl Carrier {
         self.tls.as_ref().map(|tls| tls.load_full())
     }
 
-    /// Warns when a clock certainly differs too much. `ahead_us` is negative if it is behind.
+    /// Warns when a clock certainly differs too much. `ahead_us` is negative if the clock is
+    /// behind.
     fn note_skew(&self, name: &str, ahead_us: i64) {
         if ahead_us.abs() > NOTABLE_SKEW_US {
             let seconds = ahead_us.unsigned_abs() as f64 / 1e6;
             let way = if ahead_us > 0 { "ahead of" } else { "behind" };
             let line = format!("the clock of {name} is {seconds:.1} s {way} this node's");
-            warn!(target: LINKS, "{line}; nodes refuse one another when it is too much");
+            warn!(target: LINKS, "{line}; nodes refuse one another when their clocks differ too much");
         }
     }
 
@@ -169,8 +170,8 @@ impl Carrier {
         let unwelcome = |unwelcome| self.unwelcome(node, unwelcome);
         let membership = self.network.membership();
         membership.may_enter(node, origin, theirs.sites.len()).map_err(unwelcome)?;
-        if self.has_forgotten(theirs).await {
-            return Err(unwelcome(Unwelcome::Forgetful));
+        if self.has_lost_data(theirs).await {
+            return Err(unwelcome(Unwelcome::LostData));
         }
         Ok(())
     }
@@ -195,14 +196,16 @@ impl Carrier {
             // from reading.
             warn!(
                 target: LINKS,
-                "if {} loses its data, this node will not notice after a restart: {problem}",
+                "the identity of the data of {} was not stored, so that this node cannot detect a loss of \
+                 that data after a restart: {problem}",
                 self.spec.name_of(node)
             );
         }
     }
 
-    /// Whether this node has heard something of another node that the other node has lost.
-    async fn has_forgotten(&self, theirs: &Card) -> bool {
+    /// Returns whether this node has received times of another node that the other node's data
+    /// lacks.
+    async fn has_lost_data(&self, theirs: &Card) -> bool {
         let site = theirs.from.site;
         let membership = self.network.membership();
         if membership.status(site) != SiteStatus::Member {
@@ -213,7 +216,7 @@ impl Carrier {
         heard.into_iter().any(|(worker, ts)| {
             let place = worker.worker.checked_sub(first).map(usize::from);
             let run = place.and_then(|place| theirs.runs.get(place));
-            run.is_some_and(|run| membership.has_forgotten(site, *run, ts))
+            run.is_some_and(|run| membership.has_lost_data(site, *run, ts))
         })
     }
 
@@ -244,7 +247,7 @@ impl Carrier {
 
     /// Checks whether a node may still send messages.
     fn admits(&self, node: NodeId, generation: u32) -> Result<(), Failure> {
-        let admitted = self.network.membership().may_speak(node, generation);
+        let admitted = self.network.membership().accepts_messages(node, generation);
         admitted.map_err(|unwelcome| self.unwelcome(node, unwelcome))
     }
 
@@ -270,7 +273,7 @@ impl Carrier {
         }
     }
 
-    /// Whether a refusal should be logged as a warning now.
+    /// Returns whether a refusal should be logged as a warning now.
     fn should_log(&self, line: &str) -> bool {
         let mut refusals = self.refusals.lock().expect("nothing panics with the lock");
         refusals.should_log(line, Instant::now())
@@ -294,8 +297,8 @@ pub(crate) fn log_acceptance(network: &Network, spec: &ClusterSpec, news: Option
 }
 
 /// Returns how far another clock is certainly ahead, in microseconds; negative if it is behind. The
-/// other clock was read between two readings of this node's clock. How long after the first reading
-/// is unknown, because messages wait while a node starts or is busy.
+/// other clock was read between two readings of this node's clock. It is unknown how long after the
+/// first of them, because messages wait while a node starts or is busy.
 fn surely_ahead(before: u64, theirs: u64, after: u64) -> i64 {
     if theirs < before { -((before - theirs) as i64) } else { theirs.saturating_sub(after) as i64 }
 }
@@ -313,7 +316,7 @@ impl RefusalLog {
         let reason = reason.chars().filter(|letter| !letter.is_ascii_digit());
         let line: String = who.chars().chain(reason).collect();
         if self.0.len() >= MAX_REFUSALS {
-            // Strangers can call with any number of names.
+            // Unknown callers can cause any number of different lines.
             self.0.clear();
         }
         let pause = match self.0.get(&line) {

@@ -1,4 +1,5 @@
-//! Standings of the sites as this process knows them, for links and clients. The replicas decide.
+//! Statuses of the sites as this process knows them, for links and clients. The replicas decide on
+//! them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -82,9 +83,9 @@ impl Membership {
         self.known().may_enter(node, origin, listed)
     }
 
-    /// See [`Admission::has_forgotten`].
-    pub(crate) fn has_forgotten(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
-        self.known().has_forgotten(site, run, heard)
+    /// See [`Admission::has_lost_data`].
+    pub(crate) fn has_lost_data(&self, site: SiteId, run: Run, heard: Timestamp) -> bool {
+        self.known().has_lost_data(site, run, heard)
     }
 
     /// See [`Admission::note_lacking`].
@@ -92,9 +93,9 @@ impl Membership {
         self.known().note_lacking(node);
     }
 
-    /// See [`Admission::may_speak`].
-    pub(crate) fn may_speak(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
-        self.known().may_speak(node, generation)
+    /// See [`Admission::accepts_messages`].
+    pub(crate) fn accepts_messages(&self, node: NodeId, generation: u32) -> Result<(), Unwelcome> {
+        self.known().accepts_messages(node, generation)
     }
 
     /// See [`Admission::survives`].
@@ -102,14 +103,14 @@ impl Membership {
         self.known().survives(f)
     }
 
-    /// Notes that a node is accepted, whose list has `listed` sites. [`Self::keep_entries`] makes
-    /// that durable.
+    /// Notes that this node accepts another node, which lists `listed` sites.
+    /// [`Self::keep_entries`] makes that durable.
     pub(crate) fn note_entry(&self, node: NodeId, origin: Origin, listed: usize) {
         self.known().note_entry(node, origin, listed);
     }
 
-    /// Writes what is known of the peers and not yet in the file. Blocks on the disk, without
-    /// blocking other methods meanwhile.
+    /// Writes changes of the peers' identities to the file. Blocks on the disk; other methods do
+    /// not block meanwhile.
     ///
     /// # Errors
     /// The file cannot be written. The changes are lost with this process unless a later call
@@ -152,7 +153,7 @@ impl Membership {
         (self.refused.swap(refused, Relaxed) != refused).then_some(!refused)
     }
 
-    /// Whether no other site accepts this node, so that it rejects writes.
+    /// Returns whether no other site accepts this node, so that it rejects writes.
     pub(crate) fn is_refused(&self) -> bool {
         self.refused.load(Relaxed)
     }

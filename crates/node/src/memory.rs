@@ -15,7 +15,7 @@ impl Memory {
         self.used.load(Relaxed)
     }
 
-    /// Whether the process uses more than its limit.
+    /// Returns whether the process uses more than its limit.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Relaxed)
     }

@@ -55,10 +55,10 @@ impl Caller {
     pub async fn execute<C: Sendable>(&self, command: C) -> Result<C::Answer, String> {
         let answer = self.run(vec![command.into()]).await?.pop();
         let answer = answer.expect("each command has an answer")?;
-        Ok(C::answer(answer).expect("a command is answered as its kind is"))
+        Ok(C::answer(answer).expect("an answer has the kind of its command"))
     }
 
-    /// Whether the session has ended, so that commands have no effect.
+    /// Returns whether the session has ended, so that commands have no effect.
     pub fn has_ended(&self) -> bool {
         self.batches.is_closed()
     }
@@ -70,13 +70,12 @@ const ENDED: &str = "UNAVAILABLE the session has ended";
 /// The executor of modules.
 pub trait Modules: Send + Sync {
     /// Carries out SOLERA.MODULE, SOLERA.CALL or SOLERA.PHASE of a client. `request` is the
-    /// command's name and its arguments. Dropping the answer's sender makes the client's reply that
-    /// of a server that stops.
+    /// command's name and its arguments. If the sender of the answer is dropped, the client gets
+    /// the reply of a server that is stopping.
     fn run(&self, local: Local, request: Vec<Vec<u8>>) -> oneshot::Receiver<Value>;
 
     /// Returns the result of the last search for incomplete transactions; `None` before the first
     /// one.
-    /// not looked.
     fn incomplete(&self) -> Option<Incomplete>;
 }
 
@@ -120,7 +119,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// Creates it for a worker and the session that `delegation` was taken from.
+    /// Creates the access for a worker and the session that `delegation` was taken from.
     pub(crate) fn new(
         sessions: Weak<dyn Sessions>,
         worker: Address,
@@ -140,8 +139,8 @@ impl Local {
         &self.spec.name
     }
 
-    /// Whether the client may read and change records of other users' transactions: it has the
-    /// right to run `solera.phase`, or no users are configured.
+    /// Returns whether the client may read and change records of other users' transactions: it has
+    /// the right to run `solera.phase`, or no users are configured.
     pub fn may_coordinate(&self) -> bool {
         self.delegation.user().is_none_or(|user| user.may_run("solera.phase"))
     }
@@ -151,7 +150,7 @@ impl Local {
         self.delegation.user().map(|user| user.name.as_str())
     }
 
-    /// Whether users are configured, so that rights are checked.
+    /// Returns whether users are configured, so that rights are checked.
     pub fn is_guarded(&self) -> bool {
         self.users().is_none_or(|users| users.are_configured())
     }
@@ -232,8 +231,8 @@ impl Local {
         self.spec.spaces.iter().filter(|space| space.runs == Runs::UniStore)
     }
 
-    /// Whether a space with this name exists that modules cannot use, because another protocol than
-    /// UniStore runs it.
+    /// Returns whether a space with this name exists that modules cannot use, because another
+    /// protocol than UniStore runs it.
     pub fn is_of_another_protocol(&self, space: &str) -> bool {
         self.spec.spaces.iter().any(|it| it.name == space && it.runs != Runs::UniStore)
     }

@@ -48,7 +48,7 @@ pub(crate) struct Network {
     cut: Vec<Vec<AtomicBool>>,
     alive: Vec<AtomicBool>,
     /// Workers whose journals reject writes, with the reason. While there are any, no worker of
-    /// this process accepts writes, because they mostly share a disk.
+    /// this process accepts writes, because workers of a process usually share a disk.
     refusing: Mutex<BTreeMap<Address, NoWrites>>,
     /// Whether `refusing` has entries.
     refuses: AtomicBool,
@@ -146,7 +146,8 @@ impl Network {
         &self.memory
     }
 
-    /// Whether all workers of this process know that their site has the data that it serves.
+    /// Returns whether all workers of this process know that their site has the data that it
+    /// serves.
     pub(crate) fn serves(&self) -> bool {
         self.not_serving.load(Ordering::Relaxed) == 0
     }
@@ -202,7 +203,7 @@ impl Network {
         self.refusing.lock().expect("nothing panics with the lock")
     }
 
-    /// Notifies all workers that a journal has failed, so that pending requests may never be
+    /// Notifies all workers that a journal has failed and pending requests may therefore never be
     /// answered.
     pub(crate) fn give_up_waiting(&self) {
         for worker in self.all_here() {
@@ -217,7 +218,7 @@ impl Network {
         }
     }
 
-    /// Whether this process rejects writes.
+    /// Returns whether this process rejects writes.
     pub(crate) fn refuses_writes(&self) -> bool {
         self.refuses.load(Ordering::Relaxed)
     }
@@ -247,7 +248,7 @@ impl Network {
         self.deliver(from, self.membership.generation, to, messages);
     }
 
-    /// Sends messages on behalf of a node of another site's generation `generation`.
+    /// Sends messages on behalf of another node, whose site has the generation `generation`.
     pub(crate) fn deliver(
         &self,
         from: Address,
@@ -299,8 +300,8 @@ impl Network {
         .await
     }
 
-    /// Returns what the loss of sites could still undo at a worker, wherever it runs; `None` if it
-    /// cannot be reached.
+    /// Returns the transactions of a worker that the loss of sites could still undo, wherever it
+    /// runs; `None` if it cannot be reached.
     pub(crate) async fn at_risk(&self, worker: Address, keys: usize) -> Option<AtRisk> {
         let order = |reply| Control::AtRisk(keys, reply);
         let question = Question::AtRisk { worker: worker.worker, keys: keys as u64 };
@@ -311,8 +312,8 @@ impl Network {
         .await
     }
 
-    /// Returns the times that each worker of a site has announced to the workers of this process;
-    /// see [`solera_unistore::Status::heard_of`].
+    /// Returns the times that each worker of a site has sent to the workers of this process; see
+    /// [`solera_unistore::Status::heard_of`].
     pub(crate) async fn heard_of(&self, site: SiteId) -> Vec<(Address, Timestamp)> {
         let mut heard = Vec::new();
         let me = self.all_here().filter(|worker| worker.site != site);
@@ -372,8 +373,8 @@ impl Network {
         .await
     }
 
-    /// Returns a number of the process that runs a worker, which is never used again; 0 for this
-    /// process, `None` if it was never heard of.
+    /// Returns the number of the process that runs a worker. Numbers are not reused; 0 is this
+    /// process. Returns `None` if no message of that process has arrived yet.
     pub(crate) fn process_of(&self, worker: Address) -> Option<u64> {
         self.link_to(worker).map_or(Some(0), Link::incarnation)
     }
@@ -401,12 +402,12 @@ impl Network {
         &self.clients[site.index()]
     }
 
-    /// Whether a vector has no entries beyond the cluster's sites.
+    /// Returns whether a vector has no entries beyond the cluster's sites.
     pub(crate) fn is_valid(&self, vector: &Vector) -> bool {
         vector.is_within(self.workers.len())
     }
 
-    /// Whether the site exists.
+    /// Returns whether the site exists.
     pub(crate) fn has_site(&self, site: SiteId) -> bool {
         site.index() < self.workers.len()
     }
@@ -427,7 +428,7 @@ impl Network {
         SiteId::all(self.workers.len()).flat_map(|site| self.workers_here(site))
     }
 
-    /// Whether a worker runs in this process. A worker that does not exist runs nowhere.
+    /// Returns whether a worker runs in this process. A worker that does not exist runs nowhere.
     pub(crate) fn is_here(&self, worker: Address) -> bool {
         let site = self.workers.get(worker.site.index());
         let destination = site.and_then(|site| site.get(usize::from(worker.worker)));

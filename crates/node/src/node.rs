@@ -29,7 +29,7 @@ use crate::run::Run;
 use crate::status::{NodeStatus, ReachedSite, SiteStatus};
 use crate::tls::{PeerTls, for_clients};
 
-/// Why a node cannot serve.
+/// Reason why a node cannot serve.
 #[derive(Debug)]
 pub enum ServeError {
     /// The configuration lists no nodes.
@@ -148,7 +148,8 @@ impl Node {
         let take_optional = |setting, address: Option<&HostPort>| {
             address.map(|address| take(setting, address).map(|(found, _)| found)).transpose()
         };
-        // Workers share the address, which would hide another program's listener.
+        // Bind the addresses exclusively first: workers share them, and sharing would hide another
+        // program's listener.
         let resp = take_optional("resp", listed.resp.as_ref())?;
         let resp_tls = take_optional("resp_tls", listed.resp_tls.as_ref())?;
         let (_, peer) = take("peer", &listed.peer)?;
@@ -254,7 +255,7 @@ fn warn_of_times_ahead(cluster: &Cluster, spec: &ClusterSpec) {
 }
 
 impl Cluster {
-    /// Whether this node serves all of its site, accepts writes, and is not shutting down.
+    /// Returns whether this node serves all of its site, accepts writes, and is not shutting down.
     pub fn is_ready(&self) -> bool {
         !self.network.is_draining()
             && self.network.serves()
@@ -290,7 +291,7 @@ impl Cluster {
         let (mut samples, mut missing_nodes) = (Vec::new(), Vec::new());
         for worker in self.network.workers_of(site) {
             let node = self.spec.node_of(worker).map_or(0, |id| u16::from(id.node) + 1);
-            // A node that did not answer for one worker is not asked for another.
+            // If a node did not answer for one worker, send it no request for another.
             if missing_nodes.contains(&node) {
                 continue;
             }

@@ -61,7 +61,7 @@ fn format() -> u32 {
 #[serde(deny_unknown_fields)]
 struct Entry {
     site: String,
-    /// From 1, as users count.
+    /// Number of the node within its site, from 1.
     node: u8,
     generation: u32,
     data: String,
@@ -219,7 +219,7 @@ mod tests {
         let later = Origin { starts: 4, ..origin };
         admission.note_entry(node, later, 2);
         assert!(save(&mut peers, &admission).is_err());
-        // Once the file can be written, it is, even without new entries.
+        // The entries are written once the file can be written, even without further entries.
         fs::create_dir_all(&root).unwrap();
         admission.note_entry(node, later, 2);
         assert_eq!(save(&mut peers, &admission), Ok(true));

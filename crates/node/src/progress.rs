@@ -17,8 +17,8 @@ impl Progress {
         self.bytes.fetch_add(bytes as u64 + FRAME_BYTES, Relaxed);
     }
 
-    /// Returns the progress in percent, at most 99. Segments are preallocated, so that the end may
-    /// come early, but not late.
+    /// Returns the progress in percent, at most 99. Segments are preallocated, so reading may end
+    /// at a lower percentage.
     pub(crate) fn percent(&self, total: u64) -> u64 {
         (self.bytes.load(Relaxed).saturating_mul(100) / total.max(1)).min(99)
     }

@@ -21,7 +21,8 @@ pub(crate) enum Question {
     Sample { worker: u8, detailed: bool },
     /// Requests the number of keys of a worker.
     CountKeys { worker: u8 },
-    /// Requests what the loss of sites could still undo at a worker, with at most `keys` keys.
+    /// Requests the transactions of a worker that the loss of sites could still undo, with at most
+    /// `keys` keys.
     AtRisk { worker: u8, keys: u64 },
     /// Requests the next page of a worker's partition.
     Scan { worker: u8, ask: Box<Ask> },

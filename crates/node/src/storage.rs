@@ -98,8 +98,8 @@ struct Checkpoints {
 }
 
 impl Storage {
-    /// Opens or begins the journal of a worker on `disk`, whose path for users is `folder`, and
-    /// builds its worker.
+    /// Opens or creates the journal of a worker on `disk`, and builds the worker. `folder` is the
+    /// path of the journal in messages for users.
     #[expect(clippy::too_many_arguments, reason = "one caller, and all of them differ in type")]
     pub(crate) fn open<D: Disk>(
         disk: D,
@@ -195,8 +195,9 @@ impl Storage {
         {}
     }
 
-    /// Retries on a full disk. Other programs may have freed space, and a checkpoint may be smaller
-    /// than one that failed: just after a start it holds versions that are removed a moment later.
+    /// Looks for space on a full disk again. Other programs may have freed space, and the next
+    /// checkpoint may be smaller than the failed one: just after a start, a checkpoint holds
+    /// versions that are removed a moment later.
     fn look_for_room<D: Disk>(&mut self, engine: &mut Engine<D>, now: Instant) {
         if engine.refuses().is_none() || engine.has_stopped() {
             self.again = None;
@@ -220,7 +221,7 @@ pub(crate) fn set_durability<D: Disk>(syncer: &Syncer<D>, durability: Durability
     syncer.set_policy(policy(durability));
 }
 
-/// Whether more than `bytes` bytes wait to be written. A failed journal writes none.
+/// Returns whether more than `bytes` bytes wait to be written. A failed journal writes none.
 pub(crate) fn is_behind<D: Disk>(engine: &Engine<D>, bytes: u64) -> bool {
     let waiting = engine.log().map_or(0, Syncer::waiting_bytes);
     !engine.has_stopped() && waiting > bytes
@@ -246,7 +247,7 @@ fn identity(cluster: u64, config: &solera_unistore::Config) -> Identity {
     let Address { site, worker } = config.address;
     let shape = &config.topology;
     let workers = shape.workers[site.index()];
-    // Not to the number of sites, because their list may grow.
+    // The identity does not contain the number of sites, because their list may grow.
     let text = format!(
         "{cluster:x} site {} worker {worker}/{workers} partitions {}",
         site.0, shape.partitions
@@ -349,7 +350,7 @@ mod tests {
             std::thread::yield_now();
         }
         let sample = storage.sample(engine.log().unwrap());
-        // And one record from when it began.
+        // Three records of the test, and one from the creation of the worker.
         assert_eq!((sample.stats.records, sample.since_checkpoint), (4, 4));
     }
 

@@ -195,7 +195,8 @@ fn problem(error: &CertificateError, ca: &str) -> String {
         CertificateError::NotValidYetContext { not_before, .. } => {
             format!("is not valid before {}", utc(not_before.as_secs().saturating_mul(1000)))
         }
-        // An authority with the same name and another key makes a bad signature.
+        // The signature is bad if another authority with the same name, but another key, signed the
+        // certificate.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("is not signed by an authority in {ca}")
         }

@@ -264,12 +264,13 @@ impl Worker {
         if !std::mem::replace(&mut state.refuses, true) {
             let reason = in_words(reason);
             let line = format!("{} takes no writes: {reason}", who());
-            // Another worker may have been first.
+            // Another worker may have reported a reason earlier.
             if self.network.refuse_writes(self.address, NoWrites::Full(reason)) {
                 error!(target: JOURNAL, "{line}");
             }
         }
-        // Afterwards, so that clients that retry are rejected.
+        // Drop pending requests only after writes are rejected, so that clients that retry are
+        // rejected.
         if state.engine.has_just_stopped() {
             let then = match state.engine.answers() {
                 true => "later writes are in memory only",
@@ -313,8 +314,8 @@ impl Worker {
         waiting.await.map_err(|_| self.why_no_writes().unwrap_or_default())
     }
 
-    /// Waits while too many bytes wait for the disk, so that clients that write faster than it do
-    /// not fill the memory. Work that the disk itself depends on does not wait here.
+    /// Waits while too many bytes wait for the disk, so that clients that write faster than the
+    /// disk do not fill the memory. Work that the disk itself depends on does not wait here.
     pub(crate) async fn wait_for_disk(&self) {
         if self.is_behind(MAX_UNWRITTEN) {
             while self.is_behind(MAX_UNWRITTEN / 2) {
@@ -327,23 +328,24 @@ impl Worker {
         is_behind(&self.state.borrow().engine, bytes)
     }
 
-    /// Whether the journal of this worker has failed.
+    /// Returns whether the journal of this worker has failed.
     pub(crate) fn has_stopped(&self) -> bool {
         self.state.borrow().engine.has_stopped()
     }
 
-    /// Whether this worker answers its clients at all.
+    /// Returns whether this worker answers its clients at all.
     pub(crate) fn answers(&self) -> bool {
         self.state.borrow().engine.answers()
     }
 
-    /// Whether the site has the data that it serves. A joining site copies the data first.
+    /// Returns whether the site has the data that it serves. A joining site copies the data first.
     pub(crate) fn serves(&self) -> bool {
         self.serves.get()
     }
 
     /// Changes the status of a site if `change` is given, and returns the statuses of all sites
-    /// once they are durable here; `None` if they may never be. Must be called at the root only.
+    /// once they are durable here; `None` if they may never become durable. Must be called at the
+    /// root only.
     async fn change_sites(&self, change: Option<(SiteId, Change)>) -> Option<SitesReport> {
         // Without a journal nothing can change any more, but the statuses can still be reported.
         let had_stopped = change.is_none() && self.has_stopped();
@@ -355,7 +357,7 @@ impl Worker {
                 change.and_then(|(site, change)| machine.change_members(now, site, change).err());
             let status = machine.unistore().status();
             let (members, not_agreed) =
-                (status.members().clone(), status.not_agreed().or(status.not_settled()));
+                (status.members().clone(), status.not_agreed().or(status.not_completed_removal()));
             SitesReport { members, not_agreed, refused }
         };
         self.note_members(&report.members);
@@ -364,14 +366,14 @@ impl Worker {
         Some(report)
     }
 
-    /// Passes the members to the membership, and logs whether this process accepts writes if that
-    /// has changed. The links depend on the members' statuses.
+    /// Passes the members to the process' `Membership`, and logs whether this process accepts
+    /// writes if that has changed. The links depend on the members' statuses.
     fn note_members(&self, members: &Members) {
         let news = self.network.membership().note(members);
         log_acceptance(&self.network, &self.spec, news);
     }
 
-    /// Whether this process rejects writes.
+    /// Returns whether this process rejects writes.
     pub(crate) fn refuses_writes(&self) -> bool {
         self.network.refuses_writes()
     }
@@ -520,8 +522,8 @@ impl Drop for Forgotten<'_> {
     }
 }
 
-/// Runs a worker until it receives a stop. Reports through `started` when it serves, or why it
-/// cannot.
+/// Runs a worker until it receives [`Control::Stop`]. Reports through `started` when it serves, or
+/// why it cannot.
 #[expect(clippy::too_many_arguments, reason = "all that a thread takes with it")]
 pub(crate) fn run(
     engine: Engine,
@@ -586,7 +588,7 @@ pub(crate) fn run(
     runtime.block_on(local.run_until(async {
         let submitting = worker.clone();
         spawn_local(async move { submitting.submit_records().await });
-        // Before anyone can ask whether the node is ready.
+        // Report before anyone can request whether the node is ready.
         worker.report_failure(&mut worker.state.borrow_mut());
         let listening = listen(&worker);
         let failed = listening.is_err();

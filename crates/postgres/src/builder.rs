@@ -22,9 +22,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Settings of our sessions. The URL's `options` follow and may override them.
 ///
-/// Sequential scans lock whole tables against writers in serializable transactions, so sessions
-/// read small tables, too, by an index. When a host dies, its open transactions end after a minute
-/// and not after others have waited hours for their locks.
+/// In serializable transactions a sequential scan conflicts with all writers of the table, so
+/// sessions read even small tables by an index. If a host dies, its open transactions end after a
+/// minute, and do not hold their locks for hours.
 const OPTIONS: &str = "-c enable_seqscan=off -c idle_in_transaction_session_timeout=60s";
 
 /// Configures the spaces of a PostgreSQL database, and the statements of their custom operations.

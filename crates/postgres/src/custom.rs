@@ -100,7 +100,7 @@ impl Plan {
     ) -> Result<Vec<Param>, StoreError> {
         let all = operation.params.iter().zip(args).zip(&self.params);
         let one = |((param, arg), carrier): ((&OperationParam, _), &Carrier)| {
-            let ty = value_type(param).expect("what is no value does not pass the check");
+            let ty = value_type(param).expect("the check rejects other parameters");
             carrier.encode(program, arg, &ty).map_err(|why| {
                 let (operation, param) = (&operation.name, &param.name);
                 StoreError::Refused(format!("`{param}` of the operation `{operation}`: {why}"))

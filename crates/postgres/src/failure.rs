@@ -38,7 +38,7 @@ enum Meaning {
 }
 
 impl RequestError {
-    /// Whether the connection is unusable, so that nobody knows what the server has done.
+    /// Returns whether the connection is unusable, so that the result of the request is unknown.
     pub(crate) fn lost(&self) -> bool {
         match self.server() {
             Some(error) => {
@@ -46,8 +46,8 @@ impl RequestError {
                     matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
                 fatal || meaning(error.code()) == Meaning::Ended
             }
-            // The client did not send what it refused itself, and an answer that it cannot decode
-            // does not break the protocol.
+            // The connection stays usable if the client rejected the request before sending it, or
+            // cannot decode an answer.
             None => match self {
                 RequestError::Server(error) => error.is_closed() || has_io(error),
                 RequestError::Slow(_) => true,
@@ -57,27 +57,27 @@ impl RequestError {
         }
     }
 
-    /// Whether a value that was to be new exists.
+    /// Returns whether a value that was to be new exists.
     pub(crate) fn is_duplicate(&self) -> bool {
         self.has_code(&SqlState::UNIQUE_VIOLATION)
     }
 
-    /// Whether a read-only transaction tried to write.
+    /// Returns whether a read-only transaction tried to write.
     pub(crate) fn is_read_only(&self) -> bool {
         self.has_code(&SqlState::READ_ONLY_SQL_TRANSACTION)
     }
 
-    /// Whether a number exceeds its type.
+    /// Returns whether a number exceeds its type.
     pub(crate) fn is_overflow(&self) -> bool {
         self.has_code(&SqlState::NUMERIC_VALUE_OUT_OF_RANGE)
     }
 
-    /// Whether this server has not assigned the transaction number yet.
+    /// Returns whether this server has not assigned the transaction number yet.
     pub(crate) fn is_unknown_number(&self) -> bool {
         self.has_code(&SqlState::INVALID_PARAMETER_VALUE)
     }
 
-    /// Whether a prepared statement does not match tables that have changed since.
+    /// Returns whether a prepared statement does not match tables that have changed since.
     pub(crate) fn is_outdated(&self) -> bool {
         self.has_code(&SqlState::FEATURE_NOT_SUPPORTED)
             && self.server().is_some_and(|error| error.message().contains("cached plan"))
@@ -94,7 +94,8 @@ impl RequestError {
         }
     }
 
-    /// Returns the error for the transaction that it has ended, if that had no effect.
+    /// Returns the error for a transaction that this failure has ended, if the transaction had no
+    /// effect.
     pub(crate) fn to_store_error(&self) -> StoreError {
         if let RequestError::Unreachable(error) = self {
             return error.clone();

@@ -3,9 +3,9 @@
 //! A [`Postgres`] is a database of a PostgreSQL server as a
 //! [`Database`](solera_mixt::store::Database). Its spaces are linearizable, and one transaction may
 //! use several of them. Objects of programs, witnesses and recovery records are in tables of a
-//! separate schema. A store's custom operations are SQL statements on any other tables, which
-//! nothing else accesses. `docs/guide/postgres.md` describes the use, and
-//! `docs/decisions/0018-postgres.md` the design.
+//! separate schema. A store's custom operations are SQL statements on any other tables. Solera
+//! accesses those tables only through these statements. `docs/guide/postgres.md` describes the use,
+//! and `docs/decisions/0018-postgres.md` the design.
 
 mod builder;
 mod config_error;

@@ -24,7 +24,8 @@ pub(crate) struct Link {
     prepared: BTreeMap<String, Statement>,
     /// Statements of custom operations, by space and name.
     custom: BTreeMap<(Arc<str>, Arc<str>), Bound>,
-    /// Sends and receives. The task ends with the client, if the server lets it.
+    /// Sends and receives. The task ends after the client is dropped, when the server has closed
+    /// the connection.
     task: JoinHandle<()>,
 }
 
@@ -45,7 +46,7 @@ impl Link {
                 error @ (StoreError::Refused(_) | StoreError::Denied(_)) => {
                     error.refused_with(|why| format!("its tables cannot be created or read: {why}"))
                 }
-                // Another host creates them at the moment.
+                // Another host may be creating the tables at the moment.
                 other => StoreError::Unavailable(other.to_string()),
             },
             Unusable::OtherFormat { schema, found } => StoreError::Refused(format!(
@@ -133,7 +134,8 @@ impl Link {
     }
 }
 
-/// Connects, and spawns a task for the connection that ends with the client, if the server lets it.
+/// Connects, and spawns a task for the connection. The task ends after the client is dropped, when
+/// the server has closed the connection.
 pub(crate) async fn connect(shared: &Shared) -> Result<(Client, JoinHandle<()>), StoreError> {
     let (server, limit) = (&shared.server, shared.reply_timeout);
     let connected = match &server.tls {

@@ -5,7 +5,7 @@
 //! | `objects` | an object: `kind`, and the `value` of a register, the `number` of a counter, the length of a list |
 //! | `items` | an element of a set (`item`), an entry of a map (`item`, `value`), a field of a struct, a value of a list |
 //! | `names` | a value of a named object |
-//! | `format` | which tables these are |
+//! | `format` | the version of the tables |
 //!
 //! `value` and `item` are bytes as [`Codec`](solera_program::codec::Codec) writes them. `id` is the
 //! digest of the item, so that items of any length can be indexed; in lists it is the index.
@@ -75,7 +75,7 @@ impl Sql {
         );
         Sql {
             schema: schema.to_owned(),
-            // This is a literal, because the name is quoted twice: for SQL, and within a text.
+            // The name is quoted twice: as an SQL identifier, and within a string literal.
             created: format!("SELECT to_regclass('{}.format') IS NOT NULL", s.replace('\'', "''")),
             format: format!("SELECT version FROM {s}.format"),
             create: format!(
@@ -93,8 +93,8 @@ impl Sql {
                  INSERT INTO {s}.format VALUES ({FORMAT}) ON CONFLICT DO NOTHING; \
                  COMMIT"
             ),
-            // The offset prevents the planner from joining in another way than by the index, name
-            // by name.
+            // The offset makes the planner look up each name in the index, and prevents other kinds
+            // of joins.
             read_names: format!(
                 "SELECT w.place, n.field, n.value \
                  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (space, key, place), \

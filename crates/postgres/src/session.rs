@@ -22,8 +22,8 @@ use crate::statement::{Params, Rows, get};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE";
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY";
-/// Writes after this savepoint can be undone without the transaction. Reads before and after belong
-/// to the transaction either way.
+/// Writes after this savepoint can be undone without ending the transaction. Reads before and after
+/// the savepoint belong to the transaction in any case.
 const MARK: &str = "SAVEPOINT before_writes";
 /// Undoes the writes.
 const UNDO: &str = "ROLLBACK TO SAVEPOINT before_writes";
@@ -31,9 +31,9 @@ const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
 /// Returns the number of the transaction, and assigns one if it has none.
 const NUMBER: &str = "SELECT pg_current_xact_id()::text";
-/// Returns the outcome of a transaction. Every later transaction sees a committed one.
+/// Returns the outcome of a transaction. If it is committed, every later transaction sees it.
 const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
-/// Ends the session that still runs a transaction, and waits for that for up to a second.
+/// Ends the session that still runs a transaction, and waits up to a second for its end.
 const END_RUNNING: &str = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE backend_xid = $1::text::xid8::xid";
 pub(crate) struct PostgresSession {
     shared: Arc<Shared>,
@@ -72,7 +72,7 @@ impl PostgresSession {
             self.lose();
             self.link = Some(Link::open(&self.shared).await?);
         }
-        Ok((self.link.as_mut().expect("it was opened if it was gone"), gone))
+        Ok((self.link.as_mut().expect("a missing connection was opened"), gone))
     }
 
     fn open_link(&mut self) -> Result<&mut Link, StoreError> {
@@ -139,8 +139,8 @@ impl PostgresSession {
         for attempt in 0..2 {
             let status = match self.ask(STATUS, vec![&number]).await {
                 Ok(answer) => first::<Option<String>>(&answer)?,
-                // The server replaces another one and has fewer transactions; the last ones of the
-                // other are lost.
+                // This server has replaced another one, of which it lacks the last transactions.
+                // This transaction is lost with them.
                 Err(failure) if failure.is_unknown_number() => Some("aborted".to_owned()),
                 Err(failure) => return Err(StoreError::Unavailable(failure.to_string())),
             };
@@ -149,7 +149,8 @@ impl PostgresSession {
                     self.doubt = None;
                     return Ok(());
                 }
-                // A server may take hours to notice that nobody will send the commit.
+                // A server may need hours to detect that the client is gone, so this ends the
+                // session.
                 Some("in progress") if attempt == 0 => {
                     let asked = self.ask(END_RUNNING, vec![&number]).await;
                     asked.map_err(|failure| StoreError::Unavailable(failure.to_string()))?;
@@ -314,8 +315,8 @@ impl PostgresSession {
             }
         };
         if matches!(self.state, State::Open(Open { number: None })) && !names.is_empty() {
-            // The transaction is read-only, so the writes form a transaction after it. Nobody can
-            // distinguish that from one transaction, as the first has changed nothing.
+            // The transaction is read-only, so the writes form a second transaction after it. The
+            // effect is that of one transaction, because the first has changed nothing.
             self.end(&Writes::default()).await?;
             self.begin(&Begin::default()).await?;
             self.start().await?;
@@ -377,7 +378,8 @@ impl PostgresSession {
             return Ok(());
         };
         if failure.lost() {
-            // Whether it has committed makes no difference, but its locks do.
+            // The outcome does not matter, because the writes are undone, but the locks must be
+            // released.
             self.lose();
             return Err(StoreError::Unavailable(failure.to_string()));
         }

@@ -190,7 +190,7 @@ impl Primary {
 
     /// Returns the sites to which a home sends its history: all other members and joining sites.
     pub(crate) fn others(&self) -> impl Iterator<Item = SiteId> + '_ {
-        self.members.listening().filter(|site| *site != self.config.address.site)
+        self.members.members_and_joining().filter(|site| *site != self.config.address.site)
     }
 
     /// Returns the replica of a partition of this worker.
@@ -383,7 +383,7 @@ impl Participant for Primary {
     }
 
     /// Returns whether each partition whose home has left has another home.
-    fn has_settled(&self) -> bool {
+    fn has_completed_removals(&self) -> bool {
         !self.replicas.iter().any(|replica| matches!(replica.role, Role::Gathering(_)))
     }
 

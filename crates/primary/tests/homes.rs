@@ -48,7 +48,7 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
     for log_entries in [1024, 0] {
         let (mut cluster, key, fewer) = with_a_lost_home(|it| it.log_entries = log_entries);
         cluster.set_members(B, &fewer);
-        assert!(!cluster.has_settled(B), "the new home lacks the history");
+        assert!(!cluster.has_completed_removals(B), "the new home lacks the history");
         let request = cluster.append(B, &key, "!");
         cluster.pass(RETRY_MS);
         assert_eq!((cluster.applied(B, &key), cluster.replies(request)), ((1, false), &[][..]));
@@ -64,7 +64,7 @@ fn a_new_home_takes_the_longest_history_before_it_orders_anything() {
         assert_eq!(cluster.applied(B, &key), (1, false));
         cluster.deliver();
         assert_eq!(cluster.applied(B, &key), (2, true));
-        assert!(cluster.has_settled(B) && cluster.has_settled(C));
+        assert!(cluster.has_completed_removals(B) && cluster.has_completed_removals(C));
         cluster.run();
         assert_eq!(cluster.answer(request), Some(&applied_at(1, 3)));
         assert_eq!(cluster.value(C, &key), Some("xy!".into()));

@@ -327,7 +327,7 @@ fn refusals(change: impl Fn(&mut Vec<u8>)) -> [String; 4] {
 #[test]
 fn bytes_of_another_protocol_or_version_are_refused() {
     for refusal in refusals(|bytes| bytes[0] = 77) {
-        let words = "they are of protocol 77, and this is 2 (primary)";
+        let words = "they are of protocol 77, and this build knows 2 (primary)";
         assert!(refusal.contains(words), "{refusal}");
     }
     for refusal in refusals(|bytes| bytes[1] = PROTOCOL.records + 1) {

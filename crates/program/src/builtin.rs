@@ -98,7 +98,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// Whether it fails for some arguments.
+    /// Returns whether it fails for some arguments.
     pub fn can_fail(self) -> bool {
         use Builtin as B;
         matches!(self, B::OrFail | B::Index | B::SetAt | B::RemoveAt | B::Split | B::ToInt | B::Abs)

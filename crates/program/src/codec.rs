@@ -14,7 +14,7 @@
 //! | all others | compact JSON |
 //!
 //! Within JSON, strings and handles are strings, bytes are strings of hexadecimal digits, floats
-//! that no JSON number can be are the strings above; lists and sets are arrays, maps are arrays of
+//! without a JSON number are the strings above; lists and sets are arrays, maps are arrays of
 //! pairs, structs are objects with their fields in the order of the declaration; an option is
 //! `null` or an array of one. Sets and maps are in ascending order. Equal values have equal bytes,
 //! so that values can be elements of sets in stores that know only bytes.
@@ -45,14 +45,14 @@ pub enum CodecError {
         /// Offset in the input, in bytes.
         offset: usize,
     },
-    /// The input is JSON, and has the content of no value of the type.
+    /// The input is JSON, but no value of the type has this content.
     Invalid {
         /// The problem.
         problem: String,
         /// Offset in the input, in bytes.
         offset: usize,
     },
-    /// A handle names another store of the program than its type.
+    /// A handle contains the name of a store other than that of its type.
     OtherStore {
         /// The handle in the input.
         found: String,

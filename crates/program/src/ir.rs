@@ -137,7 +137,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Whether every execution uses its store at most once.
+    /// Returns whether every execution uses its store at most once.
     pub fn calls_once(&self) -> bool {
         let code = &self.code.instructions;
         let calls = code

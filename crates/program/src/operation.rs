@@ -67,7 +67,7 @@ pub struct Signature {
 }
 
 impl ObjectOp {
-    /// Whether it may change the object.
+    /// Returns whether it may change the object.
     pub fn mutates(self) -> bool {
         matches!(
             self,

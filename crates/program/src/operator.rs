@@ -74,7 +74,7 @@ impl BinaryOp {
         }
     }
 
-    /// Whether it is a comparison. Comparisons cannot be chained.
+    /// Returns whether it is a comparison. Comparisons cannot be chained.
     pub fn compares(self) -> bool {
         self.power() == BinaryOp::Equal.power()
     }

@@ -209,8 +209,7 @@ impl Run {
                 Ok(None)
             }
             Stop::Count => {
-                // Counts the callers' registers too: a frame's registers are in use until it
-                // returns.
+                // Includes the registers of callers, which stay in use until the callers return.
                 self.machine.meter.count(self.stack.iter_mut())?;
                 frame.at += 1;
                 Ok(None)
@@ -288,7 +287,7 @@ impl Run {
 
     fn failure(&self, program: &Program, kind: FailureKind) -> Failure {
         let transaction = &program.transactions[self.transaction];
-        let frame = self.frames.last().expect("what fails has a frame");
+        let frame = self.frames.last().expect("a failing phase has a frame");
         let code = frame.code(program, &transaction.phases[self.phase]);
         // After the last instruction, only the check of the result can fail.
         let span = code.spans.get(frame.at).or(code.spans.last()).copied().unwrap_or_default();

@@ -70,8 +70,8 @@ pub enum Object {
 }
 
 impl Type {
-    /// Whether it may be the type of a set's elements or a map's keys: whether its comparison is a
-    /// total order.
+    /// Returns whether it may be the type of a set's elements or a map's keys: whether its
+    /// comparison is a total order.
     pub fn is_key(&self) -> bool {
         match self {
             Type::Float => false,

@@ -54,12 +54,12 @@ impl fmt::Display for Handle {
 }
 
 impl Value {
-    /// A text.
+    /// Creates a text.
     pub fn string(text: impl AsRef<str>) -> Value {
         Value::String(text.as_ref().into())
     }
 
-    /// Creates an option with a value.
+    /// Creates an option with this value.
     pub fn some(value: Value) -> Value {
         Value::Option(Some(Arc::new(value)))
     }

@@ -55,7 +55,8 @@ impl Failure {
                 };
                 Failure::ErrorReply { code: code.to_owned(), text }
             }
-            // This includes unreadable replies: none of the following ones could be trusted.
+            // This includes unreadable replies, because after one the following replies cannot be
+            // assigned to their commands.
             None => Failure::Lost(error.to_string()),
         }
     }

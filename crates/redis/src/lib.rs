@@ -2,9 +2,8 @@
 //!
 //! Its spaces are eventual. Each operation takes effect at once, even if the transaction fails
 //! later, and at least once: the session may repeat an operation whose answer was lost. Each
-//! operation is one command on one key, so it reads a whole object only if the program asks for
-//! that. Objects are values that other clients of Redis can use: `docs/guide/redis.md` lists their
-//! types.
+//! operation is one command on one key, so a session reads a whole object only if the program does.
+//! Objects are values that other clients of Redis can use: `docs/guide/redis.md` lists their types.
 //!
 //! The prefixes of their keys separate the spaces. Transactions store their own data in each space
 //! under names that begin with `{solera:SPACE}` after the prefix; handles must not lead there.

@@ -55,7 +55,7 @@ pub(crate) fn request(call: &ObjectCall, key: &str) -> Result<Cmd, StoreError> {
         (Object::Map(..), ObjectOp::Entries) => ("HGETALL", vec![]),
         (Object::Map(..), ObjectOp::Size) => ("HLEN", vec![]),
         (Object::List(of) | Object::Log(of), ObjectOp::Append) => ("RPUSH", vec![arg(0, of)?]),
-        // An index below 0 would count from the end. No list reaches this one.
+        // In Redis an index below 0 counts from the end. It is replaced by one that no list has.
         (Object::List(_) | Object::Log(_), ObjectOp::At) => match call.args.first() {
             Some(Value::Int(at)) => {
                 let at = if *at < 0 { i64::MAX } else { *at };

@@ -72,7 +72,7 @@ impl Server {
             let link = self.connect().await.map_err(failed)?;
             *held = (held.0 + 1, Some(link));
         }
-        Ok((held.0, held.1.clone().expect("it has just been made")))
+        Ok((held.0, held.1.clone().expect("it was just opened")))
     }
 
     /// Drops a broken connection, unless another session has already replaced it.
@@ -104,8 +104,8 @@ impl Server {
     }
 }
 
-/// Connects with TLS. The client's own code would read all system authorities each time, and fail
-/// if one of them is unreadable.
+/// Connects with TLS. The code of the `redis` crate would read all certificate authorities of the
+/// system each time, and fail if one of them is unreadable.
 async fn connect_tls(
     tls: &Tls,
     node: &ConnectionInfo,

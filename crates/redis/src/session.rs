@@ -78,8 +78,8 @@ impl RedisSession {
         Ok(Answer { value, seen })
     }
 
-    /// Returns the error for an operation that failed. Data of other clients under the key does not
-    /// end the transaction.
+    /// Returns the error for an operation that failed. If the key holds data of other clients, the
+    /// transaction stays open.
     async fn failed(&mut self, call: &ObjectCall, key: &str, failure: Failure) -> StoreError {
         let wrong = |found: String| StoreError::WrongData {
             key: Arc::clone(&call.key),
@@ -116,7 +116,7 @@ impl RedisSession {
             Ok(true) => Ok(()),
             Ok(false) => Err(StoreError::Conflict),
             Err(Failure::Lost(text)) => {
-                // A repetition cannot find out whether the field was new.
+                // A repeated write cannot determine whether the field was new at the first attempt.
                 let is_new = |write: &NameWrite| matches!(write, NameWrite::Set { new: true, .. });
                 self.doubtful = writes.iter().filter(|write| !is_new(write)).cloned().collect();
                 Err(StoreError::OutcomeUnknown(text))

@@ -107,8 +107,8 @@ impl Target {
     }
 }
 
-/// Finds the most frequent errors in `HOST[:PORT][/DATABASE]`, for texts of our own. These do not
-/// repeat any part of it: if the `@` is missing, it contains a password.
+/// Finds the most frequent errors in `HOST[:PORT][/DATABASE]`. The error texts do not repeat any
+/// part of the input: if the `@` is missing, it contains a password.
 fn check(host: &str) -> Result<(), TargetError> {
     let malformed = |why: &str| Err(TargetError::Malformed(why.to_owned()));
     let (address, query) = host.split_once(['/', '?']).unwrap_or((host, ""));

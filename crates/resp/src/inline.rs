@@ -37,7 +37,7 @@ fn word(line: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<usize, Protocol
             b'"' => return double_quoted(line, at + 1, out),
             b'\'' => return single_quoted(line, at + 1, out),
             b' ' | b'\t' | b'\r' | b'\n' => break,
-            // Vertical tabs and form feeds separate words, but do not end one.
+            // Vertical tabs and form feeds are skipped before a word, but do not end one.
             _ => out.push(*byte),
         }
         at += 1;
@@ -97,7 +97,7 @@ fn hex(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Whether C's `isspace` is true for a byte.
+/// Returns whether C's `isspace` is true for a byte.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

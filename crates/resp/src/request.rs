@@ -28,7 +28,7 @@ impl<'a> Arguments<'a> {
         self.ranges.len()
     }
 
-    /// Whether there are no arguments.
+    /// Returns whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -28,10 +28,10 @@ impl Ends {
     }
 }
 
-/// What a session publishes about its client after each batch of commands.
+/// Information about a client that its session publishes after each batch of commands.
 #[derive(Clone)]
 pub struct ClientInfo {
-    /// Name that the client gave itself with CLIENT SETNAME.
+    /// Name that the client has set with CLIENT SETNAME.
     pub name: String,
     /// Name of the client's user; empty until the client has authenticated.
     pub user: String,
@@ -45,7 +45,7 @@ pub struct ClientInfo {
     pub queued: Option<usize>,
     /// Whether MULTI or SOLERA.BEGIN is open.
     pub in_transaction: bool,
-    /// Version of RESP that the client speaks.
+    /// Version of RESP that the client uses.
     pub protocol: u8,
     /// Time of the last batch of commands.
     pub active: Instant,
@@ -61,7 +61,8 @@ pub struct Client {
     ends: Ends,
     since: Instant,
     info: Mutex<ClientInfo>,
-    /// Number of the command that has run or waits since the last batch, [`NO_COMMAND`] if none.
+    /// Number of the current command of a batch, which runs or waits; [`NO_COMMAND`] between
+    /// batches.
     running: AtomicUsize,
     killed: Notify,
 }
@@ -91,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Whether the client has a transaction open.
+    /// Returns whether the client has a transaction open.
     pub fn is_in_transaction(&self) -> bool {
         lock(&self.info).in_transaction
     }
@@ -128,7 +129,7 @@ impl Client {
         &self.ends.local_address
     }
 
-    /// Whether the client's user has this name.
+    /// Returns whether the client's user has this name.
     pub fn is_user(&self, name: &[u8]) -> bool {
         lock(&self.info).user.as_bytes() == name
     }

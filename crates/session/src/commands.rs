@@ -138,7 +138,8 @@ pub(crate) async fn run_other<W: Context>(
 }
 
 /// Parses a command for EXEC, which runs it later. Returns `None` for commands that are not on keys
-/// and are not allowed between MULTI and EXEC. None of the others needs [`Request::admit`].
+/// and are not allowed between MULTI and EXEC. None of the commands that it parses needs
+/// [`Request::admit`].
 ///
 /// [`Request::admit`]: self::request::Request::admit
 pub(crate) fn for_exec<W: Context>(

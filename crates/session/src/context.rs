@@ -100,8 +100,8 @@ pub trait Context: 'static {
     /// Counts the keys of another worker. Returns `None` if the worker cannot be reached.
     fn count_keys(&self, worker: Address) -> impl Future<Output = Option<usize>>;
 
-    /// Returns what the loss of sites could still undo at a worker; `None` if the worker cannot be
-    /// reached.
+    /// Returns the transactions of a worker that the loss of sites could still undo; `None` if the
+    /// worker cannot be reached.
     fn at_risk(&self, worker: Address, keys: usize) -> impl Future<Output = Option<AtRisk>>;
 
     /// Returns the index of the leading site of each partition of a worker. An index beyond the
@@ -112,39 +112,41 @@ pub trait Context: 'static {
     /// not have the whole snapshot. Returns `None` if the worker cannot be reached.
     fn scan(&self, worker: Address, ask: Ask) -> impl Future<Output = Option<Option<Page>>>;
 
-    /// Makes a change of the sites, if there is one, at the root of the site's workers. Returns the
-    /// state after it, or `None` if the root cannot be reached.
+    /// Makes a change of the sites, if one is given, at the root of the site's workers. Returns the
+    /// state of the sites after the change; `None` if the root cannot be reached.
     fn sites(&self, change: Option<(SiteId, Change)>) -> impl Future<Output = Option<SitesReport>>;
 
-    /// Returns a node of a member site that answers this process, if any.
+    /// Returns the name of a node of `site` that exchanges messages with this process. Returns
+    /// `None` if there is no such node, or if the site is neither a member nor joining.
     fn answering_node(&self, site: SiteId) -> Option<String>;
 
-    /// Returns a node that is not known to list a new site. Returns `None` if all nodes list it, or
-    /// the site is not new.
+    /// Returns the name of a node that is not known to list a new site; `None` if all nodes list
+    /// it, or the site is not new.
     fn node_without(&self, site: SiteId) -> Option<String>;
 
-    /// Whether the site has all data that it serves. A joining site receives the data first.
+    /// Returns whether the site has all data that it serves. A joining site receives the data
+    /// first.
     fn serves(&self) -> bool;
 
-    /// Whether some commands are rejected now that are usually accepted.
+    /// Returns whether the node now rejects some commands that it usually accepts.
     fn refuses_some(&self) -> bool;
 
-    /// Returns why this process accepts no writes because of a journal, if so.
+    /// Returns the reason if this process accepts no writes because of a journal.
     fn refuses(&self) -> Option<String>;
 
     /// Returns the error reply to writes while this process accepts none.
     fn takes_no_writes(&self) -> Option<String>;
 
-    /// Returns why the other sites reject this node, if they all do.
+    /// Returns the reason if all other sites reject this node.
     fn refused_by_others(&self) -> Option<String>;
 
     /// Returns the bytes of memory that the process uses; 0 where that is unknown.
     fn memory_used(&self) -> u64;
 
-    /// Whether the process uses more memory than its limit.
+    /// Returns whether the process uses more memory than its limit.
     fn is_memory_full(&self) -> bool;
 
-    /// Whether access control is in force.
+    /// Returns whether access control is in force.
     fn is_guarded(&self) -> bool;
 
     /// Returns the current users.
@@ -234,7 +236,7 @@ pub struct Unreachable(pub String);
 
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TRYAGAIN {} is unreachable or overwhelmed; nothing was changed", self.0)
+        write!(f, "TRYAGAIN {} cannot be reached or has too much work; nothing was changed", self.0)
     }
 }
 

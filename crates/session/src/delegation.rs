@@ -50,8 +50,8 @@ impl Delegation {
         self.pasts.lock().unwrap_or_else(PoisonError::into_inner).join(pasts);
     }
 
-    /// Whether the session may run a command even if its user may not. It may always run the
-    /// commands that every transaction needs, and all commands on reserved keys.
+    /// Returns whether the session may run a command even if its user may not. It may always run
+    /// the commands that every transaction needs, and all commands on reserved keys.
     pub(crate) fn may<'a>(
         &self,
         command: CommandId,
@@ -74,7 +74,7 @@ impl Delegation {
     }
 }
 
-/// Whether a key is reserved for the server, and not for the data of users.
+/// Returns whether a key is reserved for the server, and not for the data of users.
 pub fn is_reserved(spaces: &Spaces, key: &[u8]) -> bool {
     let prefix = spaces.space_of(key).prefix.len();
     key[prefix..].starts_with(RESERVED.as_bytes())

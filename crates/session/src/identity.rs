@@ -126,12 +126,12 @@ impl Identity {
         }
     }
 
-    /// Whether the user may run transactions whose coordinator is elsewhere.
+    /// Returns whether the user may run transactions whose coordinator is elsewhere.
     pub(crate) fn may_coordinate(&self) -> bool {
         self.user.borrow().as_ref().is_some_and(|user| user.may_run("solera.phase"))
     }
 
-    /// Whether the user may read all keys.
+    /// Returns whether the user may read all keys.
     pub(crate) fn reads_all_keys(&self) -> bool {
         self.user.borrow().as_ref().is_some_and(|user| user.reads_all_keys())
     }

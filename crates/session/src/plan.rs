@@ -77,7 +77,7 @@ enum Shape {
     Taken,
 }
 
-/// Whether a command reads or changes the content of keys, so that [`plan`] accepts it.
+/// Returns whether a command reads or changes the content of keys, so that [`plan`] accepts it.
 pub(crate) fn is_on_keys(command: &Described) -> bool {
     // These take keys but do not read or change their content.
     command.is_data() && !matches!(command.id, CommandId::SoleraLevel | CommandId::Watch)
@@ -195,8 +195,8 @@ mod tests {
     fn bad_arguments_are_rejected() {
         let number = "ERR value is not an integer or out of range";
         for (line, error) in [
-            ("SET a 1 EX 5", "ERR SET EX is not supported by this version of Solera"),
-            ("SET a 1 NX GET", "ERR SET GET is not supported by this version of Solera"),
+            ("SET a 1 EX 5", "ERR Solera does not support SET EX yet"),
+            ("SET a 1 NX GET", "ERR Solera does not support SET GET yet"),
             ("SET a 1 NX NX", "ERR syntax error"),
             ("SET a 1 foo", "ERR syntax error"),
             ("MSET a 1 b", "ERR wrong number of arguments for 'mset' command"),

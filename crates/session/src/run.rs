@@ -48,10 +48,10 @@ impl<W: Context> ClientSession<W> {
 
     /// Runs one command and appends its reply.
     ///
-    /// An error reply makes an open transaction have no effect, because it would not be what its
-    /// client meant. SOLERA.COMMIT and SOLERA.ABORT also end the transaction when they fail. After
-    /// an error of any other command, RESET included, the transaction is given up, so that no later
-    /// command of it runs outside.
+    /// After an error reply, an open transaction has no effect, because it would lack a command
+    /// that the client meant to run. SOLERA.COMMIT and SOLERA.ABORT end the transaction even when
+    /// they fail. After an error of any other command, RESET included, the transaction is given up,
+    /// so that no later command of the transaction runs outside it.
     pub async fn run(&mut self, arguments: &Arguments<'_>) -> Next {
         let start = self.out.bytes.len();
         let next = self.run_command(arguments).await;
@@ -131,7 +131,7 @@ impl<W: Context> ClientSession<W> {
         Ok(())
     }
 
-    /// Whether a command ends a transaction that may write.
+    /// Returns whether a command ends a transaction that may write.
     fn commits_writes(&self, command: CommandId) -> bool {
         match command {
             CommandId::Exec => matches!(&self.mode, Mode::Queueing(queue) if queue.writes),
@@ -176,7 +176,7 @@ impl<W: Context> ClientSession<W> {
         self.spoil(error);
     }
 
-    /// Appends an error that came before execution. It also makes EXEC run nothing.
+    /// Appends an error that occurred before execution. EXEC then runs nothing.
     pub(crate) fn spoil(&mut self, error: &str) {
         if let Some(queue) = self.mode.queue_mut() {
             queue.broken = true;
@@ -185,7 +185,7 @@ impl<W: Context> ClientSession<W> {
     }
 }
 
-/// Whether a command needs data, the site's own or that of a past.
+/// Returns whether a command needs data, the site's own or that of a past.
 fn needs_data(command: &Described) -> bool {
     command.is_data()
         || matches!(
@@ -204,7 +204,7 @@ fn needs_data(command: &Described) -> bool {
         )
 }
 
-/// Whether a command runs at once even while commands are queued. MULTI does, and fails.
+/// Returns whether a command runs at once even while commands are queued. MULTI does, and fails.
 fn runs_at_once(command: &Described) -> bool {
     command.in_multi() == InMulti::AtOnce || command.id == CommandId::Multi
 }

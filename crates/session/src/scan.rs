@@ -84,8 +84,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Whether the entries are of the types that pages hold. A page from another node may be
-    /// anything.
+    /// Returns whether the entries are of the types that pages hold. A page from another node may
+    /// contain anything.
     pub fn is_sound(&self) -> bool {
         self.entries.iter().all(|(_, content)| {
             matches!(content, Outcome::Bulk(_) | Outcome::Members(_) | Outcome::Pairs(_))

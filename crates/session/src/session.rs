@@ -48,13 +48,14 @@ pub enum Next {
 pub(crate) enum Replies {
     On,
     Off,
-    /// The next command gets no reply, and this one neither.
+    /// Neither this command nor the next one gets a reply.
     SkipNext,
     /// This command gets no reply.
     Skip,
 }
 
-/// State of one connection. Its operations see one another, and everything that it has seen before.
+/// State of one connection. Each operation sees the session's earlier operations, and everything
+/// that the session has seen before.
 pub struct ClientSession<W> {
     /// The worker at which the session is open.
     pub worker: Rc<W>,
@@ -163,7 +164,7 @@ impl<W: Context> ClientSession<W> {
         };
     }
 
-    /// Whether MULTI or SOLERA.BEGIN is open.
+    /// Returns whether MULTI or SOLERA.BEGIN is open.
     pub fn in_transaction(&self) -> bool {
         self.mode.is_in_transaction()
     }

@@ -35,7 +35,7 @@ pub enum TokenError {
     /// The token is of a version that this program does not read.
     #[error(
         "the token is of another version: this server reads tokens that begin with 'solera-3-', \
-         which name the protocols whose pasts they carry; take a new one with SOLERA.TOKEN"
+         which name a version for each protocol; take a new one with SOLERA.TOKEN"
     )]
     OtherVersion,
     /// The token was cut short or altered.
@@ -48,7 +48,7 @@ pub enum TokenError {
     )]
     OtherCluster,
     /// The token contains the past of an unknown protocol, or of an unknown version of one.
-    #[error("the token carries pasts that this node cannot read: {0}")]
+    #[error("this node cannot read a part of the token: {0}")]
     Foreign(Foreign),
     /// The token refers to sites that the configuration does not list.
     #[error("the token refers to sites that this node's configuration does not list")]
@@ -133,7 +133,7 @@ fn pasts_of(count: u8, mut rest: &[u8]) -> Result<Vec<(Protocol, &[u8])>, TokenE
     if rest.is_empty() { Ok(pasts) } else { Err(TokenError::Damaged) }
 }
 
-/// Returns why a text without the prefix of this version is rejected.
+/// Returns the reason for rejecting a text without the prefix of this version.
 fn refusal(text: &[u8]) -> TokenError {
     let version = text.strip_prefix(FAMILY).map(|rest| rest.split(|byte| *byte == b'-').next());
     match version.flatten() {
@@ -239,7 +239,9 @@ mod tests {
             body[at] = byte;
             decode(sealed(PREFIX, &body)).unwrap_err()
         };
-        assert!(with(11, 7).to_string().contains("of protocol 7, and this is 1 (UniStore)"));
+        assert!(
+            with(11, 7).to_string().contains("of protocol 7, and this build knows 1 (UniStore)")
+        );
         assert!(with(12, 7).to_string().contains("of version 7 of UniStore"));
         // Number of pasts, length of the first, number of sites in it.
         for at in [8, 10, 13] {

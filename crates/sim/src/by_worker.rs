@@ -86,7 +86,7 @@ impl<T> Index<&Address> for ByWorker<T> {
     type Output = T;
 
     fn index(&self, worker: &Address) -> &T {
-        self.get(worker).expect("only workers that are there are looked up so")
+        self.get(worker).expect("the map has a value for the worker")
     }
 }
 

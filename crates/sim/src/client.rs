@@ -1,4 +1,4 @@
-//! Clients: sessions that run random transactions, migrate, and vanish.
+//! Clients: sessions that run random transactions, migrate, and disconnect.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     session: usize,
     site: usize,
     pasts: Pasts,
-    /// Whether its site has confirmed that it holds its past.
+    /// Whether the client's site has confirmed that it holds the client's past.
     attached: bool,
     left: usize,
     doing: Doing,
@@ -67,16 +67,16 @@ pub(crate) struct Clients {
     values: u64,
     keys_per_kind: usize,
     random: Random,
-    /// Decides which clients run strong transactions, and how many.
+    /// Decides which clients run strong transactions, and how many each of them runs.
     strong: Random,
     strong_share: u64,
-    /// Answers to clients that asked for an outcome.
+    /// Answers to clients that requested an outcome.
     pub(crate) outcomes: Vec<(TransactionId, Option<bool>)>,
-    /// Decides which clients ask for the name of a strong transaction before they commit it.
+    /// Decides which clients request the name of a strong transaction before they commit it.
     naming: Random,
-    /// Transactions whose names they asked for.
+    /// Transactions whose names clients requested.
     asked_names: BTreeMap<RequestId, Cause>,
-    /// Names that they received, each with its transaction and the step.
+    /// Names that clients received, each with its transaction and the step.
     pub(crate) names: Vec<(TransactionId, Cause, u64)>,
     workers: Vec<u8>,
     pace: u64,
@@ -126,12 +126,12 @@ impl Clients {
         }
     }
 
-    /// Whether every client has finished.
+    /// Returns whether every client has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.clients.iter().all(|client| matches!(client.doing, Doing::Done))
     }
 
-    /// Returns what the clients that are not finished wait for.
+    /// Describes the unfinished clients and what each of them waits for.
     pub(crate) fn stuck(&self) -> Vec<String> {
         self.clients
             .iter()
@@ -205,8 +205,8 @@ impl Clients {
                 let cause = Cause::Transaction(from.site, tx);
                 recorded.cause = Some(cause);
                 if self.naming.chance(50) {
-                    // No client waits for the answer; a causal transaction is answered that it has
-                    // no name.
+                    // No client waits for the answer. For a causal transaction the answer is that
+                    // it has no name.
                     self.requests += 1;
                     let request = RequestId(self.requests);
                     self.asked_names.insert(request, cause);
@@ -240,7 +240,7 @@ impl Clients {
                         self.record(world, recorded, Status::Unknown);
                         self.ask_outcome(world, index, tid);
                     }
-                    // It has committed, and takes effect later.
+                    // The transaction has committed, and takes effect later.
                     CommandError::Unconfirmed { .. } => {
                         self.finish(world, index, recorded, Status::Unknown);
                     }
@@ -301,7 +301,7 @@ impl Clients {
         }
     }
 
-    /// Handles that no reply has come in time: the worker that holds the key may have died.
+    /// Handles the timeout of a request: the worker that holds the key may have died.
     pub(crate) fn unanswered(&mut self, world: &mut World, from: Address, request: RequestId) {
         if let Some(index) = self.waiting(from, request) {
             if let Doing::Operate(_, _, tx) = self.clients[index].doing {
@@ -312,7 +312,8 @@ impl Clients {
         }
     }
 
-    /// Handles that a worker rejected a command: it accepts no writes, or nothing at all.
+    /// Handles that a worker rejected a command, because it accepts no writes or no commands at
+    /// all.
     pub(crate) fn refused(&mut self, world: &mut World, from: Address, request: RequestId) {
         let Some(index) = self.waiting(from, request) else { return };
         self.clients[index].waiting_for = None;
@@ -411,7 +412,8 @@ impl Clients {
         world.command(worker, request, Command::Begin { past, strong });
     }
 
-    /// Has half of the clients that did not receive the outcome of a strong transaction ask for it.
+    /// Makes half of the clients that did not receive the outcome of a strong transaction request
+    /// it.
     fn ask_outcome(&mut self, world: &mut World, index: usize, tid: TransactionId) {
         if self.strong.chance(50) || !world.answers(tid.coordinator) {
             return self.rest(world, index);

@@ -55,7 +55,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Whether the fault may cost a site its data.
+    /// Returns whether the fault may cost a site its data.
     pub(crate) fn spoils(self) -> bool {
         let Fault::Disk(_, _, fault) = self else { return false };
         matches!(fault, DiskFault::Rot | DiskFault::Misdirect | DiskFault::Fail(..))
@@ -137,8 +137,8 @@ pub(crate) fn crashes(random: &mut Random, workers: &[u8], end: u64) -> Vec<(u64
     faults
 }
 
-/// Draws what an operator does about destroyed sites, and about one that is only thought to be
-/// destroyed.
+/// Draws the actions of an operator on destroyed sites, and on a site that the operator wrongly
+/// takes for destroyed.
 pub(crate) fn operate(
     random: &mut Random,
     faults: &[(u64, Fault)],

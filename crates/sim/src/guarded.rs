@@ -29,7 +29,8 @@ const REQUESTS: u64 = 5 << 60;
 const SESSIONS: usize = 5;
 /// Number of steps of each session.
 const STEPS: usize = 45;
-/// Number of attempts of a site that claim units of the same keys: more than there are units for.
+/// Number of attempts of a site that claim units of the same keys. There are fewer units than
+/// attempts.
 const ATTEMPTS_PER_KEY: u64 = 12;
 /// A client's knowledge of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,8 @@ pub(crate) struct GuardedSessions {
     random: Random,
     requests: u64,
     attempts: Vec<Attempt>,
-    /// Requests that were answered, or cancelled where no reply can be under way.
+    /// Requests that must get no further reply: they were answered, or cancelled in a world without
+    /// journals, where no reply can be under way.
     over: BTreeSet<(Address, RequestId)>,
     durable: bool,
     judge: Judge,
@@ -126,7 +128,7 @@ impl GuardedSessions {
         }
     }
 
-    /// Whether every session has finished.
+    /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| session.doing == Doing::Done)
     }
@@ -311,7 +313,7 @@ impl GuardedSessions {
         world.wake(WAKES + index, self.random.within(MS, 50 * MS));
     }
 
-    /// Whether a request belongs to these sessions.
+    /// Returns whether a request belongs to these sessions.
     fn is_own(request: RequestId) -> bool {
         (REQUESTS..REQUESTS + (1 << 60)).contains(&request.0)
     }
@@ -376,7 +378,7 @@ impl GuardedSessions {
         self.ask(world, index, Doing::Operate(done + 1), command);
     }
 
-    /// Names the next guard, or commits; some clients leave their transactions alone.
+    /// Names the next guard, or commits; some clients abandon their transactions instead.
     fn name_guard(&mut self, world: &mut World, index: usize, tx: TxId, done: usize) {
         if let Some(guard) = self.sessions[index].guards.get(done).cloned() {
             let command = Command::Guard { tx, guards: guard.into() };

@@ -43,7 +43,7 @@ impl Places {
 }
 
 impl Places {
-    /// Records that a commit was undone before any client received it.
+    /// Records that a commit was undone before any client received its outcome.
     pub(crate) fn undo(&mut self, event: &Event) {
         if let Event::Committed { cause: Some(cause), .. } = event {
             self.places.remove(cause);
@@ -57,7 +57,7 @@ impl Places {
         witness
     }
 
-    /// Records that every worker that knew of the commit has forgotten it.
+    /// Records that every worker that knew of the commit has lost it.
     pub(crate) fn undo_strong(&mut self, cause: Cause, snap_vec: &Vector) {
         self.places.insert(cause, witness(snap_vec, None));
     }
@@ -124,18 +124,20 @@ pub(crate) fn history(
     History { sites: origins, destroyed, conflicts: conflicts(), transactions, finals: Vec::new() }
 }
 
-/// Whether a transaction of a destroyed site is within no surviving site's uniform snapshot.
+/// Returns whether a transaction of a destroyed site is within no surviving site's uniform
+/// snapshot.
 fn is_lost(transaction: &Transaction, destroyed: &[usize], uniform: &[Vec<u64>]) -> bool {
     let Some((time, Origin::Site(site))) = transaction.dot() else { return false };
     destroyed.contains(&site)
         && uniform.iter().all(|uniform| uniform.get(site).is_none_or(|uniform| *uniform < time))
 }
 
-/// Gives the lost transactions of a generation of a site an origin of their own, which only that
-/// generation's own transactions observe: a site that knows that nothing more of the generation
-/// will come has not observed them. Entries of the site itself stay as they are: sites learn at
-/// different times where the gap ends and the next generation begins, and there is nothing left in
-/// the gap.
+/// Moves the lost transactions of a generation of a site to an origin of their own. Only that
+/// generation's own transactions observe this origin: other sites have vectors beyond the gap,
+/// because they know that no more transactions of the generation will arrive, but they have not
+/// observed the lost ones. The vectors' entries for the site itself stay unchanged. Sites learn at
+/// different times where the gap ends and the next generation begins, which makes no difference,
+/// because the gap contains no transactions any more.
 fn separate<'a>(
     of_generation: impl Iterator<Item = &'a mut Transaction>,
     origin: usize,

@@ -1,5 +1,6 @@
 //! Liveness check after healing: every site must commit strong transactions on every group, and no
-//! site may fail for ever because others keep changing the same key. Finite runs can show both.
+//! site may fail for ever because others keep changing the same key. A finite run can detect
+//! violations of both.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ pub(crate) struct LastRound {
     pub(crate) recorded: Vec<Recorded>,
     /// The sites that change one key, and how often each has done so.
     contest: BTreeMap<usize, usize>,
-    /// Transactions that were given up because others were in their way.
+    /// Transactions that were given up because of conflicts.
     pub(crate) starved: Vec<String>,
 }
 
@@ -109,12 +110,12 @@ impl LastRound {
         None
     }
 
-    /// Whether sites contend for one key. They do so without a pause.
+    /// Returns whether sites contend for one key. They do so without a pause.
     pub(crate) fn is_contest(&self) -> bool {
         !self.contest.is_empty()
     }
 
-    /// Whether all transactions of this turn committed.
+    /// Returns whether all transactions of this turn committed.
     pub(crate) fn is_done(&self) -> bool {
         self.due.is_empty() && self.waiting.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Latencies of clients' commands, in virtual time: sites of several workers are as fast as sites
-//! of one, apart from a question to the other workers, its answer, and a disk.
+//! Latencies of clients' commands, in virtual time. Sites with several workers are as fast as sites
+//! with one, apart from a question to the other workers, its answer, and a sync of a disk.
 
 use solera_data::{Key, Op, Outcome, Value};
 use solera_levels::Level;
@@ -12,11 +12,12 @@ use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::world::{World, WorldEvent};
 
-/// Interval at which another site is asked whether it shows a write.
+/// Interval of the reads that check whether another site shows a write.
 const POLL: u64 = MS / 50;
-/// Messages that leave at the same time arrive one nanosecond after the other.
+/// Tolerance of comparisons, in nanoseconds: messages that leave at the same time arrive one
+/// nanosecond after the other.
 const GRAIN: u64 = 1000;
-/// No operation takes so long, even where a worker learns what it waits for only with another
+/// Time that no operation takes, even where a worker receives what it waits for only with another
 /// worker's idle tick.
 const LIMIT: u64 = 2000 * MS;
 /// Number of measurements of each kind of operation, at different times since the last tick.
@@ -185,13 +186,13 @@ fn medians(workers: u8, durable: bool, without: Option<Rule>) -> Vec<(&'static s
 
 #[test]
 fn several_workers_are_as_fast_as_one() {
-    let steady = Scenario::quiet(1, true).steady.expect("it is");
+    let steady = Scenario::quiet(1, true).steady.expect("quiet runs are steady");
     for durable in [false, true] {
         let one = medians(1, durable, None);
         for workers in [2, 4] {
             let several = medians(workers, durable, None);
-            // At the site of the write and at the site where the client waits for it: a question to
-            // the other workers and their answer.
+            // The site of the write and the site where the client waits for it each need a question
+            // to the other workers and their answer.
             let disk = if durable { steady.sync } else { 0 };
             let more = 4 * steady.hop + disk + GRAIN;
             for ((kind, one), (_, several)) in one.iter().zip(&several) {

@@ -200,9 +200,10 @@ fn nothing_is_torn_lost_or_done_twice_over_replicas() {
     assert!(all.stops > 5, "too few events: {all:?}");
 }
 
-/// A leader was cut off after its vote, and came back when others had delivered the transaction and
-/// forgotten it. It forgot the transaction, too, before it learned of the next leader, reported as
-/// complete what it lacked, and lost the update.
+/// Regression test. A leader was cut off after its vote, and reconnected when the other members had
+/// delivered the transaction and removed it. The leader removed the transaction, too, before it
+/// learned of the next leader. It then reported a history without the transaction as complete, so
+/// that the update was lost.
 #[test]
 fn a_deposed_leader_loses_no_update() {
     let report = live(58, None);
@@ -253,14 +254,14 @@ fn reports_of_failed_calls_are_true() {
     assert!(all.done > 50 && all.probes[..2].iter().all(|count| *count > 10), "too few: {all:?}");
 }
 
-/// A call fails because a number is missing that was written before, and that its site has not
-/// received.
+/// Without the rule, a call fails because of a missing number. The number was written before, but
+/// the call's site has not received it.
 #[test]
 fn what_fails_is_certified() {
     trap(Rule::Certify, 0, "is reported as missing");
 }
 
-/// A call is answered that it has changed nothing, although it has.
+/// Without the rule, the answer to a call is that it has changed nothing, although it has.
 #[test]
 fn what_is_in_doubt_is_waited_for() {
     trap(Rule::Doubt, 0, "Failed(");

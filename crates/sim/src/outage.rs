@@ -14,12 +14,12 @@ const BEGIN: u64 = 2_000 * MS;
 const LENGTH: u64 = 60_000 * MS;
 /// Time after its beginning within which sites elect leaders.
 const FAIL_OVER: u64 = 10_000 * MS;
-/// The same, where a site hears both ends of a link that is down: it takes over after seven
-/// seconds, or fifteen seconds after the last takeover.
+/// The same, where a site receives from both ends of a link that is down. This site takes over
+/// after seven seconds, or fifteen seconds after the last takeover.
 const TAKE_OVER: u64 = 25_000 * MS;
 /// Time within which a site must then commit strongly on all groups.
 pub(crate) const BOUND: u64 = 5_000 * MS;
-/// Number of times that each site tries to.
+/// Number of times that each site tries to commit strongly on all groups.
 pub(crate) const ROUNDS: u64 = 3;
 
 /// The part of the cluster that is down for a while.
@@ -62,7 +62,7 @@ impl Outage {
         let site = if leads { leader } else { divisible[random.below(divisible.len())] };
         let count = usize::from(workers[site]);
         let first = random.below(count);
-        // One worker, or half of them, as where a site has two nodes.
+        // One worker is down, or half of them, as if one of two nodes of the site failed.
         let length = if random.chance(50) { 1 } else { count / 2 };
         let workers = (first..(first + length).min(count)).collect();
         Outage::Workers { site, workers, leads: site == leader }
@@ -107,11 +107,11 @@ impl Outage {
         (0..sites).filter(is_whole).collect()
     }
 
-    /// Whether the cluster is known not to tolerate this outage always. A site with only some
-    /// workers down is not suspected. If it leads, groups led by its other workers take no strong
-    /// transactions of other sites, because these workers wait for the whole site. Also, updates
-    /// that it replicated to only one other site are not forwarded, so that a strong transaction
-    /// that has seen them is not decided, and delays those after it.
+    /// Returns whether the cluster is known not to tolerate this outage always. A site with only
+    /// some workers down is not suspected. If it leads, groups led by its other workers take no
+    /// strong transactions of other sites, because these workers wait for the whole site. Also,
+    /// updates that it replicated to only one other site are not forwarded, so that a strong
+    /// transaction that has seen them is not decided, and delays those after it.
     pub(crate) fn is_known_to_fail(&self) -> bool {
         matches!(self, Outage::Workers { .. })
     }

@@ -35,7 +35,7 @@ pub(crate) struct Outcomes {
     names: BTreeMap<Cause, Vec<TransactionId>>,
 }
 
-/// What a report adds to what is known.
+/// News that a report contains.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NewOutcome {
     /// The transaction committed, which was not reported before.
@@ -98,17 +98,17 @@ impl Outcomes {
         self.reported.remove(tid).and_then(|reported| reported.ts)
     }
 
-    /// Whether any of a client's attempts committed.
+    /// Returns whether any of a client's attempts committed.
     pub(crate) fn has_committed(&self, cause: Cause) -> bool {
         self.names.get(&cause).into_iter().flatten().any(|tid| self.committed(*tid) == Some(true))
     }
 
-    /// Whether a client's transaction was certified.
+    /// Returns whether a client's transaction was certified.
     pub(crate) fn was_submitted(&self, cause: Cause) -> bool {
         self.names.contains_key(&cause)
     }
 
-    /// Whether a transaction committed, if a worker has reported its outcome.
+    /// Returns whether a transaction committed, if a worker has reported its outcome.
     pub(crate) fn committed(&self, tid: TransactionId) -> Option<bool> {
         self.reported.get(&tid).map(|reported| reported.ts.is_some())
     }

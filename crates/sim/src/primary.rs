@@ -110,7 +110,7 @@ impl PrimarySessions {
         }
     }
 
-    /// Whether every session has finished.
+    /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
     }
@@ -304,7 +304,8 @@ impl PrimarySessions {
         last: bool,
     ) {
         if self.cancelled.contains(&request) {
-            // It may have been under way when the client cancelled the request: hosts drop it.
+            // The reply may have been under way when the client cancelled the request. Hosts drop
+            // such replies.
             world.tally.count("primary: replies to cancelled requests");
             return;
         }
@@ -424,7 +425,7 @@ impl PrimarySessions {
         }
     }
 
-    /// Describes homes that are up and have updates that some replica that is up lacks.
+    /// Describes homes that are up and have updates that another running replica lacks.
     pub(crate) fn left(&self, world: &World) -> Vec<String> {
         let mut homes: BTreeMap<PartitionId, u64> = BTreeMap::new();
         for (_, primary) in world.primaries() {
@@ -468,8 +469,8 @@ impl PrimarySessions {
             if homes.contains(&partition) {
                 self.history.finals.append(&mut finals);
             } else {
-                // No home orders the partition's updates until an operator removes the home: one
-                // list stands for all.
+                // Until an operator removes the lost home, no home orders the partition's updates,
+                // and replicas may differ. Judge the longest list for all of them.
                 let longest = finals.into_iter().max_by_key(|it| it.list.len());
                 self.history.finals.extend(longest);
             }

@@ -42,7 +42,7 @@ struct Write {
 #[derive(Clone, Debug)]
 struct Token {
     pasts: Pasts,
-    /// Writes acknowledged to the session that took it.
+    /// Writes that were acknowledged to the session that took the token.
     covered: BTreeSet<usize>,
 }
 
@@ -126,7 +126,7 @@ impl Promises {
         }
     }
 
-    /// Whether every session has finished.
+    /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
     }
@@ -232,8 +232,9 @@ impl Promises {
         self.ask(world, index, Doing::Barrier(name), command);
     }
 
-    /// Evaluates SOLERA.AT-RISK on all workers of the site at once. It promises own writes to keys
-    /// that it does not name, and all writes at sites that it does not name for the session.
+    /// Evaluates SOLERA.AT-RISK on all workers of the site at once. The answer promises that the
+    /// session's writes at this site survive if it does not list their keys, and that all writes at
+    /// sites that it does not list survive.
     fn ask_at_risk(&mut self, world: &mut World, index: usize) {
         let PromiseSession { number, site, pasts, .. } = self.sessions[index];
         let here = |address: &Address| address.site.index() == site && world.answers(*address);
@@ -282,7 +283,7 @@ impl Promises {
         if self.tokens.is_empty() || self.random.chance(20) {
             return self.rest(world, index);
         }
-        // Most often one of the latest.
+        // Most often use one of the latest tokens.
         let recent = self.random.below(self.tokens.len().min(4));
         let token = self.tokens[self.tokens.len() - 1 - recent].clone();
         let (pasts, timeout) = (token.pasts, Some(ATTACH_TIMEOUT));
@@ -396,8 +397,8 @@ impl Promises {
         }
     }
 
-    /// Handles that no reply will come: the command was rejected, or its answer does not come.
-    /// Returns whether a session had sent it.
+    /// Handles a command that gets no answer, or that was rejected. Returns whether a session had
+    /// sent it.
     pub(crate) fn unanswered(
         &mut self,
         world: &mut World,

@@ -1,4 +1,4 @@
-//! Queue of what is due in virtual time, in the order in which it becomes due.
+//! Queue of events in virtual time, ordered by the times at which they are due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,7 +45,7 @@ impl<T> Queue<T> {
         }
         self.order.pop();
         self.free.push(slot);
-        let entry = self.slots[slot].take().expect("what is in the order is in its slot");
+        let entry = self.slots[slot].take().expect("each slot in `order` contains an entry");
         Some((at, entry))
     }
 

@@ -108,8 +108,8 @@ impl fmt::Display for Violation {
 const PATIENCE: u64 = 60_000 * MS;
 /// Time for which the world settles before it is checked.
 const REST: u64 = 2_500 * MS;
-/// Greatest further time, where workers restart, until times are past all that may still commit.
-/// Elsewhere, the difference between clocks is enough.
+/// Greatest further time for settling where workers restart: until clocks are past all times at
+/// which transactions may still commit. Without restarts, the difference between clocks is enough.
 const GRACE: u64 = 30_000 * MS;
 /// Steps between two checks of the properties.
 const CHECK_EVERY: u64 = 64;
@@ -237,7 +237,8 @@ impl<'a> Run<'a> {
         self.violations.extend(missing.into_iter().map(Violation::Unrest));
     }
 
-    /// Has due transactions commit, and returns those that have not committed by `end`.
+    /// Submits due transactions until they commit, and returns those that have not committed by
+    /// `end`.
     fn turn(&mut self, end: u64) -> Vec<String> {
         loop {
             self.last_round.submit(&mut self.world);
@@ -533,7 +534,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Checks that clients received the outcomes that strong transactions had.
+    /// Checks that clients received the correct outcomes of strong transactions.
     fn judge_outcomes(&mut self, recorded: &[Recorded]) {
         let mut contradictions = Vec::new();
         for recorded in recorded {
@@ -580,9 +581,9 @@ impl<'a> Run<'a> {
     fn outcomes_of_names(&self) -> Vec<(TransactionId, Option<bool>)> {
         let sites = SiteId::all(self.scenario.topology.sites());
         let up = sites.filter(|site| self.world.state(site.index()) == SiteState::Up);
-        // A transaction that accessed nothing that needs an order commits without certification. A
-        // former run without durable records may have submitted another transaction of that name,
-        // which no client has received.
+        // A transaction whose accesses need no order commits without certification. An earlier run
+        // of the worker may have submitted another transaction under the same name, if its records
+        // were not durable; no client has received that name.
         let is_certified = |(tid, cause, _): &&(TransactionId, Cause, u64)| {
             self.outcomes.submission(*tid).is_some_and(|submission| submission.cause == *cause)
         };
@@ -632,7 +633,7 @@ impl<'a> Run<'a> {
         }
         for (address, replica) in self.world.replicas() {
             let site = address.site.index();
-            // A joining site claims the data that it has only once it serves.
+            // A joining site makes claims about its data only once it serves.
             if self.world.is_joining(site) {
                 continue;
             }

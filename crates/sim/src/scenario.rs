@@ -178,7 +178,8 @@ impl Scenario {
         let end = scenario.faults_end;
         scenario.faults.extend(crashes(&mut random, workers, end));
         if let Some(site) = absent {
-            // Away for so long that the others treat the site as lost; clients continue meanwhile.
+            // The site is down for so long that the others treat it as lost; clients continue
+            // meanwhile.
             let at = random.within(50 * MS, 2000 * MS);
             scenario.faults.retain(|(_, fault)| *fault != Fault::Restart(site));
             scenario.faults.push((at, Fault::Crash(site)));
@@ -202,7 +203,8 @@ impl Scenario {
     pub fn members(seed: u64) -> Self {
         let mut scenario = Scenario::durable(seed);
         let mut random = Random::new(seed.wrapping_mul(7_368_787));
-        // A site lost to its disks would be one more than is removed here.
+        // Removes faults that damage data: they could cost one site more than this scenario may
+        // lose.
         scenario.faults.retain(|(_, fault)| !fault.spoils());
         let sites = scenario.topology.sites();
         let losses = scenario.losses();

@@ -2,7 +2,7 @@
 //!
 //! | keys | level |
 //! |---|---|
-//! | `t`, `s`, `h`, `u`, `m` | causal: text, sets, hashes, sets of unique elements, all of them mixed; in strong transactions `GET` and `SMEMBERS` look as WATCH does |
+//! | `t`, `s`, `h`, `u`, `m` | causal: text, sets, hashes, sets of unique elements, all of them mixed; in strong transactions `GET` and `SMEMBERS` conflict as WATCH does |
 //! | `e` | eventual |
 //! | `p` | por: numbers; withdrawing and setting are strong, other operations are not |
 //! | `q` | por: sets; every update is strong |
@@ -73,7 +73,7 @@ fn default_kind(op: &Op) -> Kind {
 pub(crate) fn command(past: Vector, step: &Step) -> Command {
     let Step { key, level, kind, op, .. } = step.clone();
     let strong = match step.promise {
-        // Reads of a por space may be certified, and need not be.
+        // Reads of a por space may be certified, but need not be.
         Promise::Strong(_) => op.is_update(),
         Promise::Linearizable => true,
         Promise::Eventual | Promise::Causal => false,

@@ -33,7 +33,7 @@ pub(crate) struct Storage {
     pub(crate) slow: u64,
     /// Number of starts of the worker.
     pub(crate) starts: u64,
-    /// The last record that counted as durable: it must be there after a restart.
+    /// The last record that counted as durable. It must be in the journal after a restart.
     promised: Lsn,
     /// Whether the disk has damaged data.
     harmed: bool,
@@ -55,7 +55,7 @@ pub(crate) enum Health {
 pub(crate) struct Started {
     pub(crate) worker: Worker,
     pub(crate) recovered: Recovered,
-    /// Commits that no client was sent, and that are undone.
+    /// Undone commits. Their outcomes were not sent to any client.
     pub(crate) undone: Vec<Event>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Refusal {
         promised: Lsn,
         found: Lsn,
         /// Whether the disk damaged the last batch and then lost its power before the batch's mark
-        /// reached it. `docs/formats/journal.md` says that this cannot be detected.
+        /// reached it. This cannot be detected (`docs/formats/journal.md`).
         unseeable: bool,
     },
 }
@@ -181,7 +181,7 @@ impl Storage {
     pub(crate) fn note(&mut self, worker: &Worker, event: &Event) {
         let undurable = worker.has_stopped() || worker.has_undurable();
         if undurable && matches!(event, Event::Committed { .. } | Event::Certified { .. }) {
-            // The work of a stopped worker is in no record.
+            // A stopped worker writes no records.
             let last = worker.log().map(Log::last).unwrap_or_default();
             let lsn = if worker.has_stopped() { Lsn(u64::MAX) } else { last };
             self.undurable.push_back((lsn, event.clone()));
@@ -250,13 +250,13 @@ impl Storage {
     }
 }
 
-/// Whether a worker accepts a client's command. One without space rejects writes, and one whose
-/// journal has failed answers no client, because what is in its memory may be undone.
+/// Returns whether a worker accepts a client's command. One without space rejects writes, and one
+/// whose journal has failed answers no client, because what is in its memory may be undone.
 pub(crate) fn takes(worker: &Worker, command: &Command) -> bool {
     worker.answers() && !(writes(command) && worker.refuses().is_some())
 }
 
-/// Whether a command may change data.
+/// Returns whether a command may change data.
 pub(crate) fn writes(command: &Command) -> bool {
     match command {
         Command::Execute { op, .. } | Command::Operate { op, .. } => op.is_update(),

@@ -25,9 +25,10 @@ pub enum Kind {
 const SEEDS: u64 = 400;
 /// Fewer seeds differ too much to require anything.
 const FEW: u64 = 60;
-/// Least count in `EXPECTED` that is required of any seeds.
+/// A count is required of arbitrary seeds only if its least value, for the number of seeds, is at
+/// least this large. Smaller counts depend on chance.
 const SURELY: u64 = 50;
-/// Least count that is required of the seeds from 0 on, whose counts are always the same.
+/// The same for the seeds from 0 on, whose counts are always the same.
 const SURELY_FROM_0: u64 = 5;
 
 /// Events that happen many times in few seeds: of seeds that differ each time, a quarter of the
@@ -40,7 +41,7 @@ const CLUSTERED: [&str; 4] = [
 ];
 
 /// Least counts with [`SEEDS`] seeds of the first four kinds, in the order of [`Kind`]: about half
-/// of what was counted when this was written. An outage takes effect in each seed of its kind.
+/// of the counts when this table was written. An outage takes effect in each seed of its kind.
 const EXPECTED: &[(&str, [u64; 4])] = &[
     ("links cut", [440, 440, 440, 599]),
     ("connections broken", [130, 130, 130, 134]),
@@ -169,7 +170,7 @@ impl Tally {
         required.filter(|(what, least)| count(what) < *least).collect()
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }

@@ -69,8 +69,8 @@ pub(crate) struct TrialSessions {
     random: Random,
     requests: u64,
     counters: BTreeMap<u64, Counter>,
-    /// Workers that have settled the removal of a generation of a site.
-    settled: BTreeSet<(Address, SiteId, u32)>,
+    /// Workers that have completed the removal of a generation of a site.
+    completed: BTreeSet<(Address, SiteId, u32)>,
     problems: Vec<String>,
 }
 
@@ -98,12 +98,12 @@ impl TrialSessions {
             random,
             requests: REQUESTS,
             counters: BTreeMap::new(),
-            settled: BTreeSet::new(),
+            completed: BTreeSet::new(),
             problems: Vec::new(),
         }
     }
 
-    /// Whether every session has finished.
+    /// Returns whether every session has finished.
     pub(crate) fn all_done(&self) -> bool {
         self.sessions.iter().all(|session| matches!(session.doing, Doing::Done))
     }
@@ -254,19 +254,19 @@ impl TrialSessions {
     }
 
     /// Handles a worker's report: a message that arrived after a later one of its lane, or a
-    /// removal that the worker has settled.
+    /// removal that the worker has completed.
     pub(crate) fn reported(&mut self, world: &mut World, at: Address, event: Event) {
         match event {
-            Event::Settled(site, generation) => {
-                world.tally.count("trial: removals settled");
-                self.settled.insert((at, site, generation));
+            Event::RemovalCompleted(site, generation) => {
+                world.tally.count("trial: removals completed");
+                self.completed.insert((at, site, generation));
             }
             event => self.problems.push(format!("{at:?}: {event:?}")),
         }
     }
 
-    /// Checks that the protocols of all members have settled the removal of a generation of a site
-    /// that is gone.
+    /// Checks that the protocols of all members have completed the removal of a generation of a
+    /// site that is gone.
     pub(crate) fn gone(
         &mut self,
         world: &mut World,
@@ -276,10 +276,10 @@ impl TrialSessions {
         world.tally.count("trial: removals judged");
         let of_members = self.workers.iter().filter(|worker| members.contains(&worker.site));
         let missing = of_members
-            .filter(|worker| !self.settled.contains(&(**worker, generation.0, generation.1)));
+            .filter(|worker| !self.completed.contains(&(**worker, generation.0, generation.1)));
         self.problems.extend(missing.map(|worker| {
             let (site, generation) = generation;
-            format!("generation {generation} of site {site} is gone, and {worker:?} has not settled that")
+            format!("generation {generation} of site {site} is gone, and {worker:?} has not completed its removal")
         }));
     }
 

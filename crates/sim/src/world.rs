@@ -89,8 +89,8 @@ pub(crate) enum WorldEvent {
     Trial(Address, RequestId, solera_trial::Response, bool),
     /// An event of `trial` at a worker.
     TrialEvent(Address, solera_trial::Event),
-    /// A worker is the first to learn that a generation of a site is gone. The members are those of
-    /// its list.
+    /// A worker is the first to learn that a generation of a site is gone. `members` is taken from
+    /// this worker's list of sites.
     Gone { site: SiteId, generation: u32, members: Vec<SiteId> },
     /// A step of the protocol at a replica.
     Event(Address, Event),
@@ -279,7 +279,7 @@ impl World {
         let mut config = config.with_primary();
         if let Some(primary) = &mut config.primary {
             (primary.log_entries, primary.without) = options;
-            // Values are some hundred bytes.
+            // Values have a few hundred bytes.
             primary.piece_bytes = 100;
         }
         config
@@ -426,7 +426,7 @@ impl World {
         }
     }
 
-    /// Whether a worker runs and answers clients.
+    /// Returns whether a worker runs and answers clients.
     pub(crate) fn answers(&self, worker: Address) -> bool {
         let worker = self.workers.get(&worker);
         worker.is_some_and(|worker| worker.machine().serves() && worker.answers())
@@ -450,8 +450,8 @@ impl World {
     }
 
     /// Returns what a worker with a journal, or its site, has reported to others as stored, or
-    /// remembers to be uniform. After a crash the worker itself knows less, because it does not
-    /// remember the time in which nothing happened.
+    /// remembers to be uniform. After a crash the worker itself knows less, because its journal
+    /// does not record the progress of time without transactions.
     pub(crate) fn claims(&self, worker: Address) -> Vector {
         let mut claims = self.claims[worker.site.index()];
         if let Some(reported) = self.reported.get(&worker) {
@@ -820,7 +820,7 @@ impl World {
         if self.epochs[a][b] != epoch || !self.runs(b) {
             return;
         }
-        // Links are between incarnations; messages of a dead one that are on their way may arrive.
+        // Links connect incarnations. Messages of a dead incarnation that are under way may arrive.
         let silenced =
             self.final_arrivals.get(&(from, incarnations.0)).is_some_and(|last| self.now > *last);
         if silenced || self.incarnation(to) != incarnations.1 {
@@ -845,7 +845,7 @@ impl World {
         self.handle(to, Input::Message { from, generation, message: *message });
     }
 
-    /// Whether a site's workers run.
+    /// Returns whether a site's workers run.
     fn runs(&self, site: usize) -> bool {
         matches!(self.states[site], SiteState::Up | SiteState::Joining)
     }
@@ -855,12 +855,12 @@ impl World {
     }
 }
 
-/// Whether a message holds updates of a site.
+/// Returns whether a message holds updates of a site.
 fn is_replication(message: &Message) -> bool {
     matches!(message, Message::UniStore(solera_unistore::Message::Replicate(_)))
 }
 
-/// Whether a message holds a piece of a partition for a joining site.
+/// Returns whether a message holds a piece of a partition for a joining site.
 fn is_filling(message: &Message) -> bool {
     matches!(message, Message::UniStore(solera_unistore::Message::Filling(_)))
 }

@@ -369,8 +369,8 @@ fn an_eventual_write_without_its_snapshot_would_be_promised() {
     assert!(report.violations.iter().any(is_broken), "{:?}", report.violations);
 }
 
-/// A site was gone although a worker without partitions had not settled its removal: only owners of
-/// partitions reported that to other sites.
+/// A site was gone although a worker without partitions had not completed its removal: only owners
+/// of partitions reported that to other sites.
 #[test]
 fn a_removal_waits_for_workers_without_partitions() {
     for seed in [350, 700_004] {

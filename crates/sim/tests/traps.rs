@@ -415,12 +415,12 @@ fn guards_receive_the_end_again_after_a_restart() {
 }
 
 /// `docs/decisions/0011-membership.md`: a site is gone although a protocol of some member has not
-/// settled its removal.
+/// completed its removal.
 #[test]
 fn removals_wait_for_all_protocols() {
     trap(
         |seed| Scenario::members(seed).with_trial(),
-        |scenario| scenario.without(Some(Rule::GoneWhenSettled)),
-        |violation| matches!(violation, Violation::Trial(what) if what.contains("has not settled")),
+        |scenario| scenario.without(Some(Rule::GoneWhenCompleted)),
+        |violation| matches!(violation, Violation::Trial(what) if what.contains("has not completed")),
     );
 }

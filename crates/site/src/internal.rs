@@ -20,7 +20,7 @@ pub(crate) enum Asker {
     UniStore(AskId),
 }
 
-/// An answer, with the protocol that has asked.
+/// An answer, with the protocol that has sent the question.
 #[derive(Debug)]
 pub(crate) enum Answered {
     /// UniStore's answer to `trial`.
@@ -33,9 +33,9 @@ pub(crate) enum Answered {
 #[derive(Debug)]
 pub(crate) struct Internal {
     open: BTreeMap<RequestId, Asker>,
-    /// Questions of UniStore that were not passed to the protocols that they are for yet.
+    /// Questions of UniStore that were not passed to their protocols yet.
     errands: VecDeque<(AskId, Errand)>,
-    /// Answers that were not passed to the protocols that asked yet.
+    /// Answers that were not passed yet to the protocols that sent the questions.
     answered: VecDeque<Answered>,
     next: u64,
 }

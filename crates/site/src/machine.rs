@@ -238,14 +238,15 @@ impl Site {
     }
 
     /// Reports to UniStore whether the other protocols have completed the change of the list of
-    /// sites. They have the same list as UniStore, or else
-    /// [`pass_on_members`](Self::pass_on_members) follows before UniStore sends anything about it.
+    /// sites. If their list differs from UniStore's, [`pass_on_members`](Self::pass_on_members)
+    /// follows before UniStore sends anything about the change.
     fn note_participants(&mut self) {
         if self.participants().next().is_some() {
             let filled = self.participants().all(Participant::is_filled);
             let is_known = self.passed_on.as_ref() == Some(self.unistore.members());
-            let settled = is_known && self.participants().all(Participant::has_settled);
-            self.unistore.note_others(filled, settled);
+            let completed =
+                is_known && self.participants().all(Participant::has_completed_removals);
+            self.unistore.note_others(filled, completed);
         }
     }
 
@@ -312,7 +313,7 @@ impl Site {
         });
     }
 
-    /// Passes an answer to the protocol that has asked.
+    /// Passes an answer to the protocol that has sent the question.
     fn answer(&mut self, now: Now, answered: Answered) {
         match answered {
             Answered::Trial(ask, response) => {
@@ -452,8 +453,8 @@ impl Machine for Site {
         self.settle(now);
     }
 
-    /// Only UniStore needs the call: `primary` has at most a window of updates in transit to a
-    /// site.
+    /// Only UniStore has to hold messages back: `primary` has at most a window of updates in
+    /// transit to a site.
     fn hold_back(&mut self, full: Vec<Address>) {
         self.unistore.hold_back(full);
     }
@@ -481,7 +482,7 @@ impl Machine for Site {
 
     fn next_deadline(&self) -> Option<Monotonic> {
         if self.internal.is_busy() {
-            // A direct call has caused them.
+            // A direct call has caused the waiting questions or answers.
             return Some(Monotonic(0));
         }
         let primary = self.primary.as_ref().and_then(Primary::next_deadline);
@@ -489,7 +490,7 @@ impl Machine for Site {
     }
 
     fn next_part(&self, checkpoint: &mut Checkpoint, keys: usize) -> Option<Part> {
-        assert!(self.outputs.is_empty(), "records are written before a part that knows of them");
+        assert!(self.outputs.is_empty(), "records are written before a part with their effects");
         if !Replica::is_complete(&checkpoint.unistore) {
             if let Some(part) = self.unistore.next_part(&mut checkpoint.unistore, keys) {
                 return Some(Part::UniStore(part));

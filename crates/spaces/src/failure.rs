@@ -20,7 +20,7 @@ fn cause(text: &str) -> (&str, &str) {
     }
 }
 
-/// Whether an error is temporary: the server could not answer now, but may do so later.
+/// Returns whether an error is temporary: the server cannot answer now, but may later.
 fn is_passing(text: &str) -> bool {
     let (code, message) = cause(text);
     let codes =
@@ -49,7 +49,7 @@ pub fn transaction_to_ask_for(text: &str) -> Option<&str> {
 /// Converts an error reply to any command other than a commit. The open transaction has no effect.
 pub fn of_command(text: &str) -> StoreError {
     match parts(text).0 {
-        // A transaction that ended by itself may be retried.
+        // A transaction that the server has ended may be retried.
         "ABORTED" | "NOTX" => StoreError::Conflict,
         "NOPERM" | "NOAUTH" | "WRONGPASS" => StoreError::Denied(without_note(text)),
         "UNAVAILABLE" => StoreError::Unavailable(without_note(text)),

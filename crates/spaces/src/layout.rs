@@ -56,7 +56,7 @@ impl Layout {
         self.spaces.iter().find(|space| *space.name == *name)
     }
 
-    /// Returns why a space cannot be used, if so.
+    /// Returns the reason why a space cannot be used; `None` if it can be used.
     pub fn why_unfit(&self, name: &str) -> Option<&str> {
         self.unfit.get(name).map(String::as_str)
     }
@@ -101,12 +101,12 @@ impl Layout {
         self.place(&name.space, &format!("{RESERVED}{NAMES}{}", name.key))
     }
 
-    /// Whether commands in a space are ordered against others by certification.
+    /// Returns whether commands in a space are ordered against others by certification.
     pub(crate) fn is_strong(&self, space: &str) -> Result<bool, StoreError> {
         Ok(matches!(self.space(space)?.level, Level::Linearizable | Level::Por))
     }
 
-    /// Whether one of these names is in a strong space.
+    /// Returns whether one of these names is in a strong space.
     pub(crate) fn are_strong<'n>(
         &self,
         names: impl IntoIterator<Item = &'n Name>,

@@ -17,7 +17,7 @@ pub fn commands(object: &Object, op: ObjectOp) -> impl Iterator<Item = &'static 
     operation.map(Operation::name).into_iter().chain(asked)
 }
 
-/// Whether an operation changes a key of any type without checking it.
+/// Returns whether an operation replaces or removes a key without checking its type.
 fn is_blind(operation: Operation) -> bool {
     operation.is_update() && operation.needs().is_none()
 }

@@ -83,16 +83,16 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Transport of commands to a cluster: to one session there at a time. Each session has seen what
-/// the sessions before it had seen when they committed or attached. After [`Broken`], or if an
-/// answer is no longer awaited, that session ends, and its open transaction has no effect. A
-/// command that still runs may take effect for another
+/// Transport of commands to a cluster, with at most one open session at a time. Each session has
+/// seen what the sessions before it had seen when they committed or attached. After [`Broken`], or
+/// if the caller stops waiting for an answer, that session ends, and its open transaction has no
+/// effect. A command that still runs may take effect for another
 /// [`IN_DOUBT_MS`](solera_mixt::outcome::IN_DOUBT_MS).
 pub trait Port: Send {
-    /// Whether sessions are in this process, so that no connection can lose the answer to a commit.
-    /// Strong transactions of such sessions have no name to ask for their outcome. If the session
-    /// ends while a transaction commits, because its journal fails or its user is removed, and the
-    /// transaction leaves no record, its outcome stays unknown.
+    /// Returns whether sessions are in this process, so that no connection can lose the answer to a
+    /// commit. Strong transactions of such sessions have no name to ask for their outcome. If the
+    /// session ends while a transaction commits, because its journal fails or its user is removed,
+    /// and the transaction leaves no record, its outcome stays unknown.
     fn is_local(&self) -> bool;
 
     /// Opens a session if none is open.
@@ -128,6 +128,7 @@ pub trait Port: Send {
     /// Returns the site of the last session, if it has reported it.
     fn site(&self) -> Option<Arc<str>>;
 
-    /// Whether a session is open and nothing unexpected has arrived from it, not even its end.
+    /// Returns whether a session is open and nothing unexpected has arrived from it, not even its
+    /// end.
     fn is_quiet(&mut self) -> bool;
 }

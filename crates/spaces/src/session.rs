@@ -38,7 +38,7 @@ pub struct SpacesSession<P> {
     doubt: Option<Doubt>,
 }
 
-/// A transaction whose begin the server receives with the first command.
+/// A transaction that is not begun at the server yet: the first command sends the begin with it.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     strong: bool,
@@ -348,7 +348,7 @@ impl<P: Port> SpacesSession<P> {
         let end = answers.pop();
         self.began(strong, [answers.remove(0)])?;
         self.state = State::Over;
-        // The error of a command explains more than the give-up that follows it.
+        // The error of a command is more specific than the error of the end that follows it.
         if let Some(end) = end
             && answers.iter().all(Result::is_ok)
         {
@@ -457,7 +457,7 @@ fn check_type(call: &ObjectCall, answer: Option<Answer>) -> Result<(), StoreErro
     let found = match answer {
         Some(Ok(Reply::Key(Outcome::Type(Some(found))))) if found != wanted => found.name(),
         Some(Ok(Reply::Other(ref found))) => found,
-        // The command after it has the same error.
+        // An error of reading the type also occurs in the command after it, which reports it.
         _ => return Ok(()),
     };
     let (key, found) = (Arc::clone(&call.key), format!("a {found}"));

@@ -13,8 +13,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn next() -> Vec<u8> {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    // A clock that stands still or goes back must not reorder elements that are appended one after
-    // another.
+    // Elements that are appended one after another keep their order even if the clock stands still
+    // or goes back.
     let last = LAST.fetch_max(time, Ordering::Relaxed);
     let time = if last >= time { LAST.fetch_add(1, Ordering::Relaxed) + 1 } else { time };
     format!("{time:016x}-{:016x}", random()).into_bytes()

@@ -18,7 +18,7 @@ impl Refused {
         Refused { reason: words(error, host, authorities), speaks_no_tls }
     }
 
-    /// Whether the server has answered with something other than TLS.
+    /// Returns whether the server has answered with something other than TLS.
     pub fn speaks_no_tls(&self) -> bool {
         self.speaks_no_tls
     }
@@ -39,7 +39,8 @@ fn words(error: &Error, host: &str, authorities: &str) -> String {
 
 fn certificate(error: &CertificateError, host: &str, authorities: &str) -> String {
     match error {
-        // An authority with the same name and another key makes a bad signature.
+        // The signature is bad if another authority with the same name, but another key, signed the
+        // certificate.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!("its certificate is not signed by an authority in {authorities}")
         }

@@ -224,7 +224,9 @@ impl Trial {
 
     fn on_done(&mut self, job: JobId, end: u64) {
         if let Some((site, generation)) = self.removals.end(job) {
-            return self.outputs.push_back(Output::Trace(Event::Settled(site, generation)));
+            return self
+                .outputs
+                .push_back(Output::Trace(Event::RemovalCompleted(site, generation)));
         }
         match self.deferred.remove(&job) {
             Some(DeferredPromise { over: true, .. }) => return,
@@ -280,8 +282,8 @@ impl Participant for Trial {
         }
     }
 
-    fn has_settled(&self) -> bool {
-        self.removals.are_settled()
+    fn has_completed_removals(&self) -> bool {
+        self.removals.are_complete()
     }
 
     /// Always true: the protocol transfers nothing.

@@ -28,8 +28,8 @@ pub enum Event {
         /// The message.
         message: Message,
     },
-    /// The worker has settled the removal of this generation of a site.
-    Settled(SiteId, u32),
+    /// The worker has completed the removal of this generation of a site.
+    RemovalCompleted(SiteId, u32),
 }
 
 /// One of several messages in a lane.

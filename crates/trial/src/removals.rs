@@ -35,8 +35,8 @@ impl Removals {
         self.under_way.remove(&job)
     }
 
-    /// Whether all jobs for the list of sites are done.
-    pub(crate) fn are_settled(&self) -> bool {
+    /// Returns whether all jobs for the list of sites have ended.
+    pub(crate) fn are_complete(&self) -> bool {
         self.has_list && self.under_way.is_empty()
     }
 }

@@ -114,9 +114,9 @@ pub enum Rule {
     UniformBeforeVisible,
     /// A leaving site is removed only when all members have the same part of its history.
     GoneWhenConverged,
-    /// A leaving site is removed only when the other protocols of all members have settled its
+    /// A leaving site is removed only when the other protocols of all members have completed its
     /// removal.
-    GoneWhenSettled,
+    GoneWhenCompleted,
     /// When a site is removed, its causal transactions after the cut are dropped, because members
     /// may have only parts of them.
     DropAfterCut,

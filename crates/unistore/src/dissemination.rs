@@ -42,8 +42,8 @@ struct Root {
     stable_matrix: Vec<Vector>,
     /// List of members that each site has last reported.
     reported: Vec<Option<Members>>,
-    /// Removals that each site has settled, according to its last STABLEVEC.
-    settled: Vec<Option<Vec<SiteGeneration>>>,
+    /// Site removals that each site has completed, from its last STABLEVEC.
+    completed_removals: Vec<Option<Vec<SiteGeneration>>>,
     /// Number of sites that all workers of this site list, as far as is known.
     listed: usize,
     floors: Vec<Floors>,
@@ -104,7 +104,7 @@ impl Dissemination {
                 uniform_before_visible: config.keeps(Rule::UniformBeforeVisible),
                 stable_matrix: vec![zero; sites],
                 reported: vec![None; sites],
-                settled: vec![Some(Vec::new()); sites],
+                completed_removals: vec![Some(Vec::new()); sites],
                 listed: 0,
                 floors: (0..sites)
                     .map(|_| Floors { in_force: zero, announced: VecDeque::new() })
@@ -178,33 +178,33 @@ impl Dissemination {
         let root = self.root.as_ref();
         let reported = |site: SiteId| root.and_then(|root| root.reported[site.index()].as_ref());
         let listed = root.map_or(0, |root| root.listed);
-        self.members.listening().find(|site| match *site == self.me.site {
+        self.members.members_and_joining().find(|site| match *site == self.me.site {
             true => listed < self.members.sites(),
             false => reported(*site) != Some(&self.members),
         })
     }
 
-    /// Returns, at the root, a member that has not reported that all of its protocols have settled
-    /// the removal of this generation of a site.
-    pub(crate) fn not_settled(&self, removed: SiteGeneration) -> Option<SiteId> {
+    /// Returns, at the root, a member that has not reported that all of its protocols have
+    /// completed the removal of this generation of a site.
+    pub(crate) fn not_completed(&self, removed: SiteGeneration) -> Option<SiteId> {
         let root = self.root.as_ref()?;
-        let has_settled = |site: &SiteId| match &root.settled[site.index()] {
+        let has_completed = |site: &SiteId| match &root.completed_removals[site.index()] {
             Some(generations) => generations.contains(&removed),
             None => true,
         };
-        self.members.members().find(|site| !has_settled(site))
+        self.members.members().find(|site| !has_completed(site))
     }
 
-    /// Returns, at the root, the removals that all workers of this site have settled.
-    pub(crate) fn settled_here(&self) -> Option<Vec<SiteGeneration>> {
-        self.root.as_ref().and_then(|root| root.settled[self.me.site.index()].clone())
+    /// Returns, at the root, the site removals that all workers of this site have completed.
+    pub(crate) fn completed_removals(&self) -> Option<Vec<SiteGeneration>> {
+        self.root.as_ref().and_then(|root| root.completed_removals[self.me.site.index()].clone())
     }
 
-    /// Notes, at the root, which removals all workers of this site have settled.
-    pub(crate) fn note_settled(&mut self, settled: Option<Vec<SiteGeneration>>) {
+    /// Notes, at the root, which site removals all workers of this site have completed.
+    pub(crate) fn note_completed_removals(&mut self, removals: Option<Vec<SiteGeneration>>) {
         let me = self.me.site.index();
         if let Some(root) = &mut self.root {
-            root.settled[me] = settled;
+            root.completed_removals[me] = removals;
         }
     }
 
@@ -230,7 +230,7 @@ impl Dissemination {
             met.filled &= child.filled;
             met.base_vec.join(&child.base_vec);
             met.listed = met.listed.min(child.listed);
-            met.settled = settled_by_both(met.settled, child.settled.as_deref());
+            met.settled = completed_by_both(met.settled, child.settled.as_deref());
             met.converged.retain_mut(|mine| {
                 let of =
                     |converged: &Converged| (converged.site, converged.generation, converged.gone);
@@ -296,11 +296,11 @@ impl Dissemination {
         stable_vec: &Vector,
         ceiling: Vector,
         floor: Vector,
-        (members, settled): (Members, Option<Vec<SiteGeneration>>),
+        (members, removals): (Members, Option<Vec<SiteGeneration>>),
     ) {
         let Some(root) = &mut self.root else { return };
         root.reported[site.index()] = Some(members);
-        root.settled[site.index()] = settled;
+        root.completed_removals[site.index()] = removals;
         if !self.members.is_member(self.me.site) || !self.members.is_member(site) {
             return;
         }
@@ -357,8 +357,8 @@ impl Dissemination {
     }
 }
 
-/// Returns the removals that two subtrees have both settled.
-fn settled_by_both(
+/// Returns the site removals that two subtrees have both completed.
+fn completed_by_both(
     mine: Option<Vec<SiteGeneration>>,
     theirs: Option<&[SiteGeneration]>,
 ) -> Option<Vec<SiteGeneration>> {
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_is_settled_by_a_subtree_when_every_part_has_settled_it() {
+    fn a_subtree_has_completed_a_removal_when_every_part_has_completed_it() {
         let (one, other) = ((SiteId(1), 0), (SiteId(2), 4));
         for (mine, theirs, both) in [
             (None, None, None),
@@ -485,7 +485,7 @@ mod tests {
             (Some(vec![one, other]), Some(vec![other]), Some(vec![other])),
             (Some(vec![one]), Some(vec![(SiteId(1), 1)]), Some(vec![])),
         ] {
-            assert_eq!(settled_by_both(mine, theirs.as_deref()), both);
+            assert_eq!(completed_by_both(mine, theirs.as_deref()), both);
         }
     }
 }

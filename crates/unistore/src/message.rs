@@ -237,7 +237,8 @@ pub enum Message {
         ceiling: Vector,
         /// View of the members at the sender's site.
         members: Members,
-        /// Removals that all workers of the sending site have settled; see [`Subtree::settled`].
+        /// Site removals that all workers of the sending site have completed; see
+        /// [`Subtree::settled`].
         settled: Option<Vec<SiteGeneration>>,
     },
 
@@ -452,8 +453,8 @@ pub struct Subtree {
     /// Leaving sites whose history is complete: its workers have the same part of it as every other
     /// member. Also sites that are removed or join again.
     pub converged: Vec<Converged>,
-    /// Removals that the other protocols of all its workers have settled; `None` if its workers run
-    /// no other protocol that takes part in removals.
+    /// Site removals that the other protocols of all its workers have completed; `None` if its
+    /// workers run no other protocol that takes part in removals.
     pub settled: Option<Vec<SiteGeneration>>,
 }
 

@@ -25,10 +25,10 @@ pub(crate) struct Partition {
     /// Property 1: all updates to this partition by transactions of site `i` with local timestamps
     /// up to `known_vec[i]` are stored here. The replica maintains the local entry.
     pub(crate) known_vec: Vector,
-    /// Time of the last update of each origin that is stored here, which an operation on an
-    /// eventual space observes. The same updates are within `known_vec`, but that also covers times
-    /// in which nothing happened, and the receivers of the operation's effect should not have to
-    /// wait for those.
+    /// Time of the latest update of each origin that is stored here. An operation on an eventual
+    /// space depends on these updates. `known_vec` covers the same updates, but may contain later
+    /// times at which there is no update. If the operation depended on it, the receivers of its
+    /// effect would wait for those times.
     pub(crate) arrived: Vector,
     /// `committedCausal`, and the same of strong transactions.
     pub(crate) committed: ByOrigin<Committed>,
@@ -39,14 +39,15 @@ pub(crate) struct Partition {
     /// For each site, the greatest strong timestamp that its sibling had proposed or kept, as last
     /// reported.
     pub(crate) voted: Vec<Timestamp>,
-    /// Whether the `knownVec` of each site in `global_matrix` was sent when that site had the same
-    /// list of members.
+    /// For each site, whether its sibling had this worker's present list of members when it sent
+    /// the `knownVec` in `global_matrix`.
     pub(crate) agreed: Vec<bool>,
     /// Whether the partition has its data; at a joining site it has to be filled first.
     pub(crate) filled: bool,
     /// Summary of the data with which it is being filled, from the first piece of its donor.
     pub(crate) begun: Option<Begin>,
-    /// State that keys which are not in `keys` have.
+    /// Log of all keys that are not in `keys`: without content, but with the dependencies of keys
+    /// that were removed from `keys`.
     absent: OpLog,
 }
 
@@ -182,7 +183,7 @@ impl Partition {
     /// there is a journal, `passing` receives an update that is not kept.
     #[expect(
         clippy::too_many_arguments,
-        reason = "an operation, its snapshot, and what becomes of it"
+        reason = "an operation, its snapshot, and parameters for storing its effect"
     )]
     pub(crate) fn execute(
         &mut self,
@@ -293,7 +294,7 @@ impl Partition {
         forgotten: &Vector,
     ) {
         self.absent = OpLog::restore(State::new(), absent);
-        self.has_arrived(arrived);
+        self.note_arrived(arrived);
         for (origin, committed) in self.committed.iter_mut() {
             committed.restore_forgotten(forgotten[origin]);
         }
@@ -363,15 +364,16 @@ impl Partition {
             }
         }
         let Dot { ts, origin } = update.dot;
-        self.has_arrived(&Vector::zero(self.sites()).with(origin, ts));
+        self.note_arrived(&Vector::zero(self.sites()).with(origin, ts));
         if self.committed[origin].get(ts).is_none() {
             self.committed[origin].insert(update);
         }
     }
 
-    /// Notes that all updates of other sites up to here are stored again (Property 1). Of this
-    /// site's own transactions, one with a smaller time may still be prepared.
-    fn has_arrived(&mut self, arrived: &Vector) {
+    /// Notes that all updates of other sites up to `arrived` are stored again (Property 1). Leaves
+    /// the local entry of `known_vec`: a local transaction with a smaller time may still be
+    /// prepared.
+    fn note_arrived(&mut self, arrived: &Vector) {
         self.arrived.join(arrived);
         self.restore_known(arrived);
     }
@@ -382,8 +384,9 @@ impl Partition {
         }
     }
 
-    /// Resets what was forwarded to a site to what it is known to have. When a forwarded range is
-    /// lost, no further range follows from which the receiver would notice the gap.
+    /// Forwards again the part of an origin's history that a site is not known to have. If a
+    /// forwarded range was lost, the receiver cannot detect the gap, because no further range
+    /// follows it.
     pub(crate) fn forward_again(&mut self, dest: SiteId, origin: Origin) {
         self.sent[dest.index()][origin] = self.global_matrix[dest.index()][origin];
     }
@@ -403,12 +406,12 @@ impl Partition {
                 }
             }
         }
-        // Settling comes last: a removal that is folded after that must not find settled state.
+        // Settle last: folding a removal requires that the state it removes is not settled yet.
         for origin in Origin::all(MAX_SITES) {
             while let Some(update) = self.committed[origin].next_settled(settled) {
                 for write in &update.writes {
-                    // An update that is not folded yet may hold back later ones of its origin,
-                    // which `settled` assumes to be folded.
+                    // An update outside the floor keeps `next_to_fold` from later updates of its
+                    // origin, but `settled` assumes that these are folded.
                     self.update_log(&write.key, |log, local| {
                         log.fold(floor, local);
                         log.settle(&write.effect, update.dot);
@@ -428,16 +431,16 @@ impl Partition {
         }
     }
 
-    /// Notes that all transactions of a site up to `end` are stored. This is known at every site,
-    /// so an operation on an eventual space may depend on it, too.
-    pub(crate) fn has_all_of(&mut self, site: SiteId, end: Timestamp) {
+    /// Notes that all transactions of a site up to `end` are stored. Every site knows this, so an
+    /// operation on an eventual space may depend on it as well.
+    pub(crate) fn note_complete(&mut self, site: SiteId, end: Timestamp) {
         self.known_vec.raise(site, end);
         self.arrived.raise(site, end);
     }
 
-    /// Returns the latest time of `site` that an update of another site's former generation, or a
-    /// strong update, depends on. Perhaps only that generation, or a site that has forgotten it
-    /// since, had the transaction.
+    /// Returns the latest time of `site` on which a strong update, or an update of another site's
+    /// former generation, depends. It is possible that no member has the transaction with this
+    /// time: only that generation, or a site that has lost the transaction since, may have had it.
     pub(crate) fn latest_named(&self, site: SiteId, members: &Members) -> Timestamp {
         let others = Origin::all(self.sites()).filter(|origin| *origin != Origin::Site(site));
         let named = others.flat_map(|origin| {
@@ -459,7 +462,7 @@ impl Partition {
         self.sent[site.index()] = nothing;
     }
 
-    /// Forgets everything, so that the partition can be filled anew.
+    /// Removes all data, so that the partition can be filled anew.
     pub(crate) fn empty(&mut self) {
         let sites = self.sites();
         self.keys.clear();
@@ -470,11 +473,11 @@ impl Partition {
         self.absent = OpLog::default();
     }
 
-    /// Returns the data to send to a joining site: all updates that are not causally stable, and
+    /// Returns the data to send to a joining site: a summary, all updates that are not settled, and
     /// the names of all keys.
     pub(crate) fn hand_over(&self, snapshot: Vector) -> HandOver {
         let (mut updates, keys) = self.to_save();
-        // This site's own updates may be later than `knownVec`. Replication will send those.
+        // Local updates may have later times than `knownVec`. Replication sends these.
         updates.retain(|update| update.dot.ts <= self.known_vec[update.dot.origin]);
         let mut arrived = self.arrived;
         arrived.meet(&self.known_vec);
@@ -488,12 +491,12 @@ impl Partition {
         HandOver { begin, updates, keys }
     }
 
-    /// Returns the state of a key in a snapshot. Nothing beyond the snapshot may be folded.
+    /// Returns the state of a key in a snapshot. Updates outside the snapshot must not be folded.
     pub(crate) fn state_within(&self, key: &Key, snapshot: &Vector) -> State {
         self.keys.get(key).map_or_else(State::new, |log| log.state_within(snapshot))
     }
 
-    /// Returns whether a piece of a donor contains no update that is stored here, and none twice.
+    /// Returns whether the updates in a donor's piece are all different, and none is stored here.
     pub(crate) fn lacks_all(&self, chunk: &Chunk) -> bool {
         let Chunk::Updates(updates) = chunk else { return true };
         let mut dots = BTreeSet::new();
@@ -519,10 +522,10 @@ impl Partition {
         self.update_log(key, |_, _| {});
     }
 
-    /// Completes the filling, after all items of a donor were taken.
-    pub(crate) fn is_filled(&mut self, begin: &Begin) {
+    /// Completes the filling of the partition. All items of the donor must be stored.
+    pub(crate) fn finish_filling(&mut self, begin: &Begin) {
         (self.filled, self.begun) = (true, None);
-        self.has_arrived(&begin.known_vec);
+        self.note_arrived(&begin.known_vec);
         self.arrived = begin.arrived;
         for (origin, committed) in self.committed.iter_mut() {
             committed.restore_forgotten(begin.forgotten[origin]);

@@ -54,7 +54,7 @@ impl Message {
                 ..
             }) => {
                 within_site
-                    && validator.settled(settled.as_deref())
+                    && validator.completed_removals(settled.as_deref())
                     && validator.vectors(&[known_vec, floor, ceiling, uniform_vec, base_vec])
                     && converged
                         .iter()
@@ -84,7 +84,7 @@ impl Message {
             }
             Message::StableVec { stable_vec, floor, ceiling, settled, .. } => {
                 !within_site
-                    && validator.settled(settled.as_deref())
+                    && validator.completed_removals(settled.as_deref())
                     && validator.vectors(&[stable_vec, floor, ceiling])
             }
             Message::ForwardRanges(ranges) => {
@@ -124,9 +124,9 @@ impl Validator<'_> {
         vectors.iter().all(|vector| self.vector(vector))
     }
 
-    /// Returns whether the list names no more generations than can leave at once. Their sites need
-    /// not be listed here, because the sender may know more sites.
-    fn settled(&self, generations: Option<&[SiteGeneration]>) -> bool {
+    /// Returns whether the list contains no more generations than can leave at once. Their sites
+    /// need not be listed here: the sender may know more sites.
+    fn completed_removals(&self, generations: Option<&[SiteGeneration]>) -> bool {
         generations.is_none_or(|generations| generations.len() <= MAX_SITES)
     }
 

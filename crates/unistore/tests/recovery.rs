@@ -428,7 +428,7 @@ fn bytes_that_are_no_record_are_rejected() {
         read => panic!("{read:?}"),
     };
     assert!(foreign(&[]).contains("too short") && foreign(&[1]).contains("too short"));
-    assert!(foreign(&[9, 1, 2]).contains("of protocol 9, and this is 1 (UniStore)"));
+    assert!(foreign(&[9, 1, 2]).contains("of protocol 9, and this build knows 1 (UniStore)"));
     assert!(foreign(&[1, 9, 2]).contains("of version 9 of UniStore"));
     let mut bytes = Vec::new();
     let tx = TxId { coordinator: 0, sequence: 5 };

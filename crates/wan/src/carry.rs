@@ -11,9 +11,9 @@ use crate::queue::{Load, Receiver, Sender, queue};
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 
-/// Forwards bytes between a client, accepted at `accepted`, and a server, until both have ended or
-/// one is gone. The connection to the server opens when TCP over such a distance would have opened
-/// it.
+/// Forwards bytes between a client, accepted at `accepted`, and a server, until both have closed
+/// their sides or one is gone. The connection to the server opens after the time that TCP needs for
+/// opening a connection with these delays.
 pub(crate) async fn carry<C, S>(
     client: C,
     connect: impl Future<Output = io::Result<S>>,

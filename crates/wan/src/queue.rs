@@ -6,9 +6,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Limit of the bytes under way in one direction of a connection. Above it the sender waits,
-/// because the receiver does not read, or because the sender sends more than this within the delay
-/// (1.5 GB/s at 40 ms).
+/// Limit of the bytes under way in one direction of a connection. The sender waits above it. This
+/// happens if the receiver does not read, or if the sender sends more than the limit within the
+/// delay (1.5 GB/s at 40 ms).
 pub(crate) const WINDOW: usize = 64 << 20;
 
 /// An event under way.

@@ -159,7 +159,7 @@ fn for_tests(code: &str) -> bool {
     !condition.contains("not(test") && mentions(condition, "test")
 }
 
-/// Whether `code` contains `word` as a whole word, not within a longer name.
+/// Returns whether `code` contains `word` as a whole word, not within a longer name.
 pub(crate) fn mentions(code: &str, word: &str) -> bool {
     let in_name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).any(|(at, _)| {

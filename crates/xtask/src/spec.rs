@@ -1,9 +1,9 @@
 //! `cargo xtask spec`: citations of the papers.
 //!
-//! Code cites `UniStore Alg. 1 l. 18–25` and `UniStore §5.3` in comments; the names of tests may
-//! cite as well, `alg_1_l_49_to_52_…`. Each page `docs/spec/*.md` fixes the lines of one paper's
-//! algorithms. A citation of a line that does not exist is an error; lines without citations or
-//! tests are reported.
+//! Comments cite `UniStore Alg. 1 l. 18–25` and `UniStore §5.3`. Names of tests may cite as well:
+//! `alg_1_l_49_to_52_…`. Each page `docs/spec/*.md` lists the lines of one paper's algorithms. A
+//! citation of a line that does not exist is an error; lines without citations or tests are
+//! reported.
 
 mod citation;
 mod page;

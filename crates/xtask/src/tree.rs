@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders whose content nobody wrote by hand.
+/// Folders whose content was not written by hand.
 const NOT_OURS: &[&str] =
     &["target", ".git", "node_modules", "corpus", "artifacts", "proptest-regressions", "shared"];
 
@@ -20,7 +20,8 @@ impl Text {
     }
 }
 
-/// All text files below `root/folder`, in the order of their paths. What is not UTF-8 is no text.
+/// Returns all text files below `root/folder`, in the order of their paths. Omits files that are
+/// not UTF-8.
 pub(crate) fn texts(root: &Path, folder: &str) -> Vec<Text> {
     let mut paths = Vec::new();
     collect(&root.join(folder), &mut paths);
@@ -35,7 +36,7 @@ pub(crate) fn texts(root: &Path, folder: &str) -> Vec<Text> {
 fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        // A link may lead out of the tree, or in a circle.
+        // Symbolic links are not followed, because they may lead out of the tree or form a cycle.
         let Ok(kind) = entry.file_type() else { continue };
         if kind.is_dir() && !NOT_OURS.iter().any(|other| name == *other) {
             collect(&entry.path(), paths);

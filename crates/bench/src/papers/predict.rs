@@ -3,9 +3,10 @@
 //!
 //! Measures transactions per second of the workers' processor time, at one site in memory with one
 //! and two workers. Clients and server share the cores of this machine, so workers sometimes wait
-//! for cores, and at lower rates fewer transactions share a wait. The pauses of virtual clients are
-//! therefore chosen so that virtual workers receive transactions at the rate of the real ones; they
-//! are zero if that rate cannot be reached.
+//! for a core, and receive transactions at a lower rate. At lower rates fewer transactions share
+//! one system call that waits for input. The pauses of virtual clients are therefore chosen so that
+//! virtual workers receive transactions at the rate of the real ones; they are zero if that rate
+//! cannot be reached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +86,7 @@ fn predicted(workers: u8, micro: &Micro, costs: &Costs, rate: f64) -> f64 {
         cluster.set_clients(CLIENTS);
         cluster.measure(Duration::from_millis(200), Duration::from_millis(500))
     };
-    // With this pause, even transactions that take no time would be too rare.
+    // With the pause `most`, the rate would be too low even if transactions took no time.
     let (mut least, mut most) = (0.0, CLIENTS as f64 / rate);
     let mut measured = run(least);
     for _ in 0..HALVINGS {

@@ -24,7 +24,8 @@ const VALUE: [u8; 100] = [b'v'; 100];
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `PING` that an echo answers instead of a server: the client's share of the other counts.
+    /// `PING` that an echo answers instead of a server. Its count is the client's share of the
+    /// other counts.
     Client,
     /// `PING`, which touches no data.
     Ping,
@@ -100,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Whether replies wait for a tick of the protocol, even at a single site.
+    /// Returns whether replies wait for a tick of the protocol, even at a single site.
     pub(super) fn waits_for_ticks(self) -> bool {
         matches!(self, Kind::StrongSet | Kind::Call)
     }

@@ -59,8 +59,8 @@ pub(crate) fn server_time(load: Load) -> Result<(f64, f64), CountError> {
     Ok((of_one(spent.0), of_one(spent.1)))
 }
 
-/// Starts this program as a server by a command that ends with its name, runs the clients, and
-/// stops it.
+/// Starts this program as a server by `command`, which ends with the path of the program. Then runs
+/// the clients, and stops the server.
 ///
 /// # Errors
 /// See [`CountError`].

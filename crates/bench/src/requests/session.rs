@@ -123,7 +123,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RequestSession<S> {
             tokio::select! {
                 biased;
                 exchanged = self.exchange(commands) => exchanged,
-                () = tick(kind, clock) => unreachable!("it never ends"),
+                () = tick(kind, clock) => unreachable!("the ticks never end"),
             }
         };
         let asked = timeout(PATIENCE, asked).await;

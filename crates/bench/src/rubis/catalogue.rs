@@ -60,9 +60,9 @@ const CATEGORY_ITEMS: [u32; CATEGORIES] = [
 pub(crate) const PAGE: u64 = 20;
 /// Maximum number of bids that an item is loaded with.
 const MOST_BIDS: u64 = 50;
-/// Maximum number of comments about the seller of an item that are loaded for it.
+/// Maximum number of loaded comments about the seller for each item.
 const MOST_COMMENTS: u64 = 25;
-/// Percentage of items with a quantity above one, at most ten (RUBiS).
+/// Percentage of items with a quantity above one, as in RUBiS. The maximum quantity is ten.
 const SEVERAL_PERCENT: u8 = 20;
 const MOST_OF_ONE: u64 = 10;
 

@@ -99,7 +99,7 @@ async fn check_names(
     client: &mut Client,
     registered: &[(String, String)],
 ) -> Result<Invariant, Error> {
-    let mut rule = Invariant::new("a nickname is one user's");
+    let mut rule = Invariant::new("nicknames are unique");
     for some in registered.chunks(TOGETHER) {
         let mut batch = Batch::default();
         some.iter().for_each(|(nickname, _)| batch.add(&["GET", &schema::nick(nickname)]));
@@ -154,9 +154,9 @@ struct Rules {
 impl Rules {
     fn new() -> Rules {
         Rules {
-            stock: Invariant::new("no more is sold than there is"),
+            stock: Invariant::new("no item is oversold"),
             winners: Invariant::new("the highest bid wins"),
-            kept: Invariant::new("what was acknowledged is there, once"),
+            kept: Invariant::new("each acknowledged write is stored exactly once"),
         }
     }
 

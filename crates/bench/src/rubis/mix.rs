@@ -7,9 +7,9 @@
 //! frequencies of that walk. The frequencies of the read-only, the causal and the strong
 //! transactions are then scaled to the paper's shares.
 //!
-//! There are 11 read-only transactions, because pages with the same requests to the database are
-//! one (`BrowseCategoriesInRegion` and `SelectCategoryToSellItem` are `browseCategories`), and
-//! because the search for an auction that is due is part of `closeAuction`.
+//! There are 11 read-only transactions. Pages with the same requests to the database count as one
+//! transaction (`BrowseCategoriesInRegion` and `SelectCategoryToSellItem` are `browseCategories`),
+//! and the search for an auction that is due is part of `closeAuction`.
 
 use crate::random::Random;
 use crate::tally::{Class, Kind};
@@ -54,7 +54,7 @@ transactions! {
 }
 
 /// Frequency of each strong type in contended runs. All strong types are equally frequent, so that
-/// conflicting ones do conflict; their sum is the same.
+/// types that can conflict often do. The sum of their frequencies is that of other runs.
 const CONTENDED: u32 = 250;
 
 pub(crate) fn kinds() -> Vec<Kind> {

@@ -1,4 +1,4 @@
-//! Implementations of the transactions, after their beginning.
+//! Implementations of the transactions. The caller begins and ends each transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -150,7 +150,7 @@ pub(crate) async fn about_me(tx: &mut Client, choice: &Choice) -> Result<(), Err
     commenters(tx, &comments).await
 }
 
-/// Strong; conflicts with itself on the nickname.
+/// Registers a user, in a strong transaction that conflicts with itself on the nickname.
 pub(crate) async fn register_user(tx: &mut Client, choice: &Choice) -> Result<Done, Error> {
     let (nickname, user) = (&choice.new_nickname, &choice.id);
     let nick = schema::nick(nickname);
@@ -175,7 +175,7 @@ pub(crate) async fn register_user(tx: &mut Client, choice: &Choice) -> Result<Do
     Ok(Done::Well)
 }
 
-/// Strong; conflicts with itself on the item.
+/// Buys an item at its fixed price, in a strong transaction that conflicts with itself on the item.
 pub(crate) async fn store_buy_now(tx: &mut Client, choice: &Choice) -> Result<Done, Error> {
     let item = &choice.contested_item;
     let stock = schema::stock(item);
@@ -192,7 +192,7 @@ pub(crate) async fn store_buy_now(tx: &mut Client, choice: &Choice) -> Result<Do
     Ok(Done::Well)
 }
 
-/// Strong; conflicts with [`close_auction`] on the item.
+/// Bids for an item, in a strong transaction that conflicts with [`close_auction`] on the item.
 pub(crate) async fn store_bid(tx: &mut Client, choice: &Choice) -> Result<Done, Error> {
     let item = &choice.contested_item;
     let batch = Batch::default()
@@ -214,7 +214,7 @@ pub(crate) async fn store_bid(tx: &mut Client, choice: &Choice) -> Result<Done, 
     Ok(Done::Well)
 }
 
-/// Strong; conflicts with [`store_bid`] on the item.
+/// Closes an auction, in a strong transaction that conflicts with [`store_bid`] on the item.
 pub(crate) async fn close_auction(tx: &mut Client, choice: &Choice) -> Result<Done, Error> {
     let item = &choice.contested_item;
     let auction = schema::auction(item);
@@ -236,7 +236,7 @@ pub(crate) async fn close_auction(tx: &mut Client, choice: &Choice) -> Result<Do
     Ok(Done::Well)
 }
 
-/// Causal.
+/// Stores a comment about another user, and the rating, in a causal transaction.
 pub(crate) async fn store_comment(tx: &mut Client, choice: &Choice) -> Result<(), Error> {
     let rating = choice.rating.to_string();
     let comment = [&choice.user, &choice.item, &rating, &choice.text].map(String::as_str).join("/");
@@ -246,7 +246,7 @@ pub(crate) async fn store_comment(tx: &mut Client, choice: &Choice) -> Result<()
     batch.send(tx).await.map(drop)
 }
 
-/// Causal: no other client accesses a new item yet.
+/// Offers a new item, in a causal transaction, because no other client accesses the item yet.
 pub(crate) async fn register_item(tx: &mut Client, choice: &Choice) -> Result<(), Error> {
     let (item, price) = (&choice.id, choice.price.to_string());
     let quantity = choice.quantity.to_string();

@@ -90,7 +90,7 @@ fn count(table: Table) -> Result<Vec<Counted>, BenchError> {
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", file.display()));
-    // Otherwise, mangled names would have to be decoded here.
+    // Callgrind demangles the names of functions, so that they need no decoding here.
     command.arg("--demangle=yes").arg(program);
     command.args(["papers", "calibrate", "--steps", table.name()]).stdin(Stdio::null());
     let output = command.output().map_err(|error| failed(&format!("valgrind: {error}")))?;
@@ -153,7 +153,7 @@ fn drive(table: Table, counting: Counting) -> Counting {
         }
         match cluster.into_meter() {
             Meter::Counting(counting) => counting,
-            Meter::Table(_) => unreachable!("it was made to count"),
+            Meter::Table(_) => unreachable!("the meter was created to count"),
         }
     })
 }

@@ -46,9 +46,9 @@ pub(crate) struct Client {
     pub(crate) failed: Option<Failed>,
     /// Number of failed attempts of the transaction.
     failures: u32,
-    /// Claim of the last attempt, which gives the next one priority, and the updates that the site
-    /// must have first.
+    /// Claim of the last attempt, which gives the next attempt priority.
     claim: Option<Claim>,
+    /// Snapshot that the site must have before the next attempt.
     lacks: Option<Vector>,
 }
 

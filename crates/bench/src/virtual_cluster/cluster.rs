@@ -107,7 +107,7 @@ struct Core {
     flood: Option<Flood>,
     /// Whether another worker of its process has woken it since it last took inputs.
     woken: bool,
-    /// Number of times that it has woken others and was not charged for yet.
+    /// Number of wake-ups of other workers for which it was not charged yet.
     wakes: u64,
     free_at: u64,
     /// Time of its next tick, if one is scheduled.
@@ -319,7 +319,8 @@ impl<S: Source> VirtualCluster<S> {
             let at = (core as u64 * 7919) % (5 * MS);
             cluster.schedule_tick(core, at);
         }
-        // Under callgrind everything takes fifty times as long, and idle steps all cost the same.
+        // Under callgrind everything takes fifty times as long. All idle steps have the same cost,
+        // so fewer of them are enough.
         let haste = if let Meter::Counting(_) = cluster.meter { 5 } else { 1 };
         cluster.run_for(Duration::from_millis(500) / haste);
         cluster.load();
@@ -456,8 +457,8 @@ impl<S: Source> VirtualCluster<S> {
         self.now = end;
     }
 
-    /// Wakes a core for messages of another worker of its process, once until it takes its inputs.
-    /// The sender is charged with its next work.
+    /// Wakes a core for messages of another worker of its process, unless it was woken since it
+    /// last took its inputs. The sender is charged with its next work.
     fn wake(&mut self, from: Address, core: usize) {
         let (sender, receiver) = (self.place(from), &mut self.cores[core]);
         if sender != core && self.shape.same_node(from, receiver.address) && !receiver.woken {
@@ -768,8 +769,8 @@ mod tests {
         let ms = Duration::from_millis;
         let measured = measured(Baseline::UniStore, 50);
         let causal = measured.of(&[Class::Causal]).latency;
-        // The first causal transaction after a strong one waits until that one has arrived at the
-        // client's site.
+        // The first causal transaction after a strong one waits until the strong one has arrived at
+        // the client's site.
         assert!(causal.count() > 50 && causal.quantile(0.4) < Some(ms(10)), "{measured}");
         let strong = measured.of(&[Class::Strong]).latency;
         assert!(strong.count() > 50 && strong.mean() > Some(ms(61)), "{measured}");

@@ -2,8 +2,8 @@
 //!
 //! Counts whole servers under loads of reading and writing transactions. A virtual cluster with the
 //! same load gives the share of their machines, by the table of steps. The rest counts as the
-//! host's, including differences that the table's classes do not distinguish, such as the size of
-//! commits.
+//! host's cost, including cost differences between steps that are in one class of the table, such
+//! as commits of different sizes.
 
 use std::time::Duration;
 

@@ -91,13 +91,14 @@ impl Counting {
         classes.into_iter().map(|(_, class)| class).collect()
     }
 
-    /// Whether the second run had as many steps as the first.
+    /// Returns whether the second run had as many steps as the first.
     #[cfg(test)]
     pub(crate) fn is_complete(&self) -> bool {
         self.at == Some(self.steps.len())
     }
 
-    /// Whether there are more classes than functions, so that some could not be distinguished.
+    /// Returns whether there are more classes than functions, so that some could not be
+    /// distinguished.
     pub(crate) fn is_full(&self) -> bool {
         self.numbers.len() > FUNCTIONS
     }

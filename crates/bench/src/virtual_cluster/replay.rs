@@ -100,8 +100,8 @@ fn rename(word: &[u8], name: &str) -> Vec<u8> {
     }
 }
 
-/// Returns the key of the item `offset` items further on, or of the page of the copy with it;
-/// `None` for keys without copies.
+/// Returns the key with `offset` added to the number of its item, or with the number of the same
+/// page of that copy. Returns `None` for keys without copies.
 fn moved(key: &[u8], offset: u64, items: u64) -> Option<Vec<u8>> {
     let key = std::str::from_utf8(key).ok()?;
     let (table, number) = key.rsplit_once(':')?;

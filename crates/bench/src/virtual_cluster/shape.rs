@@ -20,7 +20,7 @@ pub(crate) fn name_of(variant: Baseline) -> &'static str {
     }
 }
 
-/// Returns the conflicts of an operation under a protocol, where the workload declares `kind`.
+/// Returns the conflicts of an operation under a protocol if the workload declares `kind`.
 pub(crate) fn kind_in(variant: Baseline, kind: Kind, update: bool) -> Kind {
     match (variant, update) {
         // All pairs of operations on a key conflict, and reads are certified as well.
@@ -97,7 +97,7 @@ impl Shape {
         (address.site, address.worker / self.cores_per_node)
     }
 
-    /// Whether two workers are in the same process.
+    /// Returns whether two workers are in the same process.
     pub(crate) fn same_node(&self, one: Address, other: Address) -> bool {
         self.node_of(one) == self.node_of(other)
     }

@@ -10,7 +10,7 @@ use crate::violation::Violation;
 struct Read<'a> {
     reader: usize,
     key: &'a str,
-    /// Writers whose elements it all returned, and writers of which it returned some.
+    /// Writers of which it returned all elements, and writers of which it returned some.
     whole: BTreeSet<usize>,
     partial: BTreeSet<usize>,
 }
@@ -136,7 +136,8 @@ impl<'a> Sets<'a> {
         stale.collect()
     }
 
-    /// Reports reads that observed a part of what a transaction wrote to the keys that they read.
+    /// Reports readers that observed only a part of another transaction's writes to the keys that
+    /// they read.
     pub(super) fn fractured_reads(&self) -> Vec<Violation> {
         let mut seen: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (reader, writer) in self.reads_from() {
@@ -156,8 +157,8 @@ impl<'a> Sets<'a> {
         violations
     }
 
-    /// Reports transactions that committed at a surviving site, or as strong ones, and are missing
-    /// at some site at the end.
+    /// Reports transactions that must survive, and are missing at some site at the end: those that
+    /// committed at a surviving site, and strong ones.
     pub(super) fn missing_in_the_end(&self, history: &History) -> Vec<Violation> {
         let mut missing: BTreeSet<usize> = BTreeSet::new();
         for read in &history.finals {

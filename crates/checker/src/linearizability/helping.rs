@@ -1,4 +1,4 @@
-//! Rules by which calls with unknown outcomes are worth assuming.
+//! Rules that select the calls with unknown outcomes that the search assumes to have taken effect.
 //!
 //! In any order, an unknown call can be postponed, call by call, until it matters to the next known
 //! one, or be left out if it never does. The search therefore assumes unknown calls only in a row
@@ -9,12 +9,12 @@ use super::Call;
 use crate::history::{Answer, Op, Operation};
 
 impl Call<'_> {
-    /// Whether it is a single operation whose answer is not known.
+    /// Returns whether it is a single operation whose answer is not known.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.operations[..], [Operation { answer: None, .. }])
     }
 
-    /// Whether assuming this plain unknown call can make `next` answer as it did.
+    /// Returns whether assuming this plain unknown call can make `next` answer as it did.
     pub(super) fn may_help(&self, next: &Call<'_>) -> bool {
         let [Operation { op, .. }] = self.operations[..] else { return true };
         let [Operation { op: next, answer: Some(answer), .. }] = next.operations[..] else {
@@ -44,8 +44,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns the elements or fields that an operation concerns, and which of the two they are, if it
-/// concerns nothing else.
+/// Returns the elements or fields of an operation, and which of the two they are; `None` if the
+/// operation concerns anything else.
 fn parts(op: &Op) -> Option<(Kind, &[String])> {
     match op {
         Op::SetAdd(names) | Op::SetRemove(names) => Some((Kind::Elements, names)),

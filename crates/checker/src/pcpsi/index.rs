@@ -1,9 +1,10 @@
-//! Finds the transactions that take part and what each read from which, and judges single reads.
+//! Finds the transactions that take part and the versions that each of them read, and judges single
+//! reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::history::{History, Operation, Outcome, Transaction, Version};
-use super::violation::{Name, Violation};
+use super::violation::{TransactionName, Violation};
 
 /// Committed transactions and their accesses by key.
 pub(super) struct Index<'a> {
@@ -52,7 +53,8 @@ pub(super) struct KeyRead {
     /// Transaction that wrote the version.
     pub(super) from: Option<usize>,
     pub(super) version: Version,
-    /// Whether later versions were missed. Not known for stale and intermediate reads.
+    /// Whether the reader missed the later versions. `false` for stale and intermediate reads, for
+    /// which this is not known.
     pub(super) misses: bool,
     /// Whether the reader replaced the version by its own.
     pub(super) overwrites: bool,
@@ -65,7 +67,7 @@ impl Key<'_> {
         self.writers.get(at)
     }
 
-    /// Whether "no value" may be another version than the initial one.
+    /// Returns whether "no value" may be another version than the initial one.
     pub(super) fn may_be_removed(&self) -> bool {
         self.unseen_removal || self.writers.iter().any(|writer| writer.removes)
     }
@@ -96,8 +98,8 @@ impl<'a> Index<'a> {
         Index { nodes, keys: scan.keys, chains, violations: scan.violations }
     }
 
-    pub(super) fn name(&self, node: usize) -> Name {
-        Name::from(self.nodes[node].transaction)
+    pub(super) fn name(&self, node: usize) -> TransactionName {
+        TransactionName::from(self.nodes[node].transaction)
     }
 }
 
@@ -122,7 +124,7 @@ fn chains<'a>(sorted: impl Iterator<Item = &'a Transaction>) -> (Vec<Node<'a>>, 
     (nodes, chains)
 }
 
-/// Where each version comes from.
+/// Origin of each version.
 struct Catalog<'a> {
     transactions: &'a [Transaction],
     /// Transaction of each write, and its last write of the key.
@@ -139,8 +141,8 @@ impl<'a> Catalog<'a> {
                 let last = *last.entry(&write.key).or_insert(write.id);
                 if let Some((first, _)) = origins.get(&(write.key.as_str(), write.id)) {
                     violations.push(Violation::RepeatedWrite {
-                        first: Name::from(&transactions[*first]),
-                        second: Name::from(transaction),
+                        first: TransactionName::from(&transactions[*first]),
+                        second: TransactionName::from(transaction),
                         key: write.key.clone(),
                         id: write.id,
                     });
@@ -211,7 +213,7 @@ impl<'a> Scan<'a> {
                     let removed = own.removes && version == Version::Absent;
                     if version != Version::Of(own.id) && !removed {
                         self.violations.push(Violation::MissesOwnWrite {
-                            reader: Name::from(&transactions[t]),
+                            reader: TransactionName::from(&transactions[t]),
                             key: name.to_owned(),
                             own: own.id,
                             version,
@@ -250,7 +252,7 @@ impl<'a> Scan<'a> {
         let read = KeyRead { node, from: None, version, misses: true, overwrites: false };
         let Version::Of(id) = version else { return Some(read) };
         let transactions = self.catalog.transactions;
-        let (reader, key) = (Name::from(&transactions[t]), name.to_owned());
+        let (reader, key) = (TransactionName::from(&transactions[t]), name.to_owned());
         let Some((writer, last)) = self.catalog.origins.get(&(name, id)).copied() else {
             self.violations.push(Violation::NeverWritten { reader, key, id });
             return None;
@@ -260,7 +262,7 @@ impl<'a> Scan<'a> {
             return None;
         }
         let from = self.node_of[writer];
-        let writer = Name::from(&transactions[writer]);
+        let writer = TransactionName::from(&transactions[writer]);
         if from.is_none() {
             self.violations.push(Violation::AbortedRead { reader, writer, key, id });
             return None;

@@ -1,5 +1,5 @@
-//! Finds cycles without missed writes and with one, and derives orders of versions that nothing
-//! exhibits.
+//! Finds cycles with no or one missed write, and derives orders of versions that no stamp or answer
+//! shows.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::orders::{Order, link};
 use super::reach::{Clocks, Reach};
 use super::violation::{Dependency, Edge, Violation};
 
-/// Number of cycles of each kind that are reported at most.
+/// Maximum number of reported cycles of each kind.
 const MOST_CYCLES: usize = 64;
 
 /// Number of transactions from which the shortest cycle of a component is searched.
 const STARTS: usize = 8;
 
-/// Number of times that orders are derived from those derived before.
+/// Maximum number of rounds, each of which derives orders from those of the round before.
 const ROUNDS: usize = 16;
 
 /// Reports the violations that involve several transactions.
@@ -33,7 +33,7 @@ pub(super) fn check(index: &Index<'_>) -> Vec<Violation> {
     violations
 }
 
-/// Returns the writes that reads of no value missed at least, of keys whose order is known.
+/// For keys whose order is known, returns the writes that reads of no value certainly missed.
 ///
 /// Such a read may have read any removal that does not depend on it. If it misses the version after
 /// the last one of these, it misses those after earlier ones as well.
@@ -130,8 +130,8 @@ impl Judge<'_> {
         is_new
     }
 
-    /// Returns which nodes more transactions of a block lead to than in the last round. Clocks only
-    /// grow, so that equal sums are equal clocks.
+    /// Returns, for each node, whether more transactions of a block lead to it than in the last
+    /// round. Clocks only grow, so that equal sums are equal clocks.
     fn changed(&mut self, block: usize, clocks: &Clocks<'_>) -> Vec<bool> {
         let sums: Vec<u64> = (0..self.index.nodes.len()).map(|node| clocks.sum(node)).collect();
         if block == self.sums.len() {
@@ -285,7 +285,7 @@ impl<'a> Unordered<'a> {
             .writers
             .partition_point(|(chain, ..)| *chain < clocks.first() || clocks.covers(*chain));
         let chains = || self.writers[begin..end].chunk_by(|one, other| one.0 == other.0);
-        // What leads to a reader is not later than what it read.
+        // A writer that leads to a reader has an earlier version than the one that was read.
         let reads = index.keys[key].reads.iter();
         for read in reads.filter(|read| read.misses && changed[read.node]) {
             let Some(source) = read.from else { continue };

@@ -7,13 +7,13 @@ use super::history::Version;
 use super::index::{Index, Key, KeyRead, Writer};
 use super::violation::Violation;
 
-/// What is known of the order of a key's versions.
+/// Known part of the order of a key's versions.
 pub(super) struct Order {
     /// Transactions with trusted stamps, in the order of their stamps.
     stamped: Vec<usize>,
     /// Position of each of them.
     rank: BTreeMap<usize, usize>,
-    /// Whether these are all.
+    /// Whether they are all transactions that wrote the key.
     pub(super) is_total: bool,
     /// Transactions that overwrote each version, or the initial one.
     overwriters: BTreeMap<Option<usize>, BTreeSet<usize>>,
@@ -24,7 +24,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Derives the order of a key's versions from stamps and from what was overwritten.
+    /// Derives the order of a key's versions from stamps and from overwritten versions.
     fn new(index: &Index<'_>, key: &Key<'_>, violations: &mut Vec<Violation>) -> Self {
         let mut by_stamp: Vec<(u64, &Writer)> =
             key.writers.iter().filter_map(|writer| Some((writer.stamp?, writer))).collect();
@@ -71,7 +71,7 @@ impl Order {
     /// transactions that stamps and answers show to be later follow one of these.
     fn later(&self, key: &Key<'_>, source: Option<usize>) -> Vec<usize> {
         let source = match source {
-            // No value may be a removal.
+            // A read of no value may have read a removal.
             None if key.may_be_removed() => return Vec::new(),
             source => source,
         };
@@ -159,7 +159,8 @@ pub(super) fn link(
     (orders, missed, violations)
 }
 
-/// Returns the missed writes of a key, without those that lost updates show.
+/// Returns the missed writes of a key, except those of two transactions that overwrote one version:
+/// they are reported as lost updates.
 fn missed_writes(at: usize, key: &Key<'_>, order: &Order) -> Vec<Missed> {
     let mut writes = Vec::new();
     for read in key.reads.iter().filter(|read| read.misses) {

@@ -71,7 +71,7 @@ impl Clocks<'_> {
         self.first
     }
 
-    /// Whether a chain is in the block.
+    /// Returns whether a chain is in the block.
     pub(super) fn covers(&self, chain: usize) -> bool {
         (self.first..self.first + WIDTH).contains(&chain)
     }

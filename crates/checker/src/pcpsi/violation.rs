@@ -11,9 +11,9 @@ pub enum Violation {
     /// ignored.
     RepeatedWrite {
         /// Transaction of the first write.
-        first: Name,
+        first: TransactionName,
         /// Transaction of the second write.
-        second: Name,
+        second: TransactionName,
         /// Key.
         key: String,
         /// Number.
@@ -22,9 +22,9 @@ pub enum Violation {
     /// A transaction reads a write of an aborted one.
     AbortedRead {
         /// Transaction that reads.
-        reader: Name,
+        reader: TransactionName,
         /// Transaction that aborted.
-        writer: Name,
+        writer: TransactionName,
         /// Key.
         key: String,
         /// Number of the write.
@@ -33,9 +33,9 @@ pub enum Violation {
     /// A transaction reads a write that its writer overwrote itself.
     IntermediateRead {
         /// Transaction that reads.
-        reader: Name,
+        reader: TransactionName,
         /// Transaction that wrote.
-        writer: Name,
+        writer: TransactionName,
         /// Key.
         key: String,
         /// Number of the write.
@@ -46,7 +46,7 @@ pub enum Violation {
     /// A transaction reads a write that is not in the history.
     NeverWritten {
         /// Transaction that reads.
-        reader: Name,
+        reader: TransactionName,
         /// Key.
         key: String,
         /// Number of the write.
@@ -55,7 +55,7 @@ pub enum Violation {
     /// A transaction reads a write that it makes only later.
     FromTheFuture {
         /// Transaction that reads.
-        reader: Name,
+        reader: TransactionName,
         /// Key.
         key: String,
         /// Number of the write.
@@ -64,7 +64,7 @@ pub enum Violation {
     /// A transaction reads another version than that of its own latest write of the key.
     MissesOwnWrite {
         /// Transaction.
-        reader: Name,
+        reader: TransactionName,
         /// Key.
         key: String,
         /// Number of its own latest write.
@@ -79,25 +79,25 @@ pub enum Violation {
         /// Stamp.
         stamp: u64,
         /// Transaction and number of one write.
-        first: (Name, u64),
+        first: (TransactionName, u64),
         /// Transaction and number of the other write.
-        second: (Name, u64),
+        second: (TransactionName, u64),
     },
     /// A transaction overwrote a version whose stamp is greater than that of its own write.
     StampsContradict {
         /// Key.
         key: String,
         /// Transaction, number and stamp of the version that was overwritten.
-        overwritten: (Name, u64, u64),
+        overwritten: (TransactionName, u64, u64),
         /// Transaction, number and stamp of the write that overwrote it.
-        by: (Name, u64, u64),
+        by: (TransactionName, u64, u64),
     },
     /// Two transactions overwrote one version of a key.
     LostUpdate {
         /// One transaction.
-        first: Name,
+        first: TransactionName,
         /// The other transaction.
-        second: Name,
+        second: TransactionName,
         /// Key.
         key: String,
         /// Version that both overwrote.
@@ -124,9 +124,9 @@ pub enum Violation {
     },
 }
 
-/// Name of a transaction.
+/// Name of a transaction in violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub struct TransactionName {
     /// Session.
     pub session: usize,
     /// Position in the session.
@@ -139,9 +139,9 @@ pub struct Name {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// First transaction.
-    pub from: Name,
+    pub from: TransactionName,
     /// Second transaction.
-    pub to: Name,
+    pub to: TransactionName,
     /// Reason.
     pub dependency: Dependency,
 }
@@ -186,14 +186,14 @@ pub enum Dependency {
         /// Number of the second's write.
         later: u64,
         /// Transaction that would miss effects.
-        reader: Name,
+        reader: TransactionName,
     },
 }
 
-impl From<&Transaction> for Name {
+impl From<&Transaction> for TransactionName {
     fn from(transaction: &Transaction) -> Self {
         let Transaction { session, order, site, .. } = *transaction;
-        Name { session, order, site }
+        TransactionName { session, order, site }
     }
 }
 
@@ -265,9 +265,9 @@ fn write_edges(f: &mut fmt::Formatter<'_>, title: &str, edges: &[Edge]) -> fmt::
     Ok(())
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for TransactionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Name { session, order, site } = self;
+        let TransactionName { session, order, site } = self;
         write!(f, "transaction {order} of session {session} at site {site}")
     }
 }

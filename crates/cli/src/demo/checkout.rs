@@ -34,7 +34,7 @@ In Solera's repository, this starts a temporary server, and stops it afterwards:
 /// Runs the demo; fails if a check does.
 pub(super) fn main(url: Option<&str>, seconds: u64) -> ExitCode {
     let Some(url) = stores::test_postgres(url) else {
-        eprintln!("{NO_SERVER}");
+        print_error!("{NO_SERVER}");
         return ExitCode::FAILURE;
     };
     super::exit_code(super::in_runtime(with_table(&url, Duration::from_secs(seconds))))

@@ -1,4 +1,4 @@
-//! Three invariants, each once with causal transactions, which break it, and once with strong
+//! Three invariants. The demo checks each with causal transactions, which break it, and with strong
 //! transactions, which keep it.
 
 use solera::{Client, Error, Value};
@@ -56,7 +56,8 @@ impl Actor<'_> {
         loop {
             self.client.command(self.how.begin()).await?;
             let seen = read(&mut self.client).await?;
-            // Only in the first attempt: retries come later than the other actors anyway.
+            // Only the first attempt waits at the barrier; a retry begins after the other actors
+            // have read.
             if attempts == 0 {
                 self.all_have_read.wait().await;
             }
@@ -220,7 +221,7 @@ pub(super) async fn auction(stage: &mut Stage) -> Checked {
         let accepted: Vec<i64> =
             accepted.iter().filter(|(_, taken)| *taken).map(|(bid, _)| *bid).collect();
         let mut client = stage.cluster.client(FRANKFURT).await?;
-        // The auction is closed by now; the other sites learn this a little later.
+        // The auction is closed at one site; the other sites receive this a little later.
         wait_until(async || Ok(client.get(&winner).await?.is_some())).await?;
         let won = client.get(&winner).await?.and_then(|won| won.parse::<i64>().ok());
         let highest = accepted.iter().max().copied();

@@ -1,4 +1,4 @@
-//! A declared cluster, which is not contacted before it is needed.
+//! A cluster that the caller declares. It is not contacted before it is needed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Cluster {
     #[must_use]
     pub fn used_by(mut self, user: &str) -> Cluster {
         let shared = Arc::get_mut(&mut self.shared);
-        shared.expect("nobody has a copy of what was just made").user = user.into();
+        shared.expect("a new cluster is not shared yet").user = user.into();
         self
     }
 
@@ -149,7 +149,7 @@ impl Database for Cluster {
         Some(Arc::clone(&self.shared.user))
     }
 
-    /// Also reads the level of the space, each time.
+    /// Checks the operations, and reads the level of the space again at each call.
     fn check_operations<'a>(
         &'a self,
         program: &'a Program,

@@ -59,7 +59,7 @@ impl Link {
     async fn send_and_note(&mut self, mut commands: Vec<Words>) -> Result<Vec<Value>, Broken> {
         commands.push(words(b"SOLERA.TOKEN", []));
         let mut replies = self.send(&commands).await?;
-        // A user without the right to take a token continues without one.
+        // A user without the right to read tokens continues without one.
         if let Some(Value::Bulk(token)) = replies.pop() {
             self.seen = Some(Token(token));
         }
@@ -119,7 +119,7 @@ impl Port for Link {
             let text = match reply {
                 Some(Value::Bulk(bytes)) => return Ok(Ok(bytes)),
                 Some(Value::Error(text)) => text,
-                // Whatever this reply means, the phases may have been run.
+                // After any other reply, the phases may have run.
                 other => return Err(Broken(format!("it answers {other:?}"))),
             };
             let Some(source) = source.take().filter(|_| text.starts_with(UNKNOWN_MODULE)) else {
@@ -167,7 +167,7 @@ fn words_of(command: &Command) -> Words {
         Command::Watch { key } => words(b"WATCH", [key.clone()]),
         Command::OnKey { key, op } => {
             let name = match op {
-                // The sign does not matter.
+                // The sign of the number makes no difference.
                 Op::IncrBy(_) => "INCRBY",
                 Op::HashGetMany(_) => "HMGET",
                 op => op.operation().name(),

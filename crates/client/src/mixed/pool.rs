@@ -49,7 +49,7 @@ impl Pool {
                 self.patience.as_millis()
             ))
         })?;
-        let permit = permit.expect("nobody closes it");
+        let permit = permit.expect("the semaphore is never closed");
         let connection = match self.idle() {
             Some(connection) => connection,
             None => self.database.connect().await?,
@@ -96,7 +96,7 @@ impl Pooled {
         &'a mut self,
         ask: impl FnOnce(&'a mut dyn Connection) -> BoxFuture<'a, T>,
     ) -> BoxFuture<'a, T> {
-        let connection = self.connection.as_deref_mut().expect("it is there until this is dropped");
+        let connection = self.connection.as_deref_mut().expect("it is present until the drop");
         let (asked, answer) = (&mut self.asked, ask(connection));
         Box::pin(async move {
             *asked = true;

@@ -10,9 +10,9 @@ use solera_spaces::SpacesSession;
 use super::Spaces;
 use super::link::Link;
 
-/// A remote database with a cluster near it. The cluster has the database as a `[[store]]` of the
-/// same name and runs groups of phases, in one round trip each. All other requests go to the
-/// database itself.
+/// A remote database with a cluster near it. The cluster's configuration declares the database as a
+/// `[[store]]` of the same name. The cluster runs groups of phases, each in one round trip of the
+/// client. All other requests go to the database itself.
 #[derive(Clone)]
 pub struct Remote {
     database: Arc<dyn Database>,

@@ -1,7 +1,7 @@
 //! Redis' patterns: `*`, `?`, `[a-c]`, `[^a]`, and `\` before a literal byte.
 
-/// Whether a pattern matches all of `text`. The time is proportional to the product of their
-/// lengths, whatever the pattern.
+/// Returns whether a pattern matches all of `text`. The time is proportional to the product of
+/// their lengths, whatever the pattern.
 pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     // Where to continue if the rest does not match: the last star then matches one byte more.
     let mut again: Option<(&[u8], &[u8])> = None;
@@ -30,7 +30,7 @@ pub(super) fn matches(mut pattern: &[u8], mut text: &[u8]) -> bool {
     }
 }
 
-/// Whether a pattern matches some text that begins with `start`.
+/// Returns whether a pattern matches some text that begins with `start`.
 pub(super) fn meets(pattern: &[u8], start: &[u8]) -> bool {
     let mut rests = Vec::new();
     reach(pattern, &mut rests);

@@ -34,7 +34,7 @@ impl Amount {
             Amount::Bytes(bytes) => (u64::try_from(*bytes).ok(), bytes.to_string()),
             Amount::Text(text) => (in_words(text), format!("'{text}'")),
         };
-        found.ok_or_else(|| format!("{setting}: {shown} is no amount of bytes; {AMOUNTS}"))
+        found.ok_or_else(|| format!("{setting}: {shown} is not an amount of bytes; {AMOUNTS}"))
     }
 }
 
@@ -68,6 +68,6 @@ mod tests {
             assert_eq!(Amount::Text(text.to_owned()).bytes("x").ok(), bytes, "{text}");
         }
         assert_eq!(Amount::Bytes(9).bytes("x"), Ok(9));
-        assert!(Amount::Bytes(-9).bytes("x").unwrap_err().contains("x: -9 is no amount"));
+        assert!(Amount::Bytes(-9).bytes("x").unwrap_err().contains("x: -9 is not an amount"));
     }
 }

@@ -1,5 +1,4 @@
-//! Changes of a configuration while a process runs: which are permitted, and what to do about
-//! others.
+//! Changes of a configuration while a process runs: the permitted ones, and advice for others.
 
 use std::path::Path;
 
@@ -17,7 +16,7 @@ use crate::spec::{ClusterSpec, Overrides, SiteSpec};
 const ALIKE: &str =
     "nodes that differ in it refuse one another: stop all, change all their files, and start them";
 
-/// Advice for settings with which a restart would begin without the data.
+/// Advice for settings after whose change a restart would begin without the data.
 const WITHOUT_DATA: &str =
     "a restart would begin without the data that is there: back up, and restore into a new cluster";
 
@@ -38,7 +37,8 @@ impl ClusterSpec {
         let reader = Reader { file: Some(name), text: &text };
         let mut new = reader.read(over)?;
         self.check_fixed(&new, &reader)?;
-        // The addresses of this process are not from the file, and neither is its part of the data.
+        // The file contains neither the addresses of this process nor its part of the data
+        // directory.
         new.data.clone_from(&self.data);
         for (new, own) in new.sites.iter_mut().zip(&self.sites) {
             (new.listen, new.listen_tls) = (own.listen, own.listen_tls);
@@ -133,7 +133,7 @@ impl ClusterSpec {
         })
     }
 
-    /// Whether the data survives a restart.
+    /// Returns whether the data survives a restart.
     fn keeps_data(&self) -> bool {
         self.data.is_some() && self.durability != Durability::Memory
     }
@@ -173,7 +173,7 @@ impl ClusterSpec {
         if alone && !kept {
             "restart it"
         } else if new.sites.len() < self.sites.len() {
-            "a site stays listed for ever: leave all of them listed; 'solera site remove' takes one out"
+            "leave all of them listed: a configuration keeps every site; 'solera site remove' removes one from the cluster"
         } else if names(self).zip(names(new)).any(|(listed, name)| listed != name) {
             "leave the names and the order of the sites as they are, and list new ones after them"
         } else if alone {
@@ -362,12 +362,17 @@ admin = 'c:3'
             (&kept, second, &another, restored),
             (&in_memory, second, &another, alike),
             (&kept, "'b:1'", "'b:7'", "runs; restart it"),
-            (&kept, second, "", "leave all of them listed; 'solera site remove' takes one out"),
+            (
+                &kept,
+                second,
+                "",
+                "leave all of them listed: a configuration keeps every site; 'solera site remove' removes one from the cluster",
+            ),
             (
                 &in_memory,
                 second,
                 "",
-                "leave all of them listed; 'solera site remove' takes one out",
+                "leave all of them listed: a configuration keeps every site; 'solera site remove' removes one from the cluster",
             ),
             (&kept, second, &appended, "restart it; 'solera site add' then lets a new site join"),
             (&in_memory, second, &appended, alike),

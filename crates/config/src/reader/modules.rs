@@ -98,7 +98,7 @@ mod tests {
             ("threads = 0", "s.toml, line 2: threads is 1 to 64"),
             ("\nattempts = 0", "line 3: attempts is 1 to 1000"),
             ("max_value = 7", "line 2: max_value is 1 KiB to 512 MiB"),
-            ("max_source = 'much'", "line 2: max_source: 'much' is no amount of bytes"),
+            ("max_source = 'much'", "line 2: max_source: 'much' is not an amount of bytes"),
             ("colour = 1", "colour"),
         ] {
             let error = parse(text).unwrap_err();

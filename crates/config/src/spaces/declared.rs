@@ -15,7 +15,7 @@ pub(crate) struct Declared {
     strong: Option<u64>,
     /// Operations that a pair names. The others conflict as they do without pairs.
     paired: u64,
-    /// By operation, those that it is in a pair with.
+    /// For each operation, the operations with which a pair names it.
     pairs: [u64; Operation::ALL.len()],
 }
 
@@ -118,7 +118,9 @@ impl Declared {
         })
     }
 
-    /// Returns the declared operations as which an operation counts: those that are strong, or any.
+    /// Returns the declared operations as which an operation counts. INCRBY or DECRBY with a
+    /// negative number counts as both of them if both are strong, as the strong one if one is, and
+    /// otherwise as DECRBY.
     fn meanings(&self, operation: Operation) -> [Option<Operation>; 2] {
         if operation != Operation::Turned {
             return [Some(operation), None];
@@ -134,8 +136,8 @@ impl Declared {
         self.strong.map_or(named.is_update(), |strong| strong & named.bit() != 0)
     }
 
-    /// Whether two strong operations conflict. An operation that no pair names conflicts as it does
-    /// by default.
+    /// Returns whether two strong operations conflict. An operation that no pair names conflicts as
+    /// it does by default.
     fn in_conflict(&self, one: Operation, other: Operation) -> bool {
         let declared = |named: Operation| self.paired & named.bit() != 0;
         let in_pair = self.pairs[one as usize] & other.bit() != 0;

@@ -42,7 +42,7 @@ impl Class {
 pub struct Relation {
     /// Strong operations, one bit each.
     pub(super) strong: u64,
-    /// By operation, those that it conflicts with. Symmetric.
+    /// For each operation, the operations with which it conflicts. Symmetric.
     pub(super) conflicts: [u64; Operation::ALL.len()],
 }
 
@@ -90,7 +90,7 @@ impl Relation {
         }
     }
 
-    /// Whether a command is strong; `None` if it does not act on a key.
+    /// Returns whether a command is strong; `None` if it does not act on a key.
     pub fn is_strong(&self, command: CommandId) -> Option<bool> {
         Some(self.strong & named(command)?.bit() != 0)
     }
@@ -156,7 +156,7 @@ impl fmt::Display for Relation {
     }
 }
 
-/// Whether the order of the two can make a difference, in the absence of declarations.
+/// Returns whether the order of the two can make a difference, in the absence of declarations.
 pub(super) fn conflict_by_default(one: Operation, other: Operation) -> bool {
     one.is_update() || other.is_update()
 }
@@ -268,7 +268,7 @@ mod tests {
             !conflict(&relation, "DECR k", "INCR k") && !conflict(&relation, "INCR k", "INCR k")
         );
         assert!(!conflict(&relation, "DECR k", "GET k") && conflict(&relation, "INCR k", "GET k"));
-        // It counts as both.
+        // INCRBY with a negative number counts as INCRBY and as DECRBY, because both are strong.
         for line in ["DECR k", "GET k", "INCRBY k -1"] {
             assert!(conflict(&relation, "INCRBY k -1", line), "{line}");
         }

@@ -115,7 +115,7 @@ impl Lower<'_> {
         let (vars, reported) = (self.body.vars.len(), self.diagnostics.len());
         let mut base = None;
         let steps = self.capture(|this| base = Some(this.expression(receiver, None)));
-        let base = base.expect("it was just found");
+        let base = base.expect("the receiver was just lowered");
         let method = builtin::method(&self.type_of(base), &name.text);
         if is_statement && method.is_some_and(|method| method.changes) {
             // The receiver is a place that is changed, so its value is not read.
@@ -173,7 +173,7 @@ impl Lower<'_> {
         let shown = self.known.show(ty);
         let error = format!("{shown} has no method '{}'", name.text);
         let error = Diagnostic::error("E0219", name.span, error).here("not known");
-        // A synonym is what is meant even if another name is spelt alike: of maps, `set` means
+        // A synonym has precedence over a name with a similar spelling: for maps, `set` means
         // `put`, not `get`.
         let near =
             synonym(&name.text, known).or_else(|| nearest(&name.text, known.iter().copied()));
@@ -343,7 +343,7 @@ impl Lower<'_> {
     }
 }
 
-/// Returns the method that has the meaning of one that other languages call `name`.
+/// Returns the method with the meaning that `name` has in other languages.
 fn synonym<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     const SYNONYMS: [(&[&str], &[&str]); 8] = [
         (&["append", "push", "put", "insert"], &["add", "push", "append", "put", "set"]),

@@ -184,17 +184,17 @@ impl Declarations {
         self.names.get(name).map(|(kind, _)| kind.text())
     }
 
-    /// A store.
+    /// Returns a store.
     pub fn store_info(&self, id: StoreId) -> &StoreInfo {
         &self.stores[id.0 as usize]
     }
 
-    /// A struct.
+    /// Returns a struct.
     pub fn struct_info(&self, id: StructId) -> &StructInfo {
         &self.structs[id.0 as usize]
     }
 
-    /// A level's name.
+    /// Returns a level's name.
     pub fn level_name(&self, label: Label) -> &str {
         self.lattice.name(label)
     }

@@ -85,7 +85,7 @@ pub(super) fn first_exit(statement: &Stmt) -> Option<Span> {
     }
 }
 
-/// Whether the end of a block cannot be reached.
+/// Returns whether the end of a block cannot be reached.
 pub(super) fn always_returns(block: &Block) -> bool {
     block.statements.iter().any(|statement| match &statement.kind {
         StmtKind::Return(_) | StmtKind::Abort(_) => true,
@@ -100,7 +100,7 @@ pub(super) fn always_returns(block: &Block) -> bool {
     })
 }
 
-/// Whether a block has a `return` that is inside a loop or that statements follow.
+/// Returns whether a block has a `return` that is inside a loop or that statements follow.
 fn returns_early(statements: &[Stmt], tail: bool) -> bool {
     let last = statements.len().saturating_sub(1);
     statements.iter().enumerate().any(|(index, statement)| {
@@ -127,7 +127,7 @@ impl Exits {
         self.early_return = returns_early(&body.statements, true);
     }
 
-    /// Whether the current statement is inside a loop.
+    /// Returns whether the current statement is inside a loop.
     pub(super) fn in_loop(&self) -> bool {
         !self.loops.is_empty()
     }

@@ -22,7 +22,7 @@ impl Lower<'_> {
             ExprKind::Literal(literal) => self.literal(literal, span),
             ExprKind::Name(name) if name == "none" && self.lookup(name).is_none() => {
                 let ty = match wanted {
-                    Some(Type::Option(_)) => wanted.cloned().expect("it was just seen"),
+                    Some(Type::Option(_)) => wanted.cloned().expect("the wanted type is an option"),
                     _ => Type::Option(Type::Unknown.into()),
                 };
                 self.constant(span, ty, Value::NONE)

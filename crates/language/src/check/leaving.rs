@@ -1,6 +1,6 @@
 //! Lowers `return`, `break` and `continue` to branches: the statements that follow run only if no
-//! exit was taken. So the rules for branches apply to them, and a transaction can be split along
-//! them.
+//! exit was taken. The rules for branches therefore apply to exits, and a transaction can be split
+//! along them.
 
 use solera_program::span::Span;
 use solera_program::types::Type;

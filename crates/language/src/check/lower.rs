@@ -332,8 +332,8 @@ fn differing_stores(one: &Type, other: &Type) -> Option<[StoreId; 2]> {
     }
 }
 
-/// Whether a value of one type can be used where another is wanted. A type with a reported error is
-/// accepted everywhere.
+/// Returns whether a value of one type can be used where another is wanted. A type with a reported
+/// error is accepted everywhere.
 pub(super) fn is_assignable(found: &Type, wanted: &Type) -> bool {
     match (found, wanted) {
         (Type::Unknown, _) | (_, Type::Unknown) => true,
@@ -345,7 +345,7 @@ pub(super) fn is_assignable(found: &Type, wanted: &Type) -> bool {
     }
 }
 
-/// Whether all parts of a type are known.
+/// Returns whether all parts of a type are known.
 pub(super) fn is_known(ty: &Type) -> bool {
     match ty {
         Type::Unknown => false,

@@ -12,11 +12,11 @@ use crate::syntax::ast::{
     Arm, BinaryOp, Block, Expr, ExprKind, Literal, Name, PatternKind, Stmt, StmtKind, TypeExpr,
 };
 
-/// Maximum number of statements that may exit a block before another statement in it.
+/// Maximum number of statements with exits that may precede another statement in a block.
 const MAX_EXITS: usize = 100;
 
 impl Lower<'_> {
-    /// Lowers a block in its own scope. `tail`: nothing follows the block.
+    /// Lowers a block in its own scope. `tail` is whether nothing follows the block.
     fn block(&mut self, block: &Block, tail: bool) {
         self.scoped(|this| this.statements(&block.statements, tail));
     }
@@ -457,7 +457,7 @@ impl Lower<'_> {
     }
 }
 
-/// Whether the code after a statement is unreachable.
+/// Returns whether the code after a statement is unreachable.
 fn ends(statement: &Stmt) -> bool {
     match &statement.kind {
         StmtKind::Return(_) | StmtKind::Break | StmtKind::Continue | StmtKind::Abort(_) => true,

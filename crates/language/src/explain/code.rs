@@ -62,7 +62,7 @@ enum Line {
 }
 
 impl Line {
-    /// Whether it assigns a value that no later phase needs to this variable.
+    /// Returns whether it assigns a value that no later phase needs to this variable.
     fn sets(&self, var: Var) -> bool {
         matches!(self, Line::Set(dst, _, false) if *dst == var)
     }
@@ -121,7 +121,8 @@ impl Code<'_> {
             }
             Planned::Advance(..) => {}
             Planned::If(condition, ..) => *uses.entry(*condition).or_default() += 1,
-            // Never inline: the condition is computed at another place than where it is tested.
+            // The condition is never inlined, because the loop computes it at one place and tests
+            // it at another.
             Planned::Loop { condition, .. } => *uses.entry(*condition).or_default() += 2,
         });
     }
@@ -178,8 +179,8 @@ impl Code<'_> {
         }
     }
 
-    /// Adds a line that replaces two lines and the branch between them, so its variable is used
-    /// once less.
+    /// Adds a line that replaces an assignment and the branch after it. The condition of that
+    /// branch no longer counts as a use of the variable.
     fn keep_joined(&mut self, joined: Line, lines: &mut Vec<Line>) {
         if let Line::Set(var, term, false) = &joined {
             let uses = self.uses.entry(*var).or_default();

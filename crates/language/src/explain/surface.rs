@@ -15,7 +15,7 @@ pub(super) enum Call {
     Index,
 }
 
-/// Syntax of a call to a function of the language.
+/// Returns the syntax of a call to a function of the language.
 pub(super) fn call(builtin: Builtin) -> Call {
     use Builtin as B;
     match builtin {
@@ -63,8 +63,8 @@ pub(super) fn call(builtin: Builtin) -> Call {
     }
 }
 
-/// Whether a function returns a changed version of its first argument, which the program assigns
-/// back.
+/// Returns whether a function returns a changed version of its first argument, which the program
+/// assigns back.
 pub(super) fn changes(builtin: Builtin) -> bool {
     use Builtin as B;
     matches!(

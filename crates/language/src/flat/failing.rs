@@ -39,8 +39,8 @@ impl<'a> Failing<'a> {
         self.constants[var.0 as usize]
     }
 
-    /// Whether a step is a computation that may fail, so that it must run even if its value is
-    /// unused.
+    /// Returns whether a step is a computation that may fail, so that it must run even if its value
+    /// is unused.
     pub fn step(&self, step: &Step) -> bool {
         match &step.kind {
             StepKind::Set(dst, compute) => self.compute(*dst, compute, step.span),
@@ -97,7 +97,8 @@ impl<'a> Failing<'a> {
 }
 
 impl Body {
-    /// Whether a step is a loop that may not terminate: any loop except a `for` over a value.
+    /// Returns whether a step is a loop that may not terminate: any loop except a `for` over a
+    /// value.
     pub fn may_not_end(&self, step: &Step) -> bool {
         let StepKind::Loop { before, .. } = &step.kind else { return false };
         let mut counts = false;

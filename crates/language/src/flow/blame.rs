@@ -23,12 +23,12 @@ pub(super) struct Blame<'a> {
 }
 
 impl Blame<'_> {
-    /// Returns the steps that made a variable weaker than a level, the last first. Empty if it is
-    /// not weaker.
+    /// Returns the steps that made a variable weaker than a level, from the last to the first.
+    /// Empty if the variable is not weaker.
     pub(super) fn of(&self, var: Var, wanted: Label) -> Vec<Mark> {
         let mut marks = Vec::new();
         self.follow(var, wanted, &mut BTreeSet::new(), &mut marks);
-        // Of several reasons at one span, the last is nearest to the origin.
+        // If several reasons have the same span, the last of them is nearest to the origin.
         let last = |index: &usize| marks[index + 1..].iter().all(|m| m.span != marks[*index].span);
         let keep: Vec<usize> = (0..marks.len()).filter(last).collect();
         keep.into_iter().map(|index| marks[index].clone()).collect()
@@ -44,7 +44,7 @@ impl Blame<'_> {
         })
     }
 
-    /// Whether a level is too weak.
+    /// Returns whether a level is too weak.
     pub(super) fn is_weak(&self, level: Label, wanted: Label) -> bool {
         !self.known.lattice.at_least(level, wanted)
     }
@@ -122,7 +122,8 @@ impl Blame<'_> {
             }
         }
         for condition in entry.conditions.iter().rev() {
-            // The same conditions apply to the use that is being explained.
+            // The conditions of this step also apply to the use that is being explained, so they
+            // are not repeated.
             if self.once[var.0 as usize] {
                 break;
             }

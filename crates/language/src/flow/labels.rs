@@ -42,7 +42,7 @@ pub(super) fn infer(
         late.postpone(index, entry, &mut found, &labels, known);
         let label = &mut labels[dst.0 as usize];
         let joined = VarLabel {
-            // A stated level is taken as given; a later check rejects it if it is wrong.
+            // Inference accepts a stated level; a later check rejects it if it is wrong.
             level: match stated(dst) {
                 Some(level) => level,
                 None => known.lattice.join(label.level, found.level),
@@ -140,9 +140,9 @@ fn join(all: &mut VarLabel, other: VarLabel, known: &Declarations) {
     all.after |= other.after;
 }
 
-/// Returns the label that a step alone gives to the variable that it assigns. `branches`: whether
-/// to include the conditions of the step. They are omitted where the same conditions apply to all
-/// uses of the variable, which are checked separately.
+/// Returns the label that a step alone gives to the variable that it assigns. `branches` is whether
+/// to include the conditions of the step. They are omitted if the same conditions apply to all uses
+/// of the variable, because the uses are checked separately.
 pub(super) fn contribution(
     entry: &Entry,
     slot: Option<Slot>,

@@ -55,7 +55,7 @@ impl Blame<'_> {
     }
 
     /// Checks an operation: its arguments and its conditions must be at least as strong as the
-    /// store, for reads as for writes (MixT Fig. 8, REMOTE-READ).
+    /// store. This applies to reads as well as to writes (MixT Fig. 8, REMOTE-READ).
     fn operation(&self, entry: &Entry, slot: Slot, diagnostics: &mut Vec<Diagnostic>) {
         let info = self.known.store_info(slot.store);
         let (store, wanted) = (&info.name, info.level);

@@ -42,7 +42,8 @@ pub(super) fn order(
     order
 }
 
-/// Returns the pairs of slots where one must precede the other, each with a span that shows why.
+/// Returns the pairs of slots of which the first must precede the second, each with a span that
+/// shows why.
 fn edges(
     table: &Table,
     slots: &[Option<Slot>],
@@ -96,7 +97,7 @@ fn report_cycle(
         let mut waits = edges.iter().filter(|((from, to), _)| *to == slot && left.contains(from));
         waits.find(|((from, _), _)| *from != slot).map(|((from, _), span)| (*from, *span))
     };
-    let mut slot = *left.first().expect("something is left");
+    let mut slot = *left.first().expect("a slot remains");
     for _ in 0..left.len() {
         slot = before(slot).map_or(slot, |(from, _)| from);
     }

@@ -66,8 +66,8 @@ pub(super) struct Risks<'a> {
 }
 
 impl<'a> Risks<'a> {
-    /// Analyses a body. `failing`: for each function, whether it may fail. `functions`: the risk in
-    /// each function.
+    /// Analyses a body. `failing` is, for each function, whether it may fail, and `functions` the
+    /// risk in each function.
     pub(super) fn of(
         table: &'a Table<'a>,
         body: &'a Body,
@@ -96,10 +96,10 @@ impl<'a> Risks<'a> {
         (!self.is_tested(entry, why)).then_some(Risk { span, why, function: None })
     }
 
-    /// Returns why a computation is likely to fail. A count that the program keeps itself, or a
-    /// count of values in memory, never reaches 64 bits. So at least one operand must come from
-    /// outside; for `+` and `-` both must, because an input that overflows by adding one is too
-    /// rare to warn of.
+    /// Returns why a computation is likely to fail. A count that the program itself maintains, or a
+    /// count of values in memory, never exceeds 64 bits. A computation is therefore reported only
+    /// if an operand comes from a parameter or a store. For `+` and `-` both operands must, because
+    /// an input that overflows by adding one is too rare for a warning.
     fn computation(&self, compute: &Compute) -> Option<Why> {
         Some(match compute {
             Compute::Binary(BinaryOp::Divide | BinaryOp::Remainder, ..) => Why::Division,
@@ -118,7 +118,7 @@ impl<'a> Risks<'a> {
             Compute::Builtin(Builtin::Index | Builtin::SetAt | Builtin::RemoveAt, _) => Why::Place,
             Compute::Builtin(Builtin::ToInt, _) => Why::Float,
             Compute::Builtin(Builtin::Split, _) => Why::Separator,
-            // Only the smallest integer overflows when negated, which is too rare to warn of.
+            // Only the smallest integer overflows when negated, which is too rare for a warning.
             _ => return None,
         })
     }
@@ -150,7 +150,7 @@ impl<'a> Risks<'a> {
         found
     }
 
-    /// Whether a step tests the existence of the next cell for a `for`.
+    /// Returns whether a step tests the existence of the next cell for a `for`.
     fn asks_for_cell(&self, step: &Step) -> bool {
         match &step.kind {
             StepKind::Remote(remote) => self.body.vars[remote.handle.0 as usize].purpose == "cell",
@@ -159,8 +159,8 @@ impl<'a> Risks<'a> {
         }
     }
 
-    /// Whether only outside input bounds the iterations of a loop. For `a && b`, one bounded side
-    /// is enough.
+    /// Returns whether only outside input bounds the iterations of a loop. For `a && b`, one
+    /// bounded side is enough.
     fn is_unbounded(&self, steps: &[Step], condition: Var) -> bool {
         let mut unbounded = None;
         for (index, step) in steps.iter().enumerate() {
@@ -195,7 +195,7 @@ impl<'a> Risks<'a> {
         self.given[var.0 as usize]
     }
 
-    /// Whether a condition of the step tests for the cause of its failure.
+    /// Returns whether a condition of the step tests for the cause of its failure.
     fn is_tested(&self, entry: &Entry, why: Why) -> bool {
         let mut tests = Vec::new();
         for condition in &entry.conditions {
@@ -298,7 +298,8 @@ impl<'a> Risks<'a> {
         var
     }
 
-    /// Whether two variables have the same value: they are the same variable, constant or field.
+    /// Returns whether two variables have the same value: they are the same variable, constant or
+    /// field.
     fn same(&self, one: Var, other: Var) -> bool {
         let [one, other] = [one, other].map(|var| self.original(var));
         if one == other {

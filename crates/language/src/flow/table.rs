@@ -69,7 +69,7 @@ impl<'a> Table<'a> {
                     self.add(other, conditions, loops);
                     conditions.pop();
                 }
-                // Whether the condition is recomputed depends on its previous value.
+                // The condition's previous value decides whether the condition is computed again.
                 StepKind::Loop { before, condition, body } => {
                     conditions.push(*condition);
                     loops.push(self.loops.len());

@@ -89,7 +89,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
             // A new name is generated once, so phases do not recompute it.
             (StepKind::Fresh(dst, _), _) => phases[dst.0 as usize].max(numbered.first),
             (StepKind::Abort(src), _) => numbered.first.max(known_after(&[*src])),
-            _ => phases[numbered.step.dst().expect("it writes a variable").0 as usize],
+            _ => phases[numbered.step.dst().expect("other steps write").0 as usize],
         };
         if let StepKind::Fresh(dst, _) = numbered.step.kind {
             phases[dst.0 as usize] = numbered.phase;
@@ -103,7 +103,7 @@ pub(super) fn split(checkable: &Checkable, flows: &Flows, known: &Declarations) 
         .iter()
         .map(|conditions| {
             let after = conditions.iter().map(|var| phases[var.0 as usize]).max();
-            (*conditions.last().expect("its own is the last"), after.unwrap_or(0).max(1))
+            (*conditions.last().expect("each loop has one"), after.unwrap_or(0).max(1))
         })
         .collect();
     roots.extend(body.result.map(|result| (result, result_phase)));
@@ -161,8 +161,8 @@ pub(super) fn as_it_is(steps: &[Step]) -> Vec<Planned> {
     steps.iter().map(one).collect()
 }
 
-/// A step other than a branch or loop, with its phase; 0 if it belongs to every phase that needs
-/// it.
+/// A step other than a branch or loop, with the number of its phase. The number is 0 if every phase
+/// that needs the step runs it.
 struct Numbered<'a> {
     step: &'a Step,
     conditions: Vec<Var>,
@@ -174,8 +174,8 @@ struct Numbered<'a> {
     first: usize,
 }
 
-/// Whether witnesses are needed: the transaction writes several stores with atomic transactions
-/// (MixT §4.5).
+/// Returns whether witnesses are needed: the transaction writes several stores with atomic
+/// transactions (MixT §4.5).
 fn witnesses_due(steps: &[Numbered], known: &Declarations) -> bool {
     let written = steps.iter().filter(|one| one.step.mutates()).filter_map(|one| one.slot);
     let atomic = written.filter(|slot| known.store_info(slot.store).atomic);
@@ -199,7 +199,7 @@ struct Needs {
 }
 
 impl Needs {
-    /// Whether the phase takes a variable of an earlier phase from its tape.
+    /// Returns whether the phase takes a variable of an earlier phase from its tape.
     fn takes(&self, var: Var) -> bool {
         self.all.contains(&var) && !self.recomputed.contains(&var)
     }
@@ -247,8 +247,8 @@ fn needs(
 }
 
 /// Returns the variables of earlier phases that a phase needs and can recompute cheaply from others
-/// that it needs. Every step that assigns such a variable must be cheap, because a tape that is
-/// read only at some assignments would get out of step.
+/// that it needs. Every step that assigns such a variable must be cheap: a tape must be read at all
+/// assignments or at none, because each read takes the next value.
 fn recomputed(
     steps: &[Numbered],
     earlier: &BTreeSet<Var>,
@@ -341,8 +341,8 @@ impl Planner<'_> {
                             planned.push(Planned::Do(step.clone(), None));
                         }
                         Part::Advance => {
-                            let var = dst.expect("only what is written is taken from a tape");
-                            let tape = self.tape(var).expect("what a phase takes is handed on");
+                            let var = dst.expect("only assigned variables are on tapes");
+                            let tape = self.tape(var).expect("taken variables have a tape");
                             planned.push(Planned::Advance(var, tape, step.span));
                         }
                     }

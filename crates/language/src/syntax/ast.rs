@@ -141,9 +141,10 @@ pub enum TypeKind {
     Named(Name, Vec<TypeExpr>),
     /// `handle<T> in store`
     Handle(Box<TypeExpr>, Name),
-    /// `set<T> in store`, which was reported. The name of the store is still to be checked.
+    /// `set<T> in store`, which the parser has reported. The name of the store must still be
+    /// checked.
     Stored(Name),
-    /// Invalid source, which was reported.
+    /// Invalid source, which the parser has reported.
     Error,
 }
 
@@ -282,7 +283,7 @@ pub enum ExprKind {
     New(NewObject, Name),
     /// `endorse(level, e)`
     Endorse(Name, Box<Expr>),
-    /// Invalid source, which was reported.
+    /// Invalid source, which the parser has reported.
     Error,
 }
 

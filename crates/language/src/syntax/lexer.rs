@@ -278,12 +278,12 @@ impl<'s> Lexer<'s> {
         let message = format!("`{}` has no meaning here", shown(&rest[..length]));
         let error = Diagnostic::error(codes::UNKNOWN_CHARACTER, span, message);
         if character.is_whitespace() {
-            // Treating it as a space loses nothing.
+            // The character is treated as a space, so parsing can continue.
             return self.report(error.here("looks like a space").help("write a plain space"));
         }
         if character == '#' {
-            // Skips comments of other languages and attributes, so that they are not parsed as
-            // code.
+            // Skips attributes and comments in the syntax of other languages, so that they are not
+            // parsed as code.
             self.at += self.rest().find('\n').unwrap_or(self.rest().len());
         }
         let help = match character {

@@ -337,12 +337,12 @@ impl<'s> Parser<'s> {
         self.report(error);
     }
 
-    /// Whether a declaration begins here, rather than a name that equals its keyword.
+    /// Returns whether a declaration begins here, rather than a name that equals its keyword.
     fn at_item(&self) -> bool {
         self.kind().begins_item() && self.nth(1).kind == TokenKind::Ident
     }
 
-    /// Whether a closing delimiter of the list follows.
+    /// Returns whether a closing delimiter of the list follows.
     fn closes(&self, close: TokenKind) -> bool {
         let mut open = 0_usize;
         for ahead in 0..LOOK_AHEAD {
@@ -400,7 +400,7 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// Whether a token cannot occur in an open list in parentheses or brackets.
+/// Returns whether a token cannot occur in an open list in parentheses or brackets.
 fn ends_list(kind: TokenKind) -> bool {
     let sign = matches!(
         kind,

@@ -441,7 +441,7 @@ fn power(expr: &Expr) -> u8 {
     }
 }
 
-/// Whether the expression has a struct literal outside parentheses and brackets.
+/// Returns whether the expression has a struct literal outside parentheses and brackets.
 fn shows_struct(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Struct(..) | ExprKind::New(NewObject::Struct(..), _) => true,

@@ -47,7 +47,7 @@ macro_rules! tokens {
                 matches!(self, $(TokenKind::$keyword)|*)
             }
 
-            /// Punctuation and operators, each before its own prefixes.
+            /// Punctuation and operators. Longer ones come before those that are prefixes of them.
             pub(crate) const MARKS: &[(&str, TokenKind)] = &[$(($sign, TokenKind::$mark),)*];
         }
     };

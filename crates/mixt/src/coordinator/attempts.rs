@@ -20,7 +20,7 @@ impl Coordinator {
         self.state = State { worklist, ..State::default() };
         self.reads.clear();
         self.visibility.suspicious = false;
-        // Reading again is progress, but brings the end no nearer.
+        // Reading again resets the count of failures, so restarts are counted separately.
         self.restarts += 1;
         if self.restarts >= self.job.limits.attempts { self.stop(why) } else { self.retry(why) }
     }

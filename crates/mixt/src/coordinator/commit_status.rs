@@ -1,7 +1,7 @@
 //! How far a transaction has taken effect, and whether it holds its recovery lease.
 
-/// Status of a transaction, from its first commit on. Each state implies what other sites may know
-/// of the transaction.
+/// Status of a transaction's commits. Each state implies what other sites may know of the
+/// transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommitStatus {
     /// Nothing has committed.
@@ -46,17 +46,17 @@ impl CommitStatus {
         }
     }
 
-    /// Whether something has committed.
+    /// Returns whether something has committed.
     pub(super) fn has_committed(self) -> bool {
         self.since_ms().is_some()
     }
 
-    /// Whether a commit whose answer was lost may have taken effect.
+    /// Returns whether a commit whose answer was lost may have taken effect.
     pub(super) fn is_in_doubt(self) -> bool {
         matches!(self, CommitStatus::InDoubt | CommitStatus::HoldingLease { doubtful: true, .. })
     }
 
-    /// Whether the coordinator must acquire the lease before it continues.
+    /// Returns whether the coordinator must acquire the lease before it continues.
     pub(super) fn awaits_lease(self) -> bool {
         matches!(self, CommitStatus::AwaitingLease { .. })
     }
@@ -72,8 +72,8 @@ impl CommitStatus {
         }
     }
 
-    /// Records that the outcome of the commit in doubt is known, and that it was not the first
-    /// commit.
+    /// Records that the outcome of a commit in doubt is known. If that commit was the first one, it
+    /// did not take effect.
     pub(super) fn settle(&mut self) {
         match self {
             CommitStatus::InDoubt => *self = CommitStatus::Uncommitted,

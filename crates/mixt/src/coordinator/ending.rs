@@ -14,7 +14,7 @@ use crate::record::{Record, RecoveryLease};
 use crate::request::calls::StoreError;
 
 impl Coordinator {
-    /// Whether other coordinators may soon take the transaction over.
+    /// Returns whether other coordinators may soon take the transaction over.
     pub(super) fn is_late(&self) -> bool {
         let finish_ms = self.job.limits.finish_ms;
         self.commit_status
@@ -22,8 +22,8 @@ impl Coordinator {
             .is_some_and(|since| self.now_ms.saturating_sub(since) >= finish_ms)
     }
 
-    /// Whether to give the transaction up for its duration alone. After a commit it must be
-    /// completed.
+    /// Returns whether to give the transaction up because it takes too long. After a commit it is
+    /// never given up for this reason, because it must be completed.
     pub(super) fn takes_too_long(&self) -> bool {
         let took_ms = self.now_ms.saturating_sub(self.began_ms);
         !self.commit_status.has_committed() && took_ms >= self.job.limits.run_ms
@@ -59,16 +59,17 @@ impl Coordinator {
         self.over(Outcome::Incomplete { ticket: Some(ticket), committed, why })
     }
 
-    /// Returns the record with which others can continue.
+    /// Returns the record with which other coordinators can continue.
     pub(super) fn record(&self) -> Record {
-        // Those who run the first group that writes share a lease; until it commits nobody holds
-        // one.
+        // All coordinators that run the first group that writes have the same lease number. Until
+        // that group commits, no coordinator holds the lease.
         let before = self.lease_number.saturating_sub(1);
         let (number, since_ms, stopped) = match self.commit_status {
             CommitStatus::HoldingLease { since_ms, doubtful } => {
                 (self.lease_number, since_ms, !doubtful)
             }
-            // It has done nothing yet, and knows what the previous holder did.
+            // This coordinator has requested no commit yet, so the record describes the previous
+            // holder.
             CommitStatus::AwaitingLease { .. } => {
                 (before, self.asked_ms, self.after_stopped && self.lease_number > 0)
             }

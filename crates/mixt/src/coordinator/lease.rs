@@ -11,7 +11,8 @@
 //! be acquired in three cases:
 //! - The holder has recorded that it has stopped and has an answer to each of its requests, as most
 //!   tickets do.
-//! - The holder has stopped with a commit in doubt, and that commit is seen to have taken effect.
+//! - The holder has stopped with a commit in doubt, and the new coordinator sees that this commit
+//!   has taken effect.
 //! - [`Limits::orphan_ms`](crate::outcome::Limits::orphan_ms) have passed, and the new coordinator
 //!   sees all that was committed until then. A site that was cut off may have continued.
 
@@ -77,7 +78,7 @@ impl Coordinator {
             return None;
         };
         let (database, name) = (place.database.clone(), witness::record(&place.space, self.job.id));
-        let first = self.job.plan.first_writer.expect("what has a record has a group that writes");
+        let first = self.job.plan.first_writer.expect("a recorded transaction writes");
         let group = &self.job.plan.groups[first];
         let (step, request) = match (step, reply) {
             (LeaseStep::Start, _) => {
@@ -107,7 +108,7 @@ impl Coordinator {
                     Err(error) => error.to_string(),
                     Ok(_) => "commits of other sites are not yet visible here".to_owned(),
                 };
-                let (database, _) = rest.into_iter().next_back().expect("it was asked");
+                let (database, _) = rest.into_iter().next_back().expect("one is pending");
                 return self.retry(Why::Unavailable { database, reason });
             }
             (LeaseStep::Writing { since_ms }, Some(Ok(Reply::Committed))) => {
@@ -119,7 +120,7 @@ impl Coordinator {
             }
             (LeaseStep::ReadingMark, Some(Ok(Reply::Began(fields)))) => {
                 let settled = fields.iter().any(|mark| mark.contains_key(&0));
-                let (database, _) = self.mark_in_doubt().expect("it was asked for");
+                let (database, _) = self.mark_in_doubt().expect("a read of the mark is pending");
                 self.stage = Stage::Lease(LeaseStep::ReadMark { settled });
                 return Some(Ask::Store { database, request: Request::Abort });
             }
@@ -128,16 +129,18 @@ impl Coordinator {
                 self.stage = Stage::Lease(LeaseStep::Start);
                 return None;
             }
-            // Only time resolves this.
+            // The coordinator must wait: it does not see the mark, and the commit may still take
+            // effect.
             (LeaseStep::ReadMark { settled: false } | LeaseStep::ReadingMark, Some(_)) => {
                 return self.retry(Why::Taken);
             }
-            // If the lease was created all the same, no coordinator holds it until it expires.
+            // If the lease was created although the request failed, no coordinator continues until
+            // that lease expires.
             (_, Some(Err(error))) => {
                 return self.retry(Why::Unavailable { database, reason: error.to_string() });
             }
             (step, reply) => {
-                unreachable!("{reply:?} is no answer to what was asked ({step:?})")
+                unreachable!("{reply:?} is no answer to the request ({step:?})")
             }
         };
         self.stage = Stage::Lease(step);
@@ -158,7 +161,8 @@ impl Coordinator {
         if is_complete {
             return Err(NoLease::Completed);
         }
-        // Another coordinator may have run the first group that writes from the same ticket.
+        // Another coordinator may have resumed the same ticket, and run the first group that
+        // writes.
         let first = record.map(|record| record.lease);
         let taken = RecoveryLease::acquired(fields).map_err(unreadable)?;
         let before: Vec<_> = first.into_iter().chain(taken).collect();
@@ -177,8 +181,9 @@ impl Coordinator {
         Err(NoLease::Unseen { number, commits: self.of_others(&before) })
     }
 
-    /// Returns what earlier holders may have committed in databases where commits merge. A
-    /// coordinator that does not see a mark there would repeat the group.
+    /// Returns the commits of earlier holders that this coordinator must see first, by database.
+    /// They are in databases where commits merge: a coordinator that does not see a mark there
+    /// would repeat the group.
     fn of_others(&self, leases: &[RecoveryLease]) -> Vec<(Arc<str>, Commits)> {
         let groups = &self.job.plan.groups[self.state.next as usize..];
         let merging = groups.iter().filter(|group| group.writes() && !group.strong);

@@ -1,5 +1,5 @@
-//! Checks the rights of a transaction's users for the accesses that are known beforehand, before
-//! the transaction does anything.
+//! Checks the rights of a transaction's users to the accesses that are known in advance, before the
+//! transaction makes any access.
 //!
 //! The coordinator checks a new transaction only if something could take effect before a missing
 //! right is noticed. It always checks a resumed one, before it acquires the lease.
@@ -26,7 +26,8 @@ impl Permission {
             return Permission { rest: Vec::new() };
         }
         let mut all = accesses(&of.job, &of.state);
-        // A deleted user may do nothing any more, in whatever stores.
+        // Also asks databases that this transaction does not access: a deleted user has no rights
+        // in any store.
         let asked = of.guarded.iter().filter(|name| of.job.users.contains_key(*name));
         for database in asked {
             all.entry(Arc::clone(database)).or_default();
@@ -37,7 +38,7 @@ impl Permission {
 }
 
 impl Coordinator {
-    /// Whether something may have taken effect when a right is found missing.
+    /// Returns whether something may have taken effect when a right is found missing.
     fn may_stop_halfway(&self) -> bool {
         let groups = &self.job.plan.groups;
         let last = groups.len().saturating_sub(1);
@@ -55,12 +56,12 @@ impl Coordinator {
         mut asked: Permission,
         reply: Option<Result<Reply, StoreError>>,
     ) -> Option<Ask> {
-        let (database, _) = asked.rest.pop().expect("it was asked for");
+        let (database, _) = asked.rest.pop().expect("a request to it is pending");
         match reply {
             Some(Ok(Reply::Permits(Some(Denial { phase, reason })))) => {
                 self.stop(Why::Denied { database, phase, reason })
             }
-            // A right that cannot be checked now is checked when it is used.
+            // A right that cannot be checked now is checked at the access.
             _ => self.ask_permission(asked),
         }
     }

@@ -1,9 +1,10 @@
 //! Ends a transaction that can never be completed although it has begun to take effect. Other
 //! transactions then do not wait for it, and its record gives the reason.
 //!
-//! The record is written last. A record with a reason is left to administrators, and nobody would
-//! write what is missing. Until it is written, every coordinator that recovers the transaction
-//! takes it over, fails as this one did, and releases it again.
+//! The record is written last. Until then, every coordinator that recovers the transaction takes it
+//! over, fails as this one did, and releases it again. Coordinators leave a record with a reason to
+//! administrators, so they would not repeat writes that are still missing when the record is
+//! written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,7 +71,8 @@ impl Coordinator {
             Some(Ok(_)) | None => {}
         }
         if self.is_late() {
-            // Others may have taken the transaction over, and may have come further.
+            // Other coordinators may have taken the transaction over, and may have continued
+            // further.
             release.rest.clear();
         }
         let Some((database, writes)) = release.rest.front() else {

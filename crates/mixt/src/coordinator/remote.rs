@@ -19,17 +19,18 @@ enum Replayed {
 }
 
 impl Coordinator {
-    /// Whether a worker is to run the next group.
+    /// Returns whether a worker is to run the next group.
     pub(super) fn runs_remotely(&self) -> bool {
         let group = &self.job.plan.groups[self.state.next as usize];
         let known = group.database.as_ref().is_some_and(|name| self.workers.contains(name));
-        // The transaction that is about to commit must compare its reads itself.
+        // A worker does not validate the reads of earlier groups, so the coordinator runs a group
+        // that must do so before it commits.
         let doubtful = self.is_doubtful(self.state.next as usize);
         known && !(group.writes() && self.must_validate()) && !doubtful
     }
 
     pub(super) fn send_to_worker(&mut self, run: Box<GroupRun>) -> Option<Ask> {
-        let database = run.group().database.clone().expect("a worker is a database's");
+        let database = run.group().database.clone().expect("only databases have workers");
         let limits = &self.job.limits;
         // After this time others may complete the transaction, or witnesses that it should find may
         // be gone.
@@ -42,7 +43,7 @@ impl Coordinator {
         };
         let index = run.index();
         let recorded = self.job.plan.recorded && run.group().writes();
-        // Its mark holds what later groups take.
+        // The mark of this group will contain the values that later groups take.
         let groups = if recorded {
             &self.job.plan.groups[index..]
         } else {
@@ -80,7 +81,7 @@ impl Coordinator {
         if let Replayed::Ended(end) = replayed {
             return self.ended(*run, end);
         }
-        // From here on the coordinator sends single requests to the database.
+        // From now on the coordinator sends single requests to the database.
         if let Some(database) = &run.group().database {
             self.workers.remove(database);
         }

@@ -1,5 +1,5 @@
-//! Finds out why another transaction does not become visible as a whole, and completes it if its
-//! coordinator is gone.
+//! Finds the reason why another transaction does not become visible as a whole, and completes the
+//! transaction if its coordinator is gone.
 
 use super::{Ask, Coordinator, Stage};
 use crate::location::{Fields, Location};
@@ -64,8 +64,8 @@ impl Coordinator {
     /// Continues when there is no record: it has not arrived yet, or the transaction is complete
     /// and its garbage is removed.
     fn released(&mut self, wanted: &(Location, TransactionId)) -> Option<Ask> {
-        // Everything arrives within half the time for which commit witnesses are kept; see
-        // `Limits::keep_ms`.
+        // If there were a record, it would have arrived by now: a commit reaches all replicas
+        // within half of `Limits::keep_ms`.
         let found_ms = self.state.worklist[wanted].found_ms;
         if self.now_ms.saturating_sub(found_ms) < self.job.limits.keep_ms / 2 {
             return self.wait();
@@ -86,13 +86,13 @@ impl Coordinator {
         let Some(mut record) = record.filter(orphaned).filter(|_| self.depth < MAX_DEPTH) else {
             return self.wait();
         };
-        // The other transaction must not wait for one that waits for it.
+        // The other transaction must not wait for this one, which waits for it.
         record.state.worklist.retain(|(_, id), _| *id != self.job.id);
         let modules = self.modules.clone();
         match Coordinator::take_over(record, modules, self.job.limits, self.now_ms) {
             Ok(mut other) => {
                 other.depth = self.depth + 1;
-                other.commit_at(self.commit_replicas.clone());
+                other.set_commit_replicas(self.commit_replicas.clone());
                 other.guarded.clone_from(&self.guarded);
                 self.stage = Stage::Helping(Box::new(other));
                 None

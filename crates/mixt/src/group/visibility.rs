@@ -28,8 +28,8 @@ impl Visibility {
                     continue;
                 }
                 whole &= !own.contains(place);
-                // Too late if something has committed: this is the limit that the docs of
-                // `coordinator` describe.
+                // If something has committed, the transaction cannot read again: this is the limit
+                // that the docs of `coordinator` describe.
                 let missed = earlier.contains(place) && !run.is_after_commit();
                 self.suspicious |= missed;
                 if missed || own.contains(place) || later.contains(place) {
@@ -58,14 +58,16 @@ impl Visibility {
         } else {
             worklist.clone()
         };
-        // A transaction that then waits for this one waits for that one, too: this one has seen it
-        // as a whole, or will have when it commits there.
+        // The witnesses of transactions that this group sees as a whole may be replaced. A reader
+        // that waits for the commit witnesses of this transaction then waits for those
+        // transactions, too, because this one does not commit in a place before it sees them there.
         let whole = run.found.iter().filter(|found| self.sees(run, found));
         let whole: BTreeSet<_> = whole.map(|found| found.witness.id).collect();
         run.commit(worklist, lease, |id| whole.contains(&id))
     }
 
-    /// Whether the group sees all of a transaction that it has found, at the latest at its end.
+    /// Returns whether the group sees all of a transaction that it has found, at the latest at its
+    /// end.
     fn sees(&self, run: &GroupRun, found: &Found) -> bool {
         let later = run.job().places_of(run.index() + 1..);
         let mut places = found.witness.places.iter();

@@ -11,7 +11,7 @@ use crate::versioned::Unreadable;
 use crate::witness::{self, WriteWitness};
 
 impl GroupRun {
-    /// Records the witnesses found beside an object, and where to write an own one.
+    /// Records the witnesses found beside an object, and where this transaction writes its own.
     pub(super) fn witnesses(&mut self, call: &Request, seen: &Fields) -> Result<(), Unreadable> {
         let looks: &[Name] = match call {
             Request::Perform(call) => call.look.as_slice(),
@@ -50,7 +50,7 @@ impl GroupRun {
         let witness = WriteWitness {
             id: job.id,
             places: Arc::clone(&job.plan.witnessed),
-            record: job.record_place().expect("who needs witnesses has a record").clone(),
+            record: job.record_place().expect("a transaction with witnesses has a record").clone(),
         };
         let value = witness.encode();
         for (store, names) in std::mem::take(&mut self.marking) {

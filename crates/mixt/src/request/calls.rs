@@ -39,8 +39,8 @@ pub struct Begin {
     /// Whether it changes no objects. Its commit may still write named objects.
     pub read_only: bool,
     /// Whether at most one operation follows, which changes nothing, and the commit writes nothing.
-    /// The database may then execute the operation in a transaction that ends with it, in one round
-    /// trip, and the commit has nothing left to do.
+    /// The database may then execute the operation and end the transaction in one round trip, and
+    /// the commit does nothing.
     pub once: bool,
     /// Named objects to read.
     pub names: Vec<Name>,

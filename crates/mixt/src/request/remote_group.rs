@@ -1,8 +1,8 @@
 //! A group of phases sent to a worker next to its store, and the replies (MixT §7.2).
 //!
 //! The worker returns the store's answer to each request, in order. The coordinator runs the group
-//! once more with these answers, by the same code as the worker. So it checks them as if it had
-//! asked the store itself, and need not trust anything else.
+//! once more with these answers, by the same code as the worker. It therefore checks them like
+//! answers of the store itself, and does not rely on the worker's results.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl RemoteGroup {
         &self.record.module
     }
 
-    /// Returns the user in whose name the transaction uses a database, if that knows users.
+    /// Returns the user in whose name the transaction uses a database, if the database has users.
     pub fn user(&self, database: &str) -> Option<&Arc<str>> {
         self.record.user(database)
     }
@@ -104,7 +104,7 @@ impl RemoteReplies {
     }
 }
 
-/// Whether `reply` can be the answer to `request`.
+/// Returns whether `reply` can be the answer to `request`.
 pub(crate) fn answers(request: &Request, reply: &Result<Reply, StoreError>) -> bool {
     match (request, reply) {
         (Request::Execute(_) | Request::Permits(_), _) => false,

@@ -75,7 +75,7 @@ impl<O, S: Store> fmt::Debug for Handle<O, S> {
     }
 }
 
-/// Formats the handle as SOLERA.CALL does: `mail:ann`.
+/// Formats the handle like SOLERA.CALL: `mail:ann`.
 impl<O, S: Store> fmt::Display for Handle<O, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", S::NAME, self.key)

@@ -36,7 +36,7 @@ pub trait StoreAt<const N: usize> {
 /// If the source has errors, which the macro would have rejected.
 pub fn compile(source: &str) -> Arc<ir::Program> {
     let program = compile::compile(source).program;
-    Arc::new(program.expect("a source that did not compile stops the compilation of its crate"))
+    Arc::new(program.expect("a source with errors stops the compilation of its crate"))
 }
 
 /// Creates the value of a struct from those of its fields.

@@ -128,7 +128,7 @@ impl<P: Program> Session<P> {
         }
     }
 
-    /// Runs a transaction, by its number in the program. Generated functions call it.
+    /// Runs a transaction, by its number in the program. Generated functions call this method.
     ///
     /// # Panics
     /// If the transaction does not return an `R`.
@@ -151,7 +151,7 @@ impl<P: Program> Session<P> {
     /// If the transaction does not return an `R`.
     ///
     /// # Errors
-    /// As [`Error`] says; or if the session belongs to another program.
+    /// See [`Error`]; also fails if the session belongs to another program.
     #[doc(hidden)]
     pub async fn inline<I: Program, R: FromValue>(&mut self, args: Vec<Value>) -> Result<R, Error> {
         let (own, inline) = (P::compiled(), I::compiled());
@@ -169,7 +169,7 @@ impl<P: Program> Session<P> {
     /// Resumes an incomplete transaction, and returns its result.
     ///
     /// # Errors
-    /// As [`Error`] says; or if the session does not have the module.
+    /// See [`Error`]; also fails if the session does not have the module.
     pub async fn resume(&mut self, ticket: Ticket) -> Result<Value, Error> {
         let by = Arc::clone(&ticket.record.module);
         let modules = Arc::clone(&self.modules);
@@ -180,9 +180,9 @@ impl<P: Program> Session<P> {
         self.finish(coordinator).await
     }
 
-    /// Completes incomplete transactions of others in the stores' spaces, and removes the garbage
-    /// of complete ones. Call it from time to time, for example every few seconds, in at least one
-    /// session. Spaces of a Solera cluster that has loaded the module do not need it.
+    /// Completes incomplete transactions of other sessions in the stores' spaces, and removes the
+    /// garbage of complete ones. Call it from time to time, for example every few seconds, in at
+    /// least one session. Spaces of a Solera cluster that has loaded the module do not need it.
     ///
     /// # Errors
     /// The first error of a database. The next call repeats the steps that failed.

@@ -54,7 +54,8 @@ fn roots(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether a folder is a data directory. If its description is missing, other files remain.
+/// Returns whether a folder is a data directory. Other files identify one whose description is
+/// missing.
 fn is_root(folder: &Path) -> bool {
     [FILE, UNFINISHED, NEXT, LOCK, PEERS].iter().any(|name| folder.join(name).is_file())
 }

@@ -53,7 +53,7 @@ impl Carrier {
 
     /// Serves a call. The caller holds `permit` until this node has accepted it.
     async fn serve_call(&self, stream: TcpStream, from: SocketAddr, permit: Permit) {
-        // Without it acknowledgements wait; not fatal.
+        // Acknowledgements are delayed without this option, which is not fatal.
         let _ = stream.set_nodelay(true);
         let (mut opened, mut site) = (None, None);
         let greeted = timeout(GREETING_TIMEOUT, async {
@@ -173,8 +173,8 @@ impl Carrier {
         }
     }
 
-    /// Reads a caller's greeting, and accepts it or fails with the reason to refuse it. `site` is
-    /// then the site that the caller claims to belong to, if it is one of the cluster.
+    /// Reads a caller's greeting, and accepts the caller or fails with the reason to refuse it.
+    /// Sets `site` to the site that the caller claims to belong to, if the cluster has this site.
     async fn welcome(
         &self,
         stream: &mut Stream,
@@ -198,16 +198,16 @@ impl Carrier {
                 Failure::Refused(Refusal::Tls(format!("the certificate of {who} {problem}")))
             })?;
         }
-        // Before comparing settings: a removed node gets no new settings, and must learn that it
-        // should end.
+        // Check this before comparing settings: a removed node gets no new settings, and must learn
+        // that it should stop.
         self.is_not_removed(&theirs)?;
         let ahead_us = mine
             .agrees(&theirs, true, &self.identity, settings.max_clock_skew)
             .map_err(Failure::Refused)?;
         self.check_entry(&theirs).await?;
         let (link, handshake) = link.ok_or(Failure::Refused(Refusal::NoSuchNode))?;
-        // A clock that looks late may only mean that the message waited. If it is late, this node's
-        // own call shows it.
+        // If the caller's clock seems behind, the message may only have been delayed. This node's
+        // own call detects a clock that is behind.
         self.note_skew(&link.name, ahead_us.max(0));
         let accepted = link.accepted(handshake, theirs.incarnation);
         let (connection, received) = accepted.ok_or(Failure::Refused(Refusal::Taken))?;
@@ -248,8 +248,8 @@ impl Carrier {
                         match frame.kind {
                             Kind::Messages => self.deliver(link, connection, generation, frame)?,
                             Kind::Ping => {
-                                // A ping that was delayed makes the clock look late; a clock that
-                                // looks early is early.
+                                // A delay of the ping makes the peer's clock seem behind, never
+                                // ahead.
                                 let ahead = frame.number.wrapping_sub(clock_us()) as i64;
                                 self.not_too_early(link.peer, ahead)?;
                                 if ahead > NOTABLE_SKEW_US && !warned {
@@ -377,7 +377,7 @@ impl Questions {
     }
 }
 
-/// Answers a question about this node's own workers. It never asks further nodes.
+/// Answers a question about this node's own workers. Sends no questions to further nodes.
 async fn answer_to(network: &Network, me: NodeId, question: Question) -> Answer {
     let here = |worker| {
         let address = Address { site: me.site, worker };
@@ -448,6 +448,6 @@ mod tests {
         // The second was answered, and the third was never asked.
         (1..=3).for_each(|number| questions.withdraw(number));
         assert_eq!(questions.answered().await, None);
-        assert!(is_held.await.is_err(), "what it had is dropped");
+        assert!(is_held.await.is_err(), "withdrawing the question drops its future");
     }
 }

@@ -24,7 +24,7 @@ use crate::random::random;
 /// First pause between calls. Pauses grow up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Time without an answer after which a node's refusal no longer counts. It is longer than a
-/// restart, so that a refused node does not accept writes during one.
+/// restart, so that a refused node does not accept writes while the node that refuses it restarts.
 const REFUSAL_COUNTS: Duration = Duration::from_secs(10);
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -10,15 +10,15 @@ use super::Worker;
 use super::disconnect::unless_disconnected;
 
 /// Serves a session that acts for another one. It ends when no more commands come, the caller stops
-/// waiting for running ones, the journal fails, the session is killed, the site dies, or the user
-/// is removed.
+/// waiting for running commands, the journal fails, the session is killed, the site dies, or the
+/// user is removed.
 pub(super) async fn serve_caller(
     worker: Rc<Worker>,
     delegation: Delegation,
     mut batches: UnboundedReceiver<Batch>,
 ) {
     let clients = worker.network.clients(worker.address.site);
-    // The limit on connections does not apply to it.
+    // The limit on connections does not apply to such a session.
     let Some(member) = clients.admit(worker.new_client(), Ends::embedded(), usize::MAX) else {
         return;
     };

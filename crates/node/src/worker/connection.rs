@@ -24,8 +24,8 @@ const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of a client's TLS handshake and of its shutdown.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_SIZE: usize = 64 * 1024;
-/// Output size above which output is written at once, so that a client that does not read is no
-/// longer read from.
+/// Output size above which output is written at once. While the write waits for a client that does
+/// not read, the worker reads no further commands of this client.
 const WRITE_SIZE: usize = 256 * 1024;
 
 /// Time for a client to notice that the process shuts down. The worker reads and discards what the
@@ -252,8 +252,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
         }
     }
 
-    /// Runs a command that may have to wait. If the client disconnects meanwhile, the command may
-    /// run only a little longer, so that a script that pipes commands in gets its answers.
+    /// Runs a command that may have to wait. If the client closes its sending side meanwhile, the
+    /// command may run only a little longer. It is not stopped at once, because a script that pipes
+    /// commands in does the same and waits for its answers.
     async fn run_command(&mut self, arguments: &Arguments<'_>) -> Next {
         let Connection { stream, session, ahead, .. } = self;
         let running = pin!(session.run(arguments));
@@ -265,7 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
             return Ok(());
         }
         self.stream.write_all(&self.session.out.bytes).await?;
-        // TLS may hold back some bytes.
+        // TLS may have buffered some bytes.
         self.stream.flush().await?;
         self.session.out.bytes.clear();
         if self.session.out.bytes.capacity() > 4 * WRITE_SIZE {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Time that a command may still run after its client has disconnected, so that the session does
-/// not remain for ever. Recovery of a commit whose answer was lost relies on this limit: after
-/// `IN_DOUBT_MS` in `solera-mixt` the commit is over.
+/// not remain for ever. Recovery of a commit whose answer was lost relies on this limit: it treats
+/// the commit as ended after `IN_DOUBT_MS` of `solera-mixt`.
 const AFTER_DISCONNECT: Duration = Duration::from_secs(10);
 
 /// Runs a command to its end, or drops it some time after `disconnected` completes. The caller pins

@@ -18,7 +18,8 @@ use crate::control::{Control, Envelope};
 use crate::joining::Joining;
 
 /// Time after which outputs are sent and clients run. When a protocol has more work than the worker
-/// can do, other clients wait for about half of it (`solera papers calibrate --turns`).
+/// can do, clients of other protocols wait for about half a turn (`solera papers calibrate
+/// --turns`).
 const TURN: Duration = Duration::from_micros(25);
 /// Cost of inputs after which the clock is read again.
 const QUANTUM: u64 = 16;

@@ -87,7 +87,7 @@ fn take_client(
 
 /// Sets options of a client's socket. A client is served even if that fails.
 fn prepare(stream: &TcpStream) {
-    // Without it replies wait for acknowledgements.
+    // Without this option replies wait for acknowledgements.
     let _ = stream.set_nodelay(true);
     // Otherwise a client whose host has vanished would stay for ever. Redis does the same.
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 3);

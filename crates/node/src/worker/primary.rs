@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use super::{State, Worker};
 use crate::status::PrimaryStatus;
 
-/// A request that is cancelled when dropped before its caller has the reply that it wants.
+/// Guard of a request. Dropping it cancels the request, unless the caller already has the reply
+/// that it wants.
 struct Open<'a> {
     worker: &'a Worker,
     request: RequestId,
@@ -83,8 +84,8 @@ impl Worker {
         Some(state.engine.machine().primary()?.read(key))
     }
 
-    /// Returns the transactions that a loss of sites could still undo here, with at most `keys`
-    /// keys.
+    /// Returns the transactions of this worker that the loss of sites could still undo, with at
+    /// most `keys` keys.
     pub(super) fn at_risk_here(&self, keys: usize) -> AtRisk {
         let state = self.state.borrow();
         let mut found = state.engine.machine().unistore().status().at_risk(keys);
@@ -96,8 +97,8 @@ impl Worker {
         found
     }
 
-    /// Returns the bytes that the data of all protocols takes, now and at most since the previous
-    /// call.
+    /// Returns the size of the data of all protocols in bytes: now, and its maximum since the
+    /// previous call.
     pub(super) fn take_held(&self) -> Held {
         let mut state = self.state.borrow_mut();
         let machine = state.engine.machine_mut();
@@ -120,7 +121,8 @@ impl Worker {
             () = reply.closed() => None,
         };
         let Some(response) = response else { return };
-        // What a read returns must be durable, as it must when the connection's own worker reads.
+        // The result of a read must be durable, as it must be when the connection's own worker
+        // reads.
         if reads && self.durable(had_stopped).await.is_err() {
             return;
         }

@@ -48,8 +48,9 @@ impl Replies {
         let is_taken = match self.waiting.remove(&request) {
             Some(Waiter::Once(waiter)) => waiter.send(response).is_ok(),
             Some(Waiter::Each(waiter)) => {
-                // A waiter that gave up was forgotten. One without a receiver has its reply, and
-                // the others are expected.
+                // Sending fails if the waiter already has the reply that it wants; later replies
+                // are then expected and not counted. A waiter that stopped waiting earlier was
+                // removed.
                 let _ = waiter.send((response, last));
                 if !last {
                     self.waiting.insert(request, Waiter::Each(waiter));
@@ -101,7 +102,7 @@ mod tests {
         replies.give(RequestId(2), failed(), true);
         assert_eq!(replies.dropped(), 1);
         replies.give(request, failed(), true);
-        // A protocol that answers again after its last reply.
+        // A protocol replies again after its last reply.
         replies.give(request, failed(), true);
         assert_eq!(replies.dropped(), 2);
         assert_eq!(receiver.try_recv(), Ok((accepted(), false)));

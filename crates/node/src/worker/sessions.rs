@@ -69,9 +69,9 @@ impl Context for Worker {
         self.state.borrow_mut().next_request()
     }
 
-    /// Waits for a reply with a timeout. The journal of `owner` may fail meanwhile. Where a site
-    /// has several nodes, the owner's node may die, or a transaction whose coordinator has died may
-    /// hold the key.
+    /// Waits for a reply, with a timeout because the reply may never come. The journal of `owner`
+    /// may fail. Where a site has several nodes, the owner's node may die, or a transaction whose
+    /// coordinator has died may block the key.
     async fn reply_about(
         &self,
         request: RequestId,

@@ -250,7 +250,7 @@ impl ToSql for Param {
         }
     }
 
-    /// The type was checked before.
+    /// Returns `true`, because the type was checked before.
     fn accepts(_: &SqlType) -> bool {
         true
     }

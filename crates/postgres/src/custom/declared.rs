@@ -152,8 +152,8 @@ fn first_word(sql: &str) -> (&str, &str) {
         let after = if rest.starts_with("--") {
             rest.split_once('\n').map_or("", |(_, after)| after)
         } else if let Some(comment) = rest.strip_prefix("/*") {
-            // The end of a nested comment is taken for that of the outer one. Then a valid
-            // statement may be refused.
+            // The end of a nested comment counts as that of the outer one, so a valid statement may
+            // be rejected.
             comment.split_once("*/").map_or("", |(_, after)| after)
         } else if let Some(after) = rest.strip_prefix('(') {
             after

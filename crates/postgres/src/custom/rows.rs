@@ -173,7 +173,7 @@ impl Shape {
         }
     }
 
-    /// Whether the value is one column that is NULL.
+    /// Returns whether the value is one column that is NULL.
     fn is_null(&self, row: &Row) -> Result<bool, String> {
         match self {
             Shape::Column(place) => Ok(place.raw(row)?.0.is_none()),

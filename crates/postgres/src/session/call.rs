@@ -12,8 +12,8 @@ use crate::names::Wanted;
 use crate::objects::check_key;
 use crate::schema::Sql;
 
-/// A subtransaction prevents a query from writing, because only a subtransaction can become
-/// read-only later.
+/// Prevents a query from writing: a subtransaction can become read-only within a transaction that
+/// may write.
 const GUARD: [&str; 2] = ["SAVEPOINT solera_query", "SET LOCAL transaction_read_only = on"];
 const UNGUARD: &str = "RELEASE SAVEPOINT solera_query";
 
@@ -58,7 +58,7 @@ impl PostgresSession {
             Ok(answers) => answers,
             Err(failure) => return Err(self.fail_custom(call, &failure).await),
         };
-        // The statement may have changed something although its answer is refused, so the program
+        // The statement may have changed something although its answer is rejected, so the program
         // must not continue.
         match plan.decode(&call.program, &answers[at]) {
             Ok(value) => Ok(Answer { value: Some(value), seen: seen(&looks, &answers)? }),

@@ -101,7 +101,7 @@ impl Primary {
         let replica = &self.replicas[index];
         match replica.role {
             Role::Home(_) => false,
-            Role::Gathering(_) => self.members.listening().any(|other| other == site),
+            Role::Gathering(_) => self.members.members_and_joining().any(|other| other == site),
             Role::Following => home_of(&self.members, replica.history.id) == Some(site),
         }
     }

@@ -296,7 +296,8 @@ impl Primary {
         let me = self.config.address.site;
         // Asks joining sites, too: a site may be a member already according to another list, and
         // may have updates that otherwise only the former home had.
-        let asked: Vec<SiteId> = self.members.listening().filter(|site| *site != me).collect();
+        let asked: Vec<SiteId> =
+            self.members.members_and_joining().filter(|site| *site != me).collect();
         let replica = &mut self.replicas[index];
         let (id, applied) = (replica.history.id, replica.history.applied);
         let Role::Gathering(gathering) = &mut replica.role else { return };

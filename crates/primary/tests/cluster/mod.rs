@@ -141,8 +141,8 @@ impl Cluster {
         found.next().map(|(_, applied, is_home)| (applied, is_home)).expect("all have it")
     }
 
-    pub(crate) fn has_settled(&self, site: SiteId) -> bool {
-        self.at(site).has_settled()
+    pub(crate) fn has_completed_removals(&self, site: SiteId) -> bool {
+        self.at(site).has_completed_removals()
     }
 
     /// Returns the messages on a link, in order.

@@ -350,8 +350,8 @@ impl<'a> Reader<'a> {
         Err(self.unexpected(&format!("{} as {forms}", spell(self.codec.program, ty))))
     }
 
-    /// Whether an object is accepted for a map with such keys. Stores keep one form only, the array
-    /// of pairs.
+    /// Returns whether an object is accepted for a map with such keys. Stores keep one form only,
+    /// the array of pairs.
     fn takes_object(&self, key: &Type) -> bool {
         *key == Type::String && self.form == Form::Call
     }

@@ -27,7 +27,8 @@ pub(super) fn unary(op: UnaryOp, value: &Value) -> Result<Slot, FailureKind> {
 /// Returns a float with canonical NaN: processors differ in its sign, which the order of values
 /// would expose.
 pub(crate) fn float(number: f64) -> Value {
-    // By bits: the optimizer treats all NaNs alike and may remove a choice between floats.
+    // Replaces the bits: the optimizer treats all NaNs as equal and may remove a choice between
+    // floats.
     let bits = number.to_bits();
     let is_nan = bits & !(1 << 63) > f64::INFINITY.to_bits();
     Value::Float(f64::from_bits(if is_nan { f64::NAN.to_bits() } else { bits }))
@@ -135,8 +136,8 @@ fn add(mut args: Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
             let by = args.weigh(1, meter)?;
             let mut list = args.take(0);
             list.list_mut(meter)?.extend(more.iter().cloned());
-            // The elements have the same depth in the sum as in the operand, but the operand itself
-            // is not part of the sum.
+            // The sum contains the elements of the operand at the same depth, but not the operand
+            // itself.
             let elements = Weight { size: by.size - NODE, depth: by.depth.saturating_sub(1) };
             meter.grow(&mut list, elements)?;
             Ok(list)

@@ -27,8 +27,9 @@ impl Weight {
 /// A register.
 ///
 /// Values that a loop builds must be changed in place, and whether a change copies must cost the
-/// same fuel on every host. So the register records whether its value was created here and has no
-/// other owner. The reference count is not usable for this, because the host may hold references.
+/// same fuel on every host. The register therefore records whether its value was created here and
+/// has no other owner. The reference count does not show this, because the host may hold
+/// references.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) value: Value,
@@ -144,7 +145,7 @@ impl Meter {
         self.count_at = self.left.saturating_sub(between);
     }
 
-    /// Whether [`count`](Self::count) is due.
+    /// Returns whether [`count`](Self::count) is due.
     #[inline]
     pub(super) fn count_is_due(&self) -> bool {
         self.left <= self.count_at

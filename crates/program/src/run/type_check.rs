@@ -94,7 +94,7 @@ pub(super) fn found_instead(whole: &str, expected: &str, found: &str) -> String 
     }
 }
 
-/// Whether a handle refers to a store (MixT §3.1, note 1).
+/// Returns whether a handle refers to a store (MixT §3.1, note 1).
 pub(super) fn leads_to(
     program: &Program,
     handle: &Handle,

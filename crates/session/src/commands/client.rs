@@ -1,4 +1,4 @@
-//! CLIENT: reports connections, configures the own one, and ends others.
+//! CLIENT: reports connections, configures the client's own connection, and ends others.
 
 use std::sync::Arc;
 

@@ -94,7 +94,7 @@ fn get<W: Context>(session: &mut ClientSession<W>, patterns: &[String]) {
     }
 }
 
-/// Whether a name matches a pattern in which `*` stands for any text.
+/// Returns whether a name matches a pattern in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

@@ -1,4 +1,4 @@
-//! DISCARD: drops the queued commands and forgets the watched keys.
+//! DISCARD: drops the queued commands and clears the watched keys.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;

@@ -102,7 +102,7 @@ async fn introduce<W: Context>(session: &mut ClientSession<W>, snapshot: &Vector
     snapshot.first(spec.sites.len()).iter().for_each(|ts| out.integer(ts.0 as i64));
 }
 
-/// Records which processes run the site's workers. A process that restarts may forget the snapshot.
+/// Records which processes run the site's workers. A process that restarts may lose the snapshot.
 fn remember_processes<W: Context>(session: &mut ClientSession<W>) {
     let worker = &session.worker;
     if let Some(open) = session.mode.open_mut().filter(|open| open.scanned.is_empty()) {

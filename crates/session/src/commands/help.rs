@@ -4,7 +4,7 @@ use solera_resp::{Arguments, Writer};
 
 use crate::session::ClientSession;
 
-/// Whether HELP is the only argument.
+/// Returns whether HELP is the only argument.
 pub(super) fn is_asked(arguments: &Arguments<'_>) -> bool {
     arguments.len() == 2 && arguments.get(1).eq_ignore_ascii_case(b"help")
 }

@@ -15,7 +15,7 @@ const SYNTAX: &str = "ERR syntax error: SOLERA.SITES [REMOVE site [FORCE] | ADD 
 const HELP: &[&str] = &[
     "SOLERA.SITES [<subcommand> [<arg> [opt]]]. Without one, return the status of each site. Subcommands are:",
     "REMOVE <site> [FORCE]",
-    "    Remove a site that is dead for good; with FORCE also one that answers.",
+    "    Remove a site that has failed permanently; with FORCE also one that answers.",
     "ADD <site>",
     "    Add a site that was removed, or is new in solera.toml.",
     "HELP",
@@ -107,7 +107,7 @@ impl Wanted {
     }
 }
 
-/// Makes the change, if there is one, and appends the status of the sites after it.
+/// Makes the change, if there is one, and then appends the status of the sites.
 async fn show_after<W: Context>(session: &mut ClientSession<W>, change: Option<(SiteId, Change)>) {
     let worker = session.worker.clone();
     let Some(report) = worker.sites(change).await else {

@@ -1,4 +1,4 @@
-//! UNWATCH: forgets the watched keys.
+//! UNWATCH: clears the watched keys.
 
 use solera_config::ClusterSpec;
 use solera_resp::Arguments;

@@ -15,7 +15,7 @@ use crate::session::{self, ClientSession};
 /// if that does not happen in time or is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// Whether at least one other site is to store it.
+    /// Whether the client waits for at least one other site.
     wants_sites: bool,
     /// Maximal time to wait; `None` for no limit.
     timeout: Option<Duration>,

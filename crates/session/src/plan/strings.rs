@@ -6,7 +6,7 @@ use solera_resp::Arguments;
 
 use super::{KeyOp, come_in_pairs};
 
-/// Whether SET has the option NX and no other.
+/// Returns whether SET has the option NX and no other.
 pub(super) fn is_new(arguments: &Arguments<'_>) -> bool {
     let mut options = arguments.from(3);
     options.next().is_some_and(|option| option.eq_ignore_ascii_case(b"nx"))
@@ -26,7 +26,7 @@ pub(super) fn set(arguments: &Arguments<'_>) -> Result<Op, String> {
     let other = options().find(|option| !option.eq_ignore_ascii_case(b"nx")).unwrap_or(b"");
     let known = OPTIONS.iter().find(|name| other.eq_ignore_ascii_case(name.as_bytes()));
     Err(match known {
-        Some(name) => format!("ERR SET {name} is not supported by this version of Solera"),
+        Some(name) => format!("ERR Solera does not support SET {name} yet"),
         None => "ERR syntax error".to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! What a session keeps of an aborted strong transaction for the next attempt.
+//! State that a session keeps after an abort of a strong transaction, for the next attempt.
 
 use std::time::{Duration, Instant};
 

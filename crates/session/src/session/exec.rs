@@ -137,12 +137,12 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Runs the queued commands in the transaction that the session executes, and finishes
-    /// executing. Returns their replies.
+    /// Runs the queued commands in the transaction of [`Mode::Executing`](super::mode::Mode), and
+    /// leaves this mode. Returns the replies of the commands.
     ///
     /// # Errors
     /// The reason why the transaction was aborted. Returns `Ok` if the worker gave no reason,
-    /// because the answer to the commit will.
+    /// because the answer to the commit will contain one.
     async fn run_queued(&mut self, queue: &Queue<W>) -> Result<Vec<u8>, String> {
         let before = std::mem::take(&mut self.out.bytes);
         self.out.array(queue.commands.len());

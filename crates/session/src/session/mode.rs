@@ -8,7 +8,7 @@ use solera_unistore::TxId;
 
 use super::queue::Queue;
 
-/// What the session's next command belongs to.
+/// Mode of a session: the queue or transaction to which its next command belongs.
 ///
 /// MULTI leads from `Idle` to `Queueing`, and EXEC or DISCARD back. SOLERA.BEGIN leads to `Open`,
 /// and SOLERA.COMMIT or SOLERA.ABORT back. An error in `Open` leads to `GivenUp`. Commands that
@@ -57,7 +57,7 @@ pub(crate) struct Open {
 #[derive(Debug)]
 pub(crate) struct GivenUp(String);
 
-/// What SOLERA.COMMIT or SOLERA.ABORT ended.
+/// State that SOLERA.COMMIT or SOLERA.ABORT has ended.
 pub(crate) enum Ended {
     Open(Open),
     GivenUp(GivenUp),
@@ -66,7 +66,7 @@ pub(crate) enum Ended {
 }
 
 impl<W> Mode<W> {
-    /// Whether the session is between MULTI and EXEC, or between the begin and the end of a
+    /// Returns whether the session is between MULTI and EXEC, or between the begin and the end of a
     /// transaction.
     pub(crate) fn is_in_transaction(&self) -> bool {
         !matches!(self, Mode::Idle)
@@ -154,7 +154,7 @@ impl<W> Mode<W> {
     /// # Panics
     /// If the session is not idle.
     pub(crate) fn execute(&mut self, transaction: Transaction) {
-        assert!(matches!(self, Mode::Idle), "a transaction of a command is within no other");
+        assert!(matches!(self, Mode::Idle), "a command's own transaction is not nested");
         *self = Mode::Executing(transaction);
     }
 
@@ -163,7 +163,7 @@ impl<W> Mode<W> {
     /// # Panics
     /// If the command runs in no transaction of its own.
     pub(crate) fn finish(&mut self) {
-        assert!(matches!(self, Mode::Executing(_)), "only what executes can finish");
+        assert!(matches!(self, Mode::Executing(_)), "only a command's own transaction can finish");
         *self = Mode::Idle;
     }
 
@@ -172,7 +172,7 @@ impl<W> Mode<W> {
     /// # Panics
     /// If the session is in a transaction.
     pub(crate) fn open(&mut self, transaction: Transaction, began_as: Option<Arc<User>>) {
-        assert!(matches!(self, Mode::Idle), "a transaction is opened within no other");
+        assert!(matches!(self, Mode::Idle), "an interactive transaction is not nested");
         let scanned = Vec::new();
         *self = Mode::Open(Open { transaction, writes: false, began_as, scanned });
     }
@@ -214,7 +214,7 @@ impl<W> Mode<W> {
 }
 
 impl GivenUp {
-    /// Whether the transaction expired, so that no command caused the error.
+    /// Returns whether the transaction expired, so that no command caused the error.
     fn is_expired(&self) -> bool {
         self.0.starts_with("NOTX ")
     }
@@ -223,7 +223,7 @@ impl GivenUp {
     pub(crate) fn at_commit(self) -> String {
         match self.is_expired() {
             true => self.0,
-            // The words of Redis for EXEC after a rejected command.
+            // Redis' text for EXEC after a rejected command.
             false => format!(
                 "EXECABORT Transaction discarded because of previous errors, first: {}",
                 self.0
@@ -243,7 +243,7 @@ impl GivenUp {
     }
 }
 
-/// Whether a command ends a given-up transaction, or the whole session.
+/// Returns whether a command ends a given-up transaction, or the whole session.
 fn ends_given_up(command: CommandId) -> bool {
     matches!(
         command,

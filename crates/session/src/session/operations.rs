@@ -34,7 +34,7 @@ pub(crate) enum Stopped {
 pub(crate) struct Dropped {
     /// The error reply.
     pub(crate) error: String,
-    /// Whether the worker gave the reason. Otherwise the answer to the commit may say more.
+    /// Whether the worker gave the reason. Otherwise the answer to the commit may contain it.
     pub(crate) is_answered: bool,
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Wait {
 }
 
 impl<W: Context> ClientSession<W> {
-    /// Whether a command names a key of a space that `primary` runs.
+    /// Returns whether a command names a key of a space that `primary` runs.
     pub(crate) fn is_for_primary(&self, plan: &Plan<'_>) -> bool {
         let spaces = &self.worker.spec().spaces;
         spaces.run_primary() && plan.ops.iter().any(|op| spaces.primary_of(&op.key).is_some())
@@ -174,7 +174,7 @@ impl<W: Context> ClientSession<W> {
                 match self.wait_at(worker, &past, wait, left()).await {
                     None => return Err(Unreachable(self.worker.node_name(worker)).to_string()),
                     Some(Response::Attached | Response::Stored) => break,
-                    // The protocol times out by itself; ask again while time is left.
+                    // The protocol has a timeout of its own; repeat the request while time is left.
                     Some(Response::Failed(Failure::TimedOut))
                         if left().is_none_or(|left| !left.is_zero()) => {}
                     Some(Response::Failed(failure)) => return Err(timeout_reply(wait, failure)),
@@ -208,7 +208,7 @@ impl<W: Context> ClientSession<W> {
     }
 }
 
-/// Whether a space of `primary` takes a command with one key.
+/// Returns whether a space of `primary` takes a command with one key.
 fn is_taken(command: CommandId) -> bool {
     matches!(
         command,

@@ -17,7 +17,7 @@ const ARGUMENT_BYTES: usize = 32;
 pub(crate) struct Queue<W> {
     pub(crate) commands: Vec<Queued<W>>,
     bytes: usize,
-    /// Whether an error came before EXEC, which then runs nothing.
+    /// Whether an error occurred before EXEC, which then runs nothing.
     pub(crate) broken: bool,
     /// Whether one of the commands needs agreement.
     pub(super) strong: bool,
@@ -54,8 +54,8 @@ pub(crate) trait Later<W> {
 }
 
 impl<W> Queue<W> {
-    /// Queues a command with these arguments. Returns whether there was room; if not, the queue is
-    /// useless from then on.
+    /// Queues a command with these arguments. Returns whether there was room. If there was none,
+    /// the queue is empty and must not be run.
     pub(super) fn push(&mut self, queued: Queued<W>, arguments: &Arguments<'_>) -> bool {
         let bytes = arguments.from(0).map(|argument| argument.len() + ARGUMENT_BYTES);
         self.bytes += ARGUMENT_BYTES + bytes.sum::<usize>();

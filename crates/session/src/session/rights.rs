@@ -52,14 +52,14 @@ impl<W: Context> ClientSession<W> {
         }
         self.identity.may(unit, keys.clone())?;
         // Servers trust the records that transactions and modules keep under reserved keys, and
-        // complete transactions from them with their own rights.
+        // complete transactions from these records with the servers' own rights.
         if keys.clone().any(|key| is_reserved(spaces, key)) && !self.identity.may_coordinate() {
             return Err(Refused::Denied(Denied::Key));
         }
         Ok(())
     }
 
-    /// Whether the client must authenticate and has not done so.
+    /// Returns whether the client must authenticate and has not done so.
     pub fn is_unknown(&self) -> bool {
         self.worker.is_guarded() && !self.identity.is_known()
     }

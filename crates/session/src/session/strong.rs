@@ -40,7 +40,7 @@ impl<W: Context> ClientSession<W> {
         spec.protocol.class_of(&spec.spaces, &op.key, command, &op.op)
     }
 
-    /// Whether a command outside a transaction runs as a strong one.
+    /// Returns whether a command outside a transaction runs as a strong transaction.
     pub(crate) fn is_strong(&self, plan: &Plan<'_>) -> bool {
         plan.ops.iter().any(|op| self.class_of(plan.command, op).strong)
     }
@@ -67,15 +67,15 @@ impl<W: Context> ClientSession<W> {
             }
             if class.strong && !strong {
                 return Err(format!(
-                    "ERR this needs agreement on '{key}' (space '{name}' is {}), which a causal transaction \
-                     does not have: use SOLERA.BEGIN STRONG",
+                    "ERR this command needs agreement on '{key}', because space '{name}' is {}; a causal \
+                     transaction provides none: use SOLERA.BEGIN STRONG",
                     space.level
                 ));
             }
             if matches!(op.op, Op::SetNew(_)) && !strong {
                 return Err(format!(
-                    "ERR whether '{key}' exists needs agreement, which space '{name}' ({}) does not provide for \
-                     this command: use a key of a linearizable space, or SOLERA.BEGIN STRONG",
+                    "ERR this command needs agreement on whether '{key}' exists; its space '{name}' is {} and \
+                     provides none: use a key of a linearizable space, or SOLERA.BEGIN STRONG",
                     space.level
                 ));
             }
@@ -123,23 +123,25 @@ impl<W: Context> ClientSession<W> {
         if self.mode.queue().is_some() {
             return Err("ERR WATCH inside MULTI is not allowed".to_owned());
         }
-        // With a protocol for comparisons that certifies nothing, keys may be watched without any
-        // promise.
+        // Baselines without certification accept WATCH and guarantee nothing.
         let transaction = self.mode.transaction();
         if transaction.is_some_and(|transaction| !transaction.strong)
             && self.worker.spec().protocol == Baseline::UniStore
         {
             return Err(
-                "ERR WATCH needs agreement, which a causal transaction does not have: use SOLERA.BEGIN STRONG, or \
-                 WATCH before MULTI"
+                "ERR WATCH needs agreement, and a causal transaction provides none: use SOLERA.BEGIN STRONG, or \
+                 send WATCH before MULTI"
                     .to_owned(),
             );
         }
         self.wait_for_conflict().await;
         for key in keys {
-            if self.worker.spec().spaces.level_of(key) == Level::Eventual {
-                let key = String::from_utf8_lossy(key);
-                return Err(format!("ERR '{key}' is in an eventual space: nothing orders changes"));
+            let space = self.worker.spec().spaces.space_of(key);
+            if space.level == Level::Eventual {
+                let (key, name) = (String::from_utf8_lossy(key), &space.name);
+                return Err(format!(
+                    "ERR '{key}' cannot be watched: its space '{name}' is eventual, and changes there have no order"
+                ));
             }
             if let Some(Transaction { id, .. }) = transaction {
                 if let Err(failure) = self.look(id, key).await {
@@ -181,7 +183,7 @@ impl<W: Context> ClientSession<W> {
             Err(NotBegun::Changed(key)) => {
                 let key = String::from_utf8_lossy(key.as_bytes());
                 Err(format!(
-                    "ABORTED conflict on '{key}'; it has changed since WATCH, nothing was begun"
+                    "ABORTED conflict on '{key}'; the key has changed since WATCH, no transaction was begun"
                 ))
             }
             Err(NotBegun::Failed(error)) => Err(error),
@@ -195,8 +197,8 @@ impl<W: Context> ClientSession<W> {
     /// The error reply.
     pub(crate) async fn name_transaction(&mut self) -> Result<TransactionId, String> {
         let Some(Transaction { id: tx, strong: true }) = self.mode.transaction() else {
-            return Err("ERR SOLERA.TXID names the open strong transaction, and there is none: \
-                        SOLERA.BEGIN STRONG first"
+            return Err("ERR SOLERA.TXID needs an open strong transaction, and there is none: \
+                        send SOLERA.BEGIN STRONG first"
                 .to_owned());
         };
         match self.worker.call(Command::Name { tx }).await {
@@ -206,7 +208,8 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Begins a strong transaction that depends on the watched keys. The session then executes it.
+    /// Begins a strong transaction that depends on the watched keys, and sets the session's mode to
+    /// executing it.
     ///
     /// # Errors
     /// The reason why the transaction was not begun.
@@ -214,8 +217,8 @@ impl<W: Context> ClientSession<W> {
         &mut self,
         watched: &[Watched],
     ) -> Result<Transaction, NotBegun> {
-        // Read at the workers that hold the keys, so that the snapshot includes what other sessions
-        // of this site have written to them.
+        // These reads run at the workers that own the keys. They add to the session's past what
+        // other sessions of this site have written to the keys, so the snapshot contains it.
         for Watched { key, digest } in watched {
             let op = KeyOp::new(key.as_bytes(), Op::Digest);
             match self.execute_causal(&op, Level::Causal).await {
@@ -239,8 +242,8 @@ impl<W: Context> ClientSession<W> {
         Ok(transaction)
     }
 
-    /// Runs MSET, DEL or another command on several keys, of which one needs agreement, as one
-    /// strong transaction. Retries it after conflicts.
+    /// Runs a command on several keys, such as MSET or DEL, as one strong transaction, because one
+    /// of the keys needs agreement. Retries it after conflicts.
     ///
     /// # Errors
     /// The error reply.
@@ -287,7 +290,7 @@ impl<W: Context> ClientSession<W> {
         }
     }
 
-    /// Returns the error reply for an operation that could not be done.
+    /// Returns the error reply for a failed operation.
     pub(crate) fn failure_reply(&self, failure: &Failure) -> String {
         match failure {
             Failure::Command(error) => self.error_reply(error),

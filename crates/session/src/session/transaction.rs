@@ -94,8 +94,8 @@ impl<W: Context> ClientSession<W> {
             Ended::Nothing => return Err("ERR SOLERA.ABORT without SOLERA.BEGIN".to_owned()),
         };
         let tx = transaction.id;
-        // A protocol for comparisons may certify no transactions. Their commits are certain
-        // without.
+        // Baselines may certify no transactions. They accept CERTIFY for causal transactions, whose
+        // commits cannot fail because of conflicts.
         if !transaction.strong && self.worker.spec().protocol == Baseline::UniStore {
             self.worker.send(Command::Abort { tx });
             return Err("ERR SOLERA.ABORT CERTIFY is for strong transactions, and this one is causal; it was \
@@ -167,7 +167,7 @@ impl<W: Context> ClientSession<W> {
         conflict.and_then(Conflict::claim)
     }
 
-    /// Ends a transaction with a command that is answered as commits are.
+    /// Ends a transaction with a command that gets the same replies as a commit.
     async fn end(
         &mut self,
         transaction: Transaction,
@@ -192,7 +192,7 @@ impl<W: Context> ClientSession<W> {
     }
 
     /// Checks that the user may still do what the transaction has buffered. Each command was
-    /// checked when it came, against the rules and the user of that time.
+    /// checked when it arrived, against the rules and the user of that time.
     ///
     /// # Errors
     /// What has changed since then.

@@ -180,8 +180,8 @@ pub(crate) fn ambushes(
         let ambush = Ambush { phase, victim, fault, before: random.chance(50) };
         faults.push((random.within(20 * MS, end), Fault::Ambush(ambush)));
     }
-    // A site that could not hear the leader for a while is to lead then. Only few seeds do this, so
-    // that elections of members that have everything stay as frequent.
+    // Moves the leaders to a site that could not receive from the leader for a while. Only few
+    // seeds do so, so that elections of members that lack nothing stay as frequent.
     if random.chance(30) {
         let (phase, victim) = (Phase::Missing, Victim::Leader);
         let fault = AmbushFault::Overtake(random.within(300, 1200) * MS);

@@ -9,12 +9,12 @@ use crate::random::Random;
 /// A fault of one worker of a site with journals, or of its disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum DiskFault {
-    /// The worker's process dies; the others of its site continue. Its machine loses power or not.
+    /// The worker's process dies; the others of its site continue. With `power`, its machine loses
+    /// power, too.
     Crash { power: bool },
     /// The worker starts from its disk, if it does not run or if its disk has failed.
     Start,
-    /// The power fails in the middle of one of the next calls that change the disk: after this
-    /// many.
+    /// The power fails in the middle of the `calls`th call from now that changes the disk.
     PowerFails { calls: u64 },
     /// This many bytes of space are left.
     Fill { room: u64 },
@@ -54,7 +54,7 @@ pub(crate) fn disk_faults(
             0..2 => {
                 add(at, site, worker, DiskFault::Crash { power: random.chance(50) });
                 if random.chance(40) {
-                    // While it starts.
+                    // The power fails while the worker starts.
                     let calls = random.within(1, 12);
                     add(until, site, worker, DiskFault::PowerFails { calls });
                 }

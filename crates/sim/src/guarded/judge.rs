@@ -1,10 +1,11 @@
 //! Checks of guarded transactions at the end of a run.
 //!
 //! For each site that is up, in its present generation:
-//! - Attempts that were answered as committed are there, and those that were rejected or given up
-//!   are not.
-//! - No attempt is there that a guard had to refuse: without units, or beyond the limit.
-//! - Each guard has spent exactly the units of the attempts that are there, and no promise is open.
+//! - Attempts that were reported as committed are in their sets, and those that were rejected or
+//!   given up are not.
+//! - The sets contain no attempt that a guard had to refuse, because it claims no units or exceeds
+//!   the limit.
+//! - Each guard has spent exactly the units of the attempts in the sets, and no promise is open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +108,8 @@ impl Judge {
         std::mem::take(&mut self.problems)
     }
 
-    /// Whether an attempt is in all of its sets, or in none; `None` if in some.
+    /// Returns true if an attempt is in all of its sets, false if it is in none, and `None` if it
+    /// is in some of them only.
     fn is_there(&self, number: usize, attempt: &Attempt) -> Option<bool> {
         let is_in = |(key, _): &(Key, Level)| {
             self.members.get(key).is_some_and(|members| members.contains(&number))
@@ -127,7 +129,7 @@ impl Judge {
         self.problems.push(format!("{number} {problem}: {attempt:?}"));
     }
 
-    /// Compares what a guard has spent of a key with the attempts that are there.
+    /// Compares the units of a key that a guard has spent with the attempts in the sets.
     fn judge_key(
         &mut self,
         world: &World,
@@ -156,7 +158,7 @@ impl Judge {
     }
 }
 
-/// Whether an attempt belongs to the present generation of a site that is up.
+/// Returns whether an attempt belongs to the present generation of a site that is up.
 fn is_judged(world: &World, attempt: &Attempt) -> bool {
     world.state(attempt.site) == SiteState::Up
         && world.generation(attempt.site) == attempt.generation

@@ -1,4 +1,4 @@
-//! Sites in virtual time, each with a host whose futures live and die with the site.
+//! Sites in virtual time, each with a host whose futures are dropped when the site stops.
 
 use std::pin::Pin;
 use std::task::{Context, Waker};

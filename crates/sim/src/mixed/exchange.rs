@@ -81,7 +81,8 @@ impl Exchange {
         Some((worker, exchange.stops(worker)))
     }
 
-    /// Whether a connection that was opened after this number of stops of its worker is still open.
+    /// Returns whether a connection that was opened after this number of stops of its worker is
+    /// still open.
     pub(super) fn is_open(&self, (worker, stops): (Address, u64)) -> bool {
         let exchange = self.lock();
         exchange.answering.contains(&worker) && exchange.stops(worker) == stops
@@ -133,7 +134,7 @@ impl Inner {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Whether some future may continue, since the last call.
+    /// Returns whether some future may continue, since the last call.
     pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }

@@ -1,10 +1,10 @@
 //! Transactions that always fail and report what they have read in a strong store, and a check of
 //! these reports.
 //!
-//! Nothing is ever removed from the sets. A certain report holds at one point of the order of
-//! commits, after all that had committed before the call began. This requires that each number is
-//! present that was written according to a client's answer, or that an earlier call reported as
-//! present.
+//! Nothing is ever removed from the sets. A report with certainty must hold at one point in the
+//! order of commits, after all transactions that had committed before the call began. It must
+//! therefore report a number as present if a client's answer or an earlier report has shown that
+//! the number was written.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn numbers_of(known: &Known, object: usize) -> Vec<i64> {
     writes.map(|(number, _)| *number).collect()
 }
 
-/// Whether a client or probe was answered that a number is present.
+/// Returns whether an answer to a client or probe has shown that a number is present.
 fn is_there(known: &Known, number: i64) -> bool {
     matches!(known.writes[&number].outcome, Some(Outcome::Done { .. }))
         || known.probes.there.contains(&number)

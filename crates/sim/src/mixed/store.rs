@@ -126,11 +126,11 @@ struct Doubt {
 
 #[derive(Clone, Copy)]
 enum Lost {
-    /// Its site knows the outcome under this name.
+    /// The transaction's site knows the outcome under this name.
     Named(TransactionId),
     /// The connection broke at this time; the outcome is known some time later.
     Broken(u64),
-    /// It has committed, and the session does not see it yet.
+    /// The transaction has committed, and the session does not see it yet.
     Unseen,
 }
 
@@ -145,7 +145,7 @@ struct StoreSession {
     /// Numbers that the open transaction writes.
     written: Vec<i64>,
     claim: Option<Claim>,
-    /// What the last strong transaction lacked of the transactions in its way.
+    /// Snapshot of the conflicting transactions that the last strong transaction lacked.
     lacks: Option<Vector>,
     doubt: Option<Doubt>,
 }
@@ -259,7 +259,7 @@ impl StoreSession {
             Lost::Broken(since) if self.of.exchange.lock().now - since < IN_DOUBT => {
                 return Err(unavailable("the last commit may be under way"));
             }
-            // It may also have had no effect.
+            // The commit may also have had no effect.
             Lost::Broken(_) => false,
             Lost::Named(tid) => {
                 self.open().await?;
@@ -295,7 +295,7 @@ impl StoreSession {
         self.settle().await?;
         self.open().await?;
         if let Some(past) = self.lacks.take() {
-            // If it does not arrive in time, the attempt fails once more.
+            // If the commit does not arrive in time, the attempt fails once more.
             let (pasts, timeout) = (Pasts::causal(past), Some(PATIENCE));
             self.ask(Command::Attach { pasts, timeout }).await?;
         }

@@ -298,7 +298,7 @@ impl Host {
         known.writes.get_mut(&number).expect("it was noted").outcome = Some(outcome);
     }
 
-    /// Sometimes resumes from a ticket, also from one that others resume from.
+    /// Sometimes resumes from a ticket, possibly while other hosts resume from the same one.
     async fn resume_some(&self, connections: &mut Connections, inbox: &RefCell<Left>) {
         let ticket = {
             let tickets = &self.shared.known.borrow().tickets;

@@ -1,9 +1,9 @@
 //! Admission of workers by one another: each worker is a node that remembers whose data the others
 //! had, as servers do.
 //!
-//! No worker of this world runs with less than it has sent to others, so that no running worker may
-//! be rejected for that. Copies of disks that lack something are only shown to workers
-//! ([`super::copies`]).
+//! In this world, every running worker has all data that it has sent to others, so no running
+//! worker may be rejected for lost data. Copies of disks that lack data never run; workers only
+//! receive their cards ([`super::copies`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn worker_of(card: &Card) -> Address {
     Address { site: card.from.site, worker: card.from.node }
 }
 
-/// Returns the cluster that a worker with these protocols believes to be in: each worker is a node.
+/// Returns the identity of a worker with these protocols. Each worker is a node of the cluster.
 fn identity(config: &Config, speaks: Vec<Speaks>) -> Identity {
     let topology = &config.topology;
     let workers = topology.workers.iter().enumerate();
@@ -109,13 +109,13 @@ impl Admissions {
         }
     }
 
-    /// Whether messages of a worker from this generation of its site still count.
+    /// Returns whether messages of a worker from this generation of its site still count.
     pub(super) fn admits(&self, worker: Address, from: Address, generation: u32) -> bool {
         let admitter = self.admissions.get(&worker);
         admitter.is_some_and(|admitter| admitter.admission.admits(from.site, generation).is_ok())
     }
 
-    /// Whether a worker rejects a command because no other site accepts the worker.
+    /// Returns whether a worker rejects a command because no other site accepts the worker.
     pub(super) fn refuses(&self, worker: Address, command: &Command) -> bool {
         let admitter = self.admissions.get(&worker).filter(|_| writes(command));
         admitter.is_some_and(|admitter| admitter.admission.refusal().is_some())
@@ -165,8 +165,8 @@ impl World {
         Some(Card { to: node(to), clock_us, hybrid_us, received, ..admitter.card.clone() })
     }
 
-    /// Returns the card of a copy of a worker's data that begins such a run and was started once
-    /// more than the worker ever was.
+    /// Returns the card of a copy of a worker's data. The copy begins the run `run`, and counts
+    /// more starts than the worker ever had.
     pub(super) fn card_of_copy(&self, worker: Address, generation: u32, run: Run) -> Option<Card> {
         let card = self.card(worker, worker, 0).or_else(|| {
             let identity = identity(&self.configs[&worker], self.speaks());
@@ -176,7 +176,7 @@ impl World {
         Some(Card { generation, data, starts, incarnation: u64::MAX, runs: vec![run], ..card })
     }
 
-    /// Whether a worker admits another that has shown its card.
+    /// Returns whether a worker admits another that has shown its card.
     pub(super) fn lets_in(
         &mut self,
         worker: Address,
@@ -195,7 +195,7 @@ impl World {
         let welcome = self.is_welcome(worker, theirs);
         let is_wrong = |unwelcome: &Unwelcome| match unwelcome {
             Unwelcome::Removed => !self.removed.contains(&other.site.index()),
-            Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::Forgetful => true,
+            Unwelcome::OtherData | Unwelcome::OlderCopy | Unwelcome::LostData => true,
             Unwelcome::Unknown | Unwelcome::Lacks(_) => false,
         };
         let is_wrong = agrees.is_err() || welcome.as_ref().is_err_and(is_wrong);
@@ -211,7 +211,8 @@ impl World {
         Err(refusal)
     }
 
-    /// Whether a worker may admit another, given the sites and the times that the other has sent.
+    /// Returns whether a worker may admit another, given the sites and the times that the other has
+    /// sent.
     pub(super) fn is_welcome(&self, worker: Address, theirs: &Card) -> Result<(), Unwelcome> {
         let admitter =
             self.links.as_ref().and_then(|links| links.admissions.admissions.get(&worker));
@@ -222,13 +223,13 @@ impl World {
         admission.may_enter(theirs.from, theirs.origin(), admission.members().sites())?;
         let status = replica.status();
         let mut heard = status.heard_of(other.site).filter(|(worker, _)| *worker == other);
-        let mut has_forgotten = || {
+        let mut has_lost_data = || {
             let run = theirs.runs[0];
-            heard.any(|(_, ts)| admission.has_forgotten(other.site, run, ts))
+            heard.any(|(_, ts)| admission.has_lost_data(other.site, run, ts))
         };
         let compares = self.links.as_ref().is_some_and(|links| !links.has(Weakness::LetsCopiesIn));
-        match worker.site != other.site && compares && has_forgotten() {
-            true => Err(Unwelcome::Forgetful),
+        match worker.site != other.site && compares && has_lost_data() {
+            true => Err(Unwelcome::LostData),
             false => Ok(()),
         }
     }

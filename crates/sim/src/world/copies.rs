@@ -1,9 +1,9 @@
 //! Older copies of disks: checks that a worker that has just started rejects every copy that lacks
 //! what its original had sent.
 //!
-//! A copy that was made when a process began has all that the process remembered then. Each start
-//! of a worker therefore leaves such a copy, and each later start of another worker, which knows no
-//! more than its own disk holds, is shown all of them.
+//! A copy of a disk from the start of a process has everything that the process had recovered then.
+//! Each start of a worker therefore adds such a copy. Each later start of another worker checks all
+//! copies: this worker then knows only what its own disk holds.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Shows all copies to a worker that has just started.
+    /// Checks that a worker that has just started rejects all copies that lack something.
     pub(super) fn show_copies(&mut self, worker: Address) {
         let mut asked = 0;
         let Some(links) = &self.links else { return };
@@ -136,7 +136,8 @@ impl World {
             let copies =
                 links.copies.remembered.get(&(other, sent.generation)).into_iter().flatten();
             let began = Timestamp::from_physical(self.now_at(other).physical);
-            // A copy whose clock is behind the time that was sent might be sending that itself.
+            // A copy whose clock is behind the latest time sent may still send that time itself, so
+            // it need not be rejected.
             let is_asked = is_asked && sent.latest < began;
             let lacks =
                 |remembered: &&Timestamp| is_asked && (**remembered).max(former) < sent.durable;

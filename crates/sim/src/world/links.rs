@@ -41,7 +41,7 @@ pub(super) struct Links {
     latest: u64,
     /// Messages that a worker sends in this turn.
     outbox: BTreeMap<Address, Vec<Message>>,
-    /// Steps of workers at paused sites, which take them when they resume.
+    /// Steps of workers at paused sites. The workers take them when their sites resume.
     deferred: Vec<Step>,
     /// Whether faults have ended: the final reads are then sent all at once, and none is repeated.
     is_healed: bool,
@@ -282,7 +282,7 @@ impl World {
         self.links.as_mut()?.ends.get_mut(&(worker, other))
     }
 
-    /// Whether a worker's process runs, or is only paused.
+    /// Returns whether a worker's process runs, or is only paused.
     pub(super) fn is_there(&self, process: Process) -> bool {
         let (worker, incarnation) = process;
         let state = self.states[worker.site.index()];
@@ -290,7 +290,7 @@ impl World {
         there && self.incarnation(worker) == incarnation && self.workers.contains_key(&worker)
     }
 
-    /// Whether a greeting gets from one worker to another.
+    /// Returns whether a greeting gets from one worker to another.
     fn passes(&self, from: Address, to: Address) -> bool {
         let (a, b) = (from.site.index(), to.site.index());
         a == b || self.cuts[a][b] == 0
@@ -358,7 +358,7 @@ impl World {
         if self.passes(caller.0, called) {
             self.push(self.now + there, Due::Link(Step::Greeting(call)));
         }
-        // Usually enough time for an answer.
+        // This time usually suffices for an answer.
         let patience = there + back + self.random.within(MS, 60 * MS);
         self.push(self.now + patience, Due::Link(Step::Call(caller, called, attempt)));
     }
@@ -657,8 +657,8 @@ impl World {
         self.forget_if_over(number);
     }
 
-    /// Whether a worker would have to wait for one of its site that cannot be reached. Sessions
-    /// find this out before they send a command.
+    /// Returns whether a command would wait for a worker of the same site that cannot be reached.
+    /// Sessions check this before they send a command.
     pub(super) fn is_out_of_reach(&self, worker: Address, command: &Command) -> bool {
         let (Command::Execute { key, .. } | Command::Operate { key, .. }) = command else {
             return false;

@@ -11,7 +11,7 @@ use crate::faults::Fault;
 use crate::queue::MS;
 
 impl World {
-    /// Whether a site lacks data that it must have before it serves.
+    /// Returns whether a site lacks data that it must have before it serves.
     pub(crate) fn is_joining(&self, site: usize) -> bool {
         !self.served.contains(&site)
     }
@@ -40,7 +40,8 @@ impl World {
         generations.max().unwrap_or(0)
     }
 
-    /// Whether most members run. A disk whose sync failed may cost one site more than may be lost.
+    /// Returns whether most members run. A failed sync of a disk may stop one site more than may be
+    /// lost.
     pub(crate) fn has_quorum(&self) -> bool {
         let is_member = |site: &usize| {
             !matches!(self.site_status(*site), Some((SiteStatus::Gone | SiteStatus::Joining, _)))
@@ -105,9 +106,9 @@ impl World {
         }
     }
 
-    /// Whether all other sites that are not lost have durably recorded that a site leaves or is
-    /// gone, as `solera site remove` waits for: the site that took the command may crash, or be
-    /// lost, before it informs another one.
+    /// Returns whether all other sites that are not lost have durably recorded that a site leaves
+    /// or is gone, as `solera site remove` waits for: the site that took the command may crash, or
+    /// be lost, before it informs another one.
     fn is_removal_known(&self, site: usize) -> bool {
         let id = SiteId(site as u8);
         let stays = |other: &usize| {
@@ -129,7 +130,7 @@ impl World {
 
     pub(super) fn destroy(&mut self, site: usize) {
         if self.is_joining(site) {
-            // The other sites wait for it until an operator removes it.
+            // The other sites wait for the joining site until an operator removes it.
             self.push(self.now + 50 * MS, Due::Fault(Fault::Remove(site)));
         }
         self.stop(site, SiteState::Destroyed);
@@ -140,7 +141,7 @@ impl World {
             let forgotten = Some((SiteStatus::Gone, self.generations[site] - 1));
             if self.is_joining(site) {
                 if self.site_status(site) == forgotten {
-                    // The site that took the command crashed before it was durable.
+                    // The site that took the command crashed before the change was durable.
                     self.ask_for_change(site, Change::Add);
                 }
                 self.push(self.now + 200 * MS, Due::Fault(Fault::Add(site)));
@@ -180,7 +181,8 @@ impl World {
         let latest = self.latest[site].later(Duration::from_millis(1)).micros() as i64;
         let skew = latest - EPOCH_MICROS - (self.now / 1000) as i64;
         self.lose(site, site);
-        // Workers of its former generation must not be asked whether they serve.
+        // Remove the workers of the site's former generation. Otherwise, checks whether the site
+        // serves would include them.
         for address in self.addresses_of(site) {
             self.workers.remove(&address);
             self.end_links(address);

@@ -18,8 +18,8 @@ impl<P: Port> SpacesSession<P> {
         self.state.check_certifiable()?;
         match &self.state {
             State::Open(open) if open.strong => {}
-            // A causal transaction has no order to certify, a due one has read nothing, and one
-            // that is over has committed.
+            // There is nothing to certify: a causal transaction has no order, a due one has read
+            // nothing, and one that is over has committed.
             _ => {
                 self.close().await;
                 return Ok(());

@@ -14,7 +14,7 @@ use crate::failure;
 use crate::port::{Command, Port, Reply};
 use crate::system::System;
 
-/// Maximal time to wait until a site shows its own commits. Its clocks must pass its own
+/// Maximal time to wait until a site shows its own commits: until its clocks have passed its own
 /// [horizon](solera_mixt::store::Horizon).
 const SEES_OVER_TIMEOUT_MS: u64 = 3_000;
 /// Maximal time that a command may still run after its session has ended; longer than a server
@@ -33,7 +33,7 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Doubt {
     of: Doubted,
-    /// Time when the answer was missed.
+    /// Time at which the session learned that the answer is lost.
     since: Instant,
     /// Site that received the commit.
     site: Option<Arc<str>>,
@@ -121,8 +121,9 @@ impl<P: Port> SpacesSession<P> {
                 self.pass(object, [read]).await
             }
             (None, Some(object)) if is_over && object.linearizable => {
-                // This transaction conflicts with the lost one, which therefore comes before it or
-                // never. The cluster may have forgotten the lost transaction.
+                // The transaction below conflicts with the lost one. After it has committed, the
+                // lost transaction has either committed before it or never will. The transaction is
+                // necessary because the cluster may have forgotten the outcome of the lost one.
                 let on_key = |op| Command::OnKey { key: object.key.clone(), op };
                 let field = number(u64::MAX);
                 let add = on_key(Op::HashSet(vec![(field.clone(), b""[..].into())]));

@@ -384,7 +384,7 @@ impl Replica {
             }
         }
         if complete {
-            partition.is_filled(&begin);
+            partition.finish_filling(&begin);
             let (partition, known_vec) = (partition.id, begin.known_vec);
             self.joining.base_vec.join(&begin.snapshot);
             self.worker.clock.observe(known_vec.max_entry().max(begin.snapshot.max_entry()));

@@ -14,8 +14,8 @@ use crate::record::Record;
 pub(crate) struct OtherProtocols {
     /// Whether they have the data that they need to serve.
     pub(crate) filled: bool,
-    /// Whether they have done what the present list of sites requires of them.
-    pub(crate) settled: bool,
+    /// Whether they have completed what the present list of sites requires of them.
+    pub(crate) completed: bool,
 }
 
 impl Replica {
@@ -49,16 +49,16 @@ impl Replica {
     /// Notes the progress of the worker's other protocols with changes of the list of sites:
     /// whether they have the data that they need to serve, and whether they have completed the
     /// change to the current list. See [`Participant`](solera_membership::Participant).
-    pub fn note_others(&mut self, filled: bool, settled: bool) {
-        self.others = Some(OtherProtocols { filled, settled });
+    pub fn note_others(&mut self, filled: bool, completed: bool) {
+        self.others = Some(OtherProtocols { filled, completed });
     }
 
-    /// Returns the removals that the worker's other protocols have settled; `None` without such
-    /// protocols.
-    pub(crate) fn settled(&self) -> Option<Vec<SiteGeneration>> {
+    /// Returns the site removals that the worker's other protocols have completed; `None` without
+    /// such protocols.
+    pub(crate) fn completed_removals(&self) -> Option<Vec<SiteGeneration>> {
         let others = self.others.as_ref()?;
         let members = &self.worker.dissemination.members;
-        let leaving = members.which(SiteStatus::Leaving).filter(|_| others.settled);
+        let leaving = members.which(SiteStatus::Leaving).filter(|_| others.completed);
         Some(leaving.map(|site| (site, members.generation(site))).collect())
     }
 
@@ -84,7 +84,7 @@ impl Replica {
         let before = std::mem::replace(&mut self.worker.dissemination.members, members.clone());
         if let Some(others) = &mut self.others {
             // The other protocols have not received this list.
-            others.settled = false;
+            others.completed = false;
         }
         // The clocks of all workers of a site that has joined begin after its former generations.
         for gap in members.gaps(self.worker.me) {
@@ -103,7 +103,7 @@ impl Replica {
                     if drops && !knows(index) {
                         partition.drop_causal_after(site, gap.cut);
                     }
-                    partition.has_all_of(site, gap.end);
+                    partition.note_complete(site, gap.end);
                 }
                 self.worker.trace(|| Event::Closed { site, gap: *gap });
             }
@@ -114,7 +114,7 @@ impl Replica {
                 for partition in
                     self.worker.partitions.iter_mut().filter(|partition| partition.filled)
                 {
-                    partition.has_all_of(site, gap.end);
+                    partition.note_complete(site, gap.end);
                 }
             }
             if members.generation(site) != before.generation(site) {

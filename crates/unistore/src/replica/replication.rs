@@ -353,7 +353,7 @@ impl Replica {
             self.worker.send(parent, Message::Up(subtree));
             return;
         }
-        self.worker.dissemination.note_settled(subtree.settled.clone());
+        self.worker.dissemination.note_completed_removals(subtree.settled.clone());
         self.conclude(now, &subtree);
         self.worker.dissemination.on_whole_site(subtree);
         let members = self.worker.dissemination.members.clone();
@@ -363,9 +363,9 @@ impl Replica {
         if let Some((stable_vec, floor, ceiling)) = self.worker.dissemination.stable_vec()
             && members.generation(me) == self.worker.config.generation
         {
-            for site in members.listening().filter(|site| *site != me) {
+            for site in members.members_and_joining().filter(|site| *site != me) {
                 let (root, members) = (Address { site, worker: 0 }, known.clone());
-                let settled = self.worker.dissemination.settled_here();
+                let settled = self.worker.dissemination.completed_removals();
                 let message = Message::StableVec { stable_vec, floor, ceiling, members, settled };
                 self.worker.send(root, message);
             }
@@ -385,12 +385,12 @@ impl Replica {
             if members.generation(*site) != *generation {
                 continue;
             }
-            let settled = !self.worker.config.keeps(Rule::GoneWhenSettled)
-                || self.worker.dissemination.not_settled((*site, *generation)).is_none();
+            let completed = !self.worker.config.keeps(Rule::GoneWhenCompleted)
+                || self.worker.dissemination.not_completed((*site, *generation)).is_none();
             let members = match members.status(*site) {
                 // The cut is the least time of all partitions, because some partitions may have
                 // only a part of the history after it.
-                SiteStatus::Leaving if agreed && settled && !gone => {
+                SiteStatus::Leaving if agreed && completed && !gone => {
                     members.closed(*site, Gap { cut: *least, end: *most })
                 }
                 // Another removed site had more of this site's history. That part is lost together
@@ -523,7 +523,7 @@ impl Replica {
             base_vec: self.joining.base_vec,
             listed: self.worker.config.topology.sites() as u8,
             converged: self.converged(),
-            settled: self.settled(),
+            settled: self.completed_removals(),
         }
     }
 

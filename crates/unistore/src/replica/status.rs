@@ -122,13 +122,13 @@ impl<'a> Status<'a> {
         self.replica.worker.dissemination.not_agreed()
     }
 
-    /// Returns a member where some protocol has not settled the removal of a leaving site; only
-    /// known at the root.
-    pub fn not_settled(&self) -> Option<SiteId> {
+    /// Returns, at the root, a member with a protocol that has not completed the removal of a
+    /// leaving site.
+    pub fn not_completed_removal(&self) -> Option<SiteId> {
         let members = self.members();
         let mut leaving = members.which(SiteStatus::Leaving);
         leaving.find_map(|site| {
-            self.replica.worker.dissemination.not_settled((site, members.generation(site)))
+            self.replica.worker.dissemination.not_completed((site, members.generation(site)))
         })
     }
 

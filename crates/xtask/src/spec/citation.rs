@@ -125,8 +125,8 @@ fn next_mark(text: &str, from: usize) -> Option<(usize, &'static str)> {
     ["Alg. ", "l. ", "§"].into_iter().filter_map(first).min()
 }
 
-/// Returns the paper named just before a citation: a capitalised word that is not a
-/// NAME_OF_A_HANDLER.
+/// Returns the paper named just before a citation: a capitalised word, except names in capitals,
+/// which are those of message handlers.
 fn paper_before(text: &str) -> Option<&str> {
     let word = text.strip_suffix(' ')?.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     let name = word.starts_with(char::is_uppercase)

@@ -1,11 +1,12 @@
 //! A page of `docs/spec`: one paper's algorithms, line by line.
 //!
 //! - ``Cited as: `UniStore` `` names the paper in citations.
-//! - ``At home in: `crates/unistore`, …`` lists where a citation need not name it.
+//! - ``At home in: `crates/unistore`, …`` lists folders in which a citation need not name the
+//!   paper.
 //! - ``Sections: 1, 2, 2.1, …`` lists what `§` may cite.
-//! - Rows `| Alg. 1 | 18–25 | … |` fix the lines. A text that begins with `departure:` says that we
-//!   do it differently, one that begins with `later:` that it is not built; such lines need not be
-//!   cited.
+//! - Rows `| Alg. 1 | 18–25 | … |` fix the lines. A text that begins with `departure:` describes
+//!   lines that the implementation replaces, and one that begins with `later:` describes lines that
+//!   are not implemented. Such lines need not be cited.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;

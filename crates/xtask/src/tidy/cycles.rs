@@ -123,7 +123,8 @@ mod tests {
         let lib = ("lib.rs", "mod a;\n");
         let a = ("a.rs", "mod one;\nmod two;\nuse self::two::Two;\n");
         let two = ("a/two.rs", "use super::one::One;\npub struct Two;\n");
-        // Directly, through what the parent imports, by the full path, and from below.
+        // References directly, through an import of the parent, by the full path, and from a child
+        // module.
         for (path, content) in [
             ("a/one.rs", "use super::two::Two;\n"),
             ("a/one.rs", "use super::Two;\n"),

@@ -1,4 +1,5 @@
-//! Which crate may use which: arrows point down only.
+//! Checks which crates each crate uses: dependencies lead to lower layers, and to listed crates of
+//! the same layer.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,7 @@ pub(crate) enum Layer {
     Composition,
     Hosting,
     Programming,
-    Evidence,
+    Tools,
 }
 
 /// Position of a crate in the architecture.
@@ -27,20 +28,20 @@ pub(crate) struct CrateRule {
     /// Folder below `crates`.
     pub(crate) folder: &'static str,
     pub(crate) layer: Layer,
-    /// Crates of ours that it may use.
+    /// Crates of the workspace that it may use.
     may_use: &'static [&'static str],
-    /// Crates of ours that its tests may use besides.
+    /// Further crates of the workspace that its tests may use.
     tests_may_use: &'static [&'static str],
 }
 
 impl CrateRule {
-    /// Whether the crate must do no I/O and have no input but its arguments.
+    /// Returns whether the crate must do no I/O and have no input but its arguments.
     pub(crate) fn pure(&self) -> bool {
         self.layer <= Layer::Composition
     }
 }
 
-/// The architecture. A new crate gets its line here and in ARCHITECTURE.md.
+/// The architecture. Each crate has an entry here and in ARCHITECTURE.md.
 pub(crate) const CRATES: &[CrateRule] = &[
     rule("solera-time", "time", Layer::Vocabulary, &[], &[]),
     rule("solera-levels", "levels", Layer::Vocabulary, &[], &[]),
@@ -59,7 +60,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         "program",
         Layer::Vocabulary,
         &["solera-data", "solera-levels"],
-        // Some tests are sources, and some keep objects in replicas.
+        // Some tests compile sources of the language, and some store objects in replicas.
         &["solera-language", "solera-time"],
     ),
     rule(
@@ -105,7 +106,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &["solera-data", "solera-machine", "solera-time"],
         &["solera-checker", "solera-random"],
     ),
-    // Exercises what of the protocol interface no other protocol uses yet.
+    // Exercises the parts of the protocol interface that no other protocol uses yet.
     rule(
         "solera-trial",
         "trial",
@@ -129,10 +130,10 @@ pub(crate) const CRATES: &[CrateRule] = &[
         ],
         &[],
     ),
-    // Checks the behaviour of the others, so it shares no code with them.
+    // Checks the behaviour of the protocols, so it shares no code with them.
     rule("solera-checker", "checker", Layer::Protocols, &[], &[]),
     rule("solera-resp", "resp", Layer::Hosting, &[], &[]),
-    // The command table: configurations name commands, sessions run them.
+    // Contains the table of commands, which configurations name and sessions run.
     rule("solera-commands", "commands", Layer::Hosting, &[], &[]),
     // Stores opaque records on a disk.
     rule("solera-journal", "journal", Layer::Hosting, &["solera-random"], &[]),
@@ -143,7 +144,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &["solera-journal", "solera-machine", "solera-time"],
         &[],
     ),
-    // Connections, queues and frames, generic over the messages.
+    // Implements connections, queues and frames, generic over the messages.
     rule(
         "solera-links",
         "links",
@@ -155,7 +156,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
     rule("solera-wan", "wan", Layer::Hosting, &["solera-random"], &[]),
     // Wraps one byte stream in another.
     rule("solera-tls", "tls", Layer::Hosting, &[], &[]),
-    // It reads files.
+    // Belongs to the hosting layer because it reads files.
     rule("solera-macros", "macros", Layer::Hosting, &["solera-language", "solera-program"], &[]),
     rule(
         "solera-mixt",
@@ -202,7 +203,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         ],
         &[],
     ),
-    // Of a client; what it needs of a worker is a parameter.
+    // Implements sessions of clients. A worker's services are parameters.
     rule(
         "solera-session",
         "session",
@@ -243,7 +244,8 @@ pub(crate) const CRATES: &[CrateRule] = &[
         ],
         &["solera-levels"],
     ),
-    // Whatever carries its commands: clients send them over RESP, modules within the process.
+    // Independent of the transport of its commands: clients send them over RESP, and modules pass
+    // them within the process.
     rule(
         "solera-spaces",
         "spaces",
@@ -251,7 +253,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &["solera-data", "solera-levels", "solera-mixt", "solera-program"],
         &[],
     ),
-    // A client of servers: what it may reach is in `CLIENT_MAY_REACH`.
+    // Connects to servers. `CLIENT_MAY_REACH` lists the crates that it may reach.
     rule(
         "solera",
         "client",
@@ -293,7 +295,8 @@ pub(crate) const CRATES: &[CrateRule] = &[
         &["solera", "solera-config", "solera-mixt", "solera-modules", "solera-node"],
         &[],
     ),
-    // Other databases as stores: they know that of mixed transactions, and nothing of our own.
+    // Other databases as stores. These crates use the store interface of mixed transactions, and no
+    // code of Solera's own database.
     rule(
         "solera-postgres",
         "postgres",
@@ -312,7 +315,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
     rule(
         "solera-bench",
         "bench",
-        Layer::Evidence,
+        Layer::Tools,
         &[
             "solera",
             "solera-commands",
@@ -341,7 +344,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
     rule(
         "solera-cli",
         "cli",
-        Layer::Evidence,
+        Layer::Tools,
         &[
             "solera",
             "solera-backup",
@@ -366,7 +369,7 @@ pub(crate) const CRATES: &[CrateRule] = &[
         ],
         &["solera-checker", "solera-commands"],
     ),
-    rule("xtask", "xtask", Layer::Evidence, &[], &[]),
+    rule("xtask", "xtask", Layer::Tools, &[], &[]),
 ];
 
 const fn rule(
@@ -382,8 +385,8 @@ const fn rule(
 /// The client library, which users compile into their programs.
 const CLIENT: &str = "solera";
 
-/// Crates of ours that [`CLIENT`] may reach, directly or through others: no server, session, host,
-/// journal, configuration or protocol is among them.
+/// Crates of the workspace that [`CLIENT`] may reach, directly or through others. The list contains
+/// no server, session, host, journal, configuration or protocol.
 const CLIENT_MAY_REACH: &[&str] = &[
     "solera-data",
     "solera-language",
@@ -498,7 +501,8 @@ fn judge(package: &Package, root: &Path) -> Vec<Finding> {
     unwelcome.chain(unused(rule, package)).collect()
 }
 
-/// The plan permits no more than what is used, so that each new arrow is a decision.
+/// Reports permitted dependencies that the crate does not have. As [`CRATES`] permits only what is
+/// used, each new dependency is a deliberate change of that table.
 fn unused<'a>(rule: &'a CrateRule, package: &'a Package) -> impl Iterator<Item = Finding> + 'a {
     let permitted = rule.may_use.iter().map(|used| (*used, false));
     let permitted = permitted.chain(rule.tests_may_use.iter().map(|used| (*used, true)));
@@ -514,7 +518,8 @@ fn unused<'a>(rule: &'a CrateRule, package: &'a Package) -> impl Iterator<Item =
     })
 }
 
-/// Finds crates that the client reaches, tests excluded, and must not, with the way to each.
+/// Reports each crate that the client reaches and must not reach, with the path to it. Ignores
+/// dependencies of tests.
 fn reached_by_client(packages: &[Package]) -> Vec<Finding> {
     let package = |name: &str| packages.iter().find(|package| package.name == name);
     let mut ways = vec![vec![CLIENT]];
@@ -549,10 +554,10 @@ fn reached_by_client(packages: &[Package]) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a dependency, and how to fix it.
+/// Returns the violation by a dependency, and its fix; `None` for a permitted dependency.
 ///
-/// A pure crate reaches pure crates alone, so looking at each one's own dependencies is enough to
-/// keep the world out of all that they use within the workspace; a test holds the plan to that.
+/// [`CRATES`] permits pure crates to use only pure crates, which a test checks. It is therefore
+/// enough to check the direct dependencies of each pure crate for crates that do I/O.
 fn objection(rule: &CrateRule, dependency: &Dependency) -> Option<(String, String)> {
     let used = dependency.name.as_str();
     if CRATES.iter().any(|other| other.package == used) {
@@ -570,7 +575,7 @@ fn objection(rule: &CrateRule, dependency: &Dependency) -> Option<(String, Strin
     worldly.then(|| (what, fix.to_owned()))
 }
 
-/// Where a manifest names a dependency; its first line if it does not.
+/// Returns the line on which a manifest names a dependency, or 1 if it does not name it.
 fn line_of(manifest: &str, dependency: &str) -> usize {
     let names = |line: &str| {
         let line = line.trim_start().trim_start_matches('[');
@@ -595,7 +600,7 @@ mod tests {
         }] });
         let root = Path::new("/nowhere");
         let findings = packages(&metadata, root).into_iter().flat_map(|it| judge(&it, root));
-        // The package uses nothing else of what it may.
+        // The package uses none of the other permitted crates, which is reported, too.
         findings.filter(|it| !it.to_string().contains("and does not")).collect()
     }
 
@@ -649,7 +654,7 @@ mod tests {
         assert_eq!(found("solera-unistore", "rand", Some("dev")), []);
     }
 
-    /// What the client is found to reach if crates use one another so.
+    /// Returns the findings about the client's dependencies for these dependencies between crates.
     fn reached(arrows: &[(&str, &str, Option<&str>)]) -> Vec<String> {
         let names: BTreeSet<&str> = arrows.iter().flat_map(|(from, to, _)| [*from, *to]).collect();
         let package = |name: &&str| {
@@ -674,7 +679,7 @@ mod tests {
         let [finding] = &found[..] else { panic!("{found:?}") };
         assert!(finding.contains("solera -> solera-mixt -> solera-unistore"), "{finding}");
         assert!(finding.starts_with("solera-mixt/Cargo.toml"), "{finding}");
-        // A crate that is new is not for clients until somebody says so.
+        // A new crate is forbidden for clients until `CLIENT_MAY_REACH` lists it.
         assert_eq!(reached(&[("solera", "solera-attic", Some("build"))]).len(), 1);
     }
 

@@ -1,4 +1,4 @@
-//! Links between documents lead somewhere.
+//! Checks that the targets of links between documents exist.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ struct Link<'a> {
     target: &'a str,
 }
 
-/// Findings in the documents among `all` files of the repository at `root`.
+/// Reports dead links in the documents among `all` files of the repository at `root`.
 pub(crate) fn check(root: &Path, all: &[Text]) -> Vec<Finding> {
     let documents: BTreeMap<&Path, &Text> = all
         .iter()
@@ -53,8 +53,8 @@ fn fault(
         .then_some((what, "fix the part after the #"))
 }
 
-/// The path that `target` means in a document in `folder`; nothing if it climbs out of the
-/// repository.
+/// Returns the path to which `target` refers in a document in `folder`; `None` if the path is
+/// outside of the repository.
 fn resolve(folder: &Path, target: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for component in folder.join(target).components() {
@@ -68,7 +68,8 @@ fn resolve(folder: &Path, target: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// All links into the repository: `[text](target)`, images among them, and `[name]: target`.
+/// Returns all links and images with a target in the repository: `[text](target)` and `[name]:
+/// target`.
 fn links(text: &str) -> Vec<Link<'_>> {
     let mut found = Vec::new();
     for (line, content) in prose(text) {
@@ -91,7 +92,7 @@ fn links(text: &str) -> Vec<Link<'_>> {
     found
 }
 
-/// The lines that are no code, with their numbers.
+/// Iterates over the lines outside of code blocks, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -101,7 +102,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What links may name behind a `#`: headings in the usual spelling, repeated ones numbered.
+/// Returns the anchors of a document, to which links refer after a `#`. An anchor is a heading in
+/// lower case, with hyphens for spaces; anchors of repeated headings are numbered.
 fn anchors(text: &str) -> Vec<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let headings = prose(text).filter(|(_, line)| line.starts_with('#'));

@@ -1,11 +1,12 @@
-//! Vocabulary, protocols and checkers do no I/O and have no hidden inputs.
+//! Checks that crates of the vocabulary, protocols and checkers do no I/O and have no hidden
+//! inputs.
 
 use crate::finding::Finding;
 use crate::imports::{Statement, statements};
 use crate::source::{Line, lines, mentions};
 use crate::tree::Text;
 
-/// What such crates must not mention, and why.
+/// Words that such crates must not contain, with the alternative.
 const WORLDLY: &[(&str, &str)] = &[
     ("std::net", "let the host hold the sockets"),
     ("std::fs", "let the host hold the files"),
@@ -33,7 +34,7 @@ const WORLDLY: &[(&str, &str)] = &[
     ("async fn", "machines are not asynchronous; park the request instead"),
 ];
 
-/// Findings in one source file. Tests may do as they like.
+/// Reports the forbidden words in one source file. The rule does not apply to tests.
 pub(crate) fn check(file: &Text) -> Vec<Finding> {
     if !file.has_extension("rs") || file.path.ends_with("tests.rs") {
         return Vec::new();

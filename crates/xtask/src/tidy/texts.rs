@@ -1,10 +1,11 @@
-//! Rules for single files: finished, ended, introduced, in lines that fit.
+//! Checks single files: they contain no marks of unfinished work, end with a line break, introduce
+//! their crate, and keep to the width of lines.
 
 use crate::finding::Finding;
 use crate::source::{lines, mentions};
 use crate::tree::Text;
 
-/// Marks of unfinished work, written so that this file does not find itself.
+/// Marks of unfinished work, written so that the check does not report this file.
 const MARKS: [&str; 4] = [
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -15,8 +16,8 @@ const MARKS: [&str; 4] = [
 /// The widest line of prose, in columns (`docs/style.md`).
 const WIDTH: usize = 100;
 
-/// Phrases that are never right in this project's texts (`docs/style.md`), written so that this
-/// file does not find itself.
+/// Phrases that `docs/style.md` forbids everywhere, written so that the check does not report this
+/// file.
 const PHRASES: [&str; 18] = [
     concat!("Of so", " many"),
     concat!("ordering", " about"),
@@ -38,7 +39,7 @@ const PHRASES: [&str; 18] = [
     concat!("led by", " what"),
 ];
 
-/// Findings in one file.
+/// Returns the findings in one file.
 pub(crate) fn check(file: &Text) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !is_prose(file) {
@@ -58,7 +59,7 @@ pub(crate) fn check(file: &Text) -> Vec<Finding> {
     findings
 }
 
-/// Documents may speak of the marks.
+/// Returns whether a file is a document, which may mention the marks.
 fn is_prose(file: &Text) -> bool {
     file.has_extension("md") || file.path.ends_with("LICENSE")
 }
@@ -74,8 +75,8 @@ fn unfinished(file: &Text) -> Vec<Finding> {
         .collect()
 }
 
-/// Errors, help and comments avoid some phrases, in the examples of documents and in the texts that
-/// tests expect as well.
+/// Reports forbidden phrases in code, comments and documents, including examples and texts that
+/// tests expect.
 fn phrases(file: &Text) -> Vec<Finding> {
     let checked = ["rs", "md", "mixt", "txt", "toml"].iter().any(|end| file.has_extension(end));
     if !checked || file.path.ends_with("docs/style.md") {
@@ -91,8 +92,8 @@ fn phrases(file: &Text) -> Vec<Finding> {
         .collect()
 }
 
-/// Comments and documents keep to the width. Tables and code may be wider, and so may lines without
-/// a blank at which to break.
+/// Reports lines of comments and documents that are too wide. Tables, code, and lines without a
+/// space may be wider.
 fn prose(file: &Text) -> Vec<Finding> {
     let (is_source, is_document) = (file.has_extension("rs"), file.has_extension("md"));
     if !(is_source || is_document) || file.path.ends_with("docs/style.md") {
@@ -122,7 +123,7 @@ fn prose(file: &Text) -> Vec<Finding> {
     findings
 }
 
-/// A crate begins with what it is for.
+/// Reports a crate that does not begin with a description of its purpose.
 fn unintroduced(file: &Text) -> Option<Finding> {
     let begins_crate = ["src/lib.rs", "src/main.rs"].iter().any(|end| file.path.ends_with(end));
     let first = file.content.lines().find(|line| !line.is_empty() && !line.starts_with("#!["));
@@ -132,7 +133,7 @@ fn unintroduced(file: &Text) -> Option<Finding> {
     (begins_crate && !introduced).then(|| Finding::new(&file.path, 1, what, fix))
 }
 
-/// `unwrap` is for tests.
+/// Reports `unwrap` outside of tests.
 fn unwraps(file: &Text) -> Vec<Finding> {
     let source = file.has_extension("rs")
         && file.path.components().nth(2).is_some_and(|folder| folder.as_os_str() == "src")

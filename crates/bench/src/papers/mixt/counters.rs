@@ -18,7 +18,7 @@ pub(super) struct Counting {
     pub(super) causal: u8,
     /// Percentage of read-only transactions.
     pub(super) reads: u8,
-    /// Whether the transaction after a change of mode has a phase in both stores.
+    /// Whether the first transaction after a change of mode uses both stores.
     pub(super) bridging: bool,
     /// Distribution of the counters that are read.
     pub(super) popular: Arc<Zipf>,

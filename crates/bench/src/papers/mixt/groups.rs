@@ -19,7 +19,7 @@ pub(super) const CREATE: &str = "create user";
 /// Percentage of each transaction (§8.4).
 pub(super) const MIX: [(&str, u32); 4] = [(INBOX, 56), (POST, 20), (JOIN, 18), (CREATE, 6)];
 
-/// Number of users, each with a message in the inbox, and of groups, each with its own user.
+/// Users, each with a message in the inbox, and groups, each with its own user.
 #[derive(Clone)]
 pub(super) struct Groups {
     users: Arc<[Value]>,

@@ -28,7 +28,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Fin
         let script = Counting { causal: 75, reads: 75, bridging: true, popular, weak: None };
         bound.load(std::iter::repeat_n(script, pace.clients), pace, 16)
     };
-    // The clients run at 60% of their maximum throughput, with pauses in the rest of the time.
+    // The clients pause so that they reach 60% of their maximum throughput.
     let full = laboratory.pace(place);
     let most = measure(Tracking::Off, full)?.per_second();
     let cycle = full.clients as f64 / most;

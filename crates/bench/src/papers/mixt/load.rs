@@ -91,9 +91,9 @@ impl Ran {
     }
 }
 
-/// Returns limits with which obsolete witnesses and records are removed as early as possible: a
-/// client tries for two seconds to complete a transaction, its last request may take effect
-/// [`IN_DOUBT_MS`] later, and only then no client waits for it.
+/// Returns limits with which obsolete witnesses and records are removed as early as possible. A
+/// client tries for two seconds to complete a transaction, and its last request may take effect
+/// [`IN_DOUBT_MS`] later. Only after that time does no client wait for the transaction.
 fn limits() -> Limits {
     let finish_ms = 2_000;
     let orphan_ms = finish_ms + IN_DOUBT_MS + 100;
@@ -101,7 +101,8 @@ fn limits() -> Limits {
     Limits { finish_ms, orphan_ms, blocked_ms, keep_ms, ..Limits::default() }
 }
 
-/// Returns the time after which witnesses are removed as fast as clients write them.
+/// Returns the time after the start of a load from which witnesses are removed as fast as clients
+/// write them.
 pub(super) fn cleaning_from() -> Duration {
     Duration::from_millis(limits().keep_ms)
 }
@@ -125,7 +126,7 @@ impl Bound {
         let bindings = Bindings::new(&program, &databases, bind)
             .map_err(|error| BenchError::Start(error.to_string()))?;
         let module = Module::new(&solera::mixed::digest(source), program)
-            .expect("what is compiled is well formed");
+            .expect("the compiler generates well-formed programs");
         let modules = Arc::new(BTreeMap::from([(Arc::clone(module.name()), module.clone())]));
         Ok(Bound { databases, module, bindings, modules, limits: limits() })
     }
@@ -149,7 +150,7 @@ impl Bound {
         let bindings = self.bindings.clone();
         let now_ms = System.now_ms();
         let coordinator = Coordinator::new(start, call.args, bindings, id, known, now_ms);
-        let mut coordinator = coordinator.expect("scripts give what parameters take");
+        let mut coordinator = coordinator.expect("scripts pass arguments of the right types");
         let outcome = executor::run(&mut coordinator, connections, &System).await;
         (outcome, coordinator.garbage())
     }

@@ -123,7 +123,7 @@ impl Deployment {
         })
     }
 
-    /// Starts one cluster whose spaces serve as both databases; two distant sites have the leaders.
+    /// Starts one cluster whose spaces serve as both databases. The leaders are at distant sites.
     ///
     /// # Errors
     /// Fails if it cannot be started.
@@ -150,7 +150,7 @@ impl Deployment {
         })
     }
 
-    /// Whether the linearizable store can run phases.
+    /// Returns whether the linearizable store can run phases.
     pub(super) fn ships(&self) -> bool {
         self.away.0[0].0.executes()
     }

@@ -45,8 +45,8 @@ pub(super) fn run(laboratory: &Laboratory<'_>, place: &Deployment) -> Result<Fin
         let scripts = std::iter::repeat_n(script, pace.clients);
         bound.load(scripts, pace, u64::from(causal) << 8 | round)
     };
-    // Where few transactions with long round trips take the time, one round is nearly as
-    // informative as several.
+    // With long round trips, a single round varies little, so more rounds would add little
+    // information.
     let mut points = vec![vec![Ran::default(); SERIES.len()]; shares.len()];
     let mut dearest = (f64::NEG_INFINITY, 0);
     for (causal, series) in shares.iter().zip(&mut points) {

@@ -97,8 +97,8 @@ impl Common {
                 ..laboratory.load(per_core * usize::from(size.cores), strong)
             };
             match variant {
-                // Under overload, one protocol only aborts, and the other's strong transactions
-                // pile up.
+                // Under overload, transactions of STRONG only abort, and strong transactions of
+                // REDBLUE pile up.
                 Baseline::Strong | Baseline::RedBlue => {
                     let steps = match variant {
                         Baseline::Strong => laboratory.pick(5, 7),

@@ -14,8 +14,8 @@ pub(super) struct Curve(pub(super) Vec<Point>);
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) measured: Measured,
-    /// Whether the load is sustainable. Otherwise transactions pile up, and the throughput is not
-    /// one that the protocol can sustain.
+    /// Whether the load is sustainable. Otherwise transactions pile up, so that the protocol cannot
+    /// sustain the measured throughput.
     pub(super) settled: bool,
 }
 
@@ -108,7 +108,7 @@ impl Curve {
         Curve(steps)
     }
 
-    /// Whether the load of [`peak`](Self::peak) is sustainable.
+    /// Returns whether the load of [`peak`](Self::peak) is sustainable.
     pub(super) fn has_settled(&self) -> bool {
         self.0.iter().any(|point| point.settled)
     }
@@ -123,9 +123,9 @@ impl Curve {
     }
 }
 
-/// Measures with fewer clients until the load settles, with more until throughput falls, and then
-/// with a quarter less and with half as many more than the best. Returns all measurements in the
-/// order of their numbers of clients.
+/// Measures with fewer clients until the load settles, then with more until throughput falls, and
+/// then with 25% fewer and 50% more clients than in the best measurement. Returns all measurements
+/// in the order of their numbers of clients.
 fn best_load(
     first: usize,
     most_steps: usize,
@@ -177,7 +177,7 @@ fn settle<S: Source>(
     }
 }
 
-/// Whether a measurement after this time is sustainable.
+/// Returns whether a measurement after this time is sustainable.
 fn has_settled(measured: &Measured, passed: Duration, strong: f64) -> bool {
     let ended = measured.per_second().max(f64::MIN_POSITIVE);
     let turn = measured.clients as f64 / ended;

@@ -25,7 +25,7 @@ const HOT: u8 = 20;
 const EXPLAINED: (u8, u8) = (10, 0);
 /// Partitions per process: one for each core of the paper's machines. If several partitions share a
 /// virtual core, this many still form one process; otherwise a small site would be a single
-/// process, and its messages free.
+/// process, and messages within it would cost nothing.
 const PARTITIONS_PER_NODE: u16 = CORES_PER_NODE as u16;
 
 #[expect(
@@ -152,7 +152,7 @@ pub(super) fn run(laboratory: &Laboratory<'_>) -> Findings {
     Findings { rows, plots: vec![plot(false), plot(true)], notes }
 }
 
-/// Cost that an experiment removes, to show the cause of the drop.
+/// Cost that an experiment removes to show its share in the drop from ideal scaling.
 #[derive(Clone, Copy, PartialEq)]
 enum Ideal {
     None,

@@ -43,7 +43,7 @@ impl Sale {
     }
 }
 
-/// Orders until nothing is left or the time is up.
+/// Places orders until nothing is left or the time has passed.
 pub(super) async fn shop(
     mut client: Client,
     number: usize,
@@ -82,7 +82,8 @@ pub(super) async fn shop(
                     out_of_stock(&error, &order).map(|(product, count)| (product.clone(), *count));
                 let Some((product, count)) = missing else { return Err(error.into()) };
                 sale.rejected += 1;
-                // Retry with fewer. Without a single one left, the product stays out of stock.
+                // The customer retries with a smaller count. If not even one unit is left, the
+                // product stays out of stock.
                 match count / 2 {
                     0 => drop(most.remove(&product)),
                     half => drop(most.insert(product, half)),

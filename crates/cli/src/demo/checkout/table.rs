@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// The example has each of the texts that the demo replaces.
+    /// The example contains each of the texts that the demo replaces.
     #[test]
     fn the_settings_of_the_example_are_those_of_the_demo() {
         let text = settings("postgresql://h/d?sslmode=\"x\"", "own");

@@ -7,8 +7,8 @@ use crate::diagnostic::Diagnostic;
 use crate::syntax::ast::{LevelDecl, Name};
 
 impl Declarations {
-    /// Adds each level after those that it refers to, whatever their order in the text. Levels
-    /// beyond the maximum number are rejected in any case, so they are not sorted.
+    /// Adds each level after the levels to which it refers. Their order in the text does not
+    /// matter. Levels beyond the maximum number are rejected in any case, so they are not sorted.
     pub(super) fn levels(&mut self, mut left: Vec<&LevelDecl>, diagnostics: &mut Vec<Diagnostic>) {
         let beyond = left.split_off(left.len().min(MAX_LEVELS));
         while !left.is_empty() {
@@ -36,8 +36,8 @@ impl Declarations {
         })
     }
 
-    /// Finds a cycle: levels of which each refers to the next, and the last to the first, by these
-    /// names. All remaining levels depend on one of them.
+    /// Finds a cycle of levels on which all remaining levels depend. Each level of the cycle refers
+    /// to the next by the name beside it, and the last level to the first.
     fn cycle<'a>(&self, left: &[&'a LevelDecl]) -> Vec<(&'a LevelDecl, &'a Name)> {
         let mut way: Vec<(&LevelDecl, &Name)> = Vec::new();
         let mut level = left[0];

@@ -322,8 +322,8 @@ impl Parser<'_> {
         self.report(error.help(format!("write `{ours}`")));
     }
 
-    /// Whether `Name {` at the current token begins a struct literal. In a condition the brace
-    /// begins the block, and an unambiguous struct literal is an error.
+    /// Returns whether `Name {` at the current token begins a struct literal. In a condition the
+    /// brace begins the block, and an unambiguous struct literal is an error.
     fn struct_here(&mut self) -> bool {
         if !self.in_condition {
             return true;
@@ -344,8 +344,8 @@ impl Parser<'_> {
         true
     }
 
-    /// Whether the input must be a struct literal: `Name { field:`, or fields followed by a token
-    /// that cannot follow a block.
+    /// Returns whether the input must be a struct literal: `Name { field:`, or fields followed by a
+    /// token that cannot follow a block.
     fn must_be_struct(&self) -> bool {
         let inner = self.nth(2).kind == TokenKind::Ident;
         match self.nth(3).kind {

@@ -44,7 +44,8 @@ impl Parser<'_> {
         Module { items }
     }
 
-    /// Skips to the next declaration. The current token is unread, or the one with the error.
+    /// Skips to the next declaration, from the current token, which is not parsed yet or has the
+    /// error.
     fn skip_to_item(&mut self) {
         while !self.at(TokenKind::End) && !self.kind().begins_item() {
             self.bump();
@@ -128,7 +129,7 @@ impl Parser<'_> {
         Ok(LevelDecl { name, below, above, span: self.since(start) })
     }
 
-    /// Whether `below` or `above` follows; no level has such a name.
+    /// Returns whether `below` or `above` follows; no level has such a name.
     fn at_relation(&self) -> bool {
         self.at_word("below") || self.at_word("above")
     }

@@ -56,8 +56,8 @@ impl Parser<'_> {
         Ok(StmtKind::Match(value, arms))
     }
 
-    /// Whether the current token may begin an arm, even an invalid one, rather than a statement or
-    /// declaration after an unclosed `match`.
+    /// Returns whether the current token may begin an arm, even an invalid one, rather than a
+    /// statement or declaration after an unclosed `match`.
     fn arm_follows(&self) -> bool {
         let kind = self.kind();
         if kind == TokenKind::End || kind.begins_item() || kind.begins_statement() {

@@ -59,8 +59,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Combines two operands, the second of which was parsed last. `chained` is the following
-    /// operator, if it must not follow this one.
+    /// Combines two operands; the second is the expression that was parsed last. `chained` is the
+    /// operator that follows, if it must not follow this one.
     fn joined(&mut self, pending: Pending, right: Expr, chained: Option<BinaryOp>) -> Parse<Expr> {
         let Pending { left, height, op, span } = pending;
         self.height = self.height.max(height);
@@ -103,7 +103,8 @@ impl Parser<'_> {
         self.bump().span
     }
 
-    /// Whether the current token is a `--` that can only be a decrement: no operand follows it.
+    /// Returns whether the current token is a `--` that can only be a decrement: no operand follows
+    /// it.
     pub(super) fn at_decrement(&self) -> bool {
         let (first, second) = (self.nth(0), self.nth(1));
         first.kind == TokenKind::Minus
@@ -163,7 +164,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether `not` precedes an operand. Before `(` it is the name of a function.
+    /// Returns whether `not` precedes an operand. Before `(` it is the name of a function.
     fn at_not(&self) -> bool {
         let next = self.nth(1);
         let operand = matches!(next.kind, TokenKind::Ident | TokenKind::True | TokenKind::False);
@@ -190,8 +191,8 @@ impl Parser<'_> {
         Ok(Expr { kind: literal.map_or(ExprKind::Error, ExprKind::Literal), span })
     }
 
-    /// Whether a suffix after the number at the current token binds more strongly than a sign
-    /// before it.
+    /// Returns whether a suffix after the number at the current token binds more strongly than a
+    /// sign before it.
     fn number_goes_on(&self) -> bool {
         use TokenKind::{Arrow, Dot, OpenBracket, OpenParen};
         matches!(self.nth(1).kind, Dot | Arrow | OpenBracket | OpenParen)

@@ -63,7 +63,7 @@ impl Parser<'_> {
         Block { statements, span: self.since(open) }
     }
 
-    /// Whether the next arm of the enclosing `match` begins here.
+    /// Returns whether the next arm of the enclosing `match` begins here.
     fn at_next_arm(&self) -> bool {
         let arrow = |ahead| self.nth(ahead).kind == TokenKind::FatArrow;
         let some = self.at_word("some") && self.nth(1).kind == TokenKind::OpenParen;
@@ -241,7 +241,7 @@ impl Parser<'_> {
             self.bump();
             if self.at(TokenKind::OpenBrace) {
                 self.skip_block();
-                // `do { … } while (…);` and `try { … } catch (…) { … }` continue.
+                // `do { … } while (…);` and `try { … } catch (…) { … }` continue after the block.
                 if !self.eat(TokenKind::While) && !self.at_word("catch") {
                     return Ok(StmtKind::Block(Block::default()));
                 }
@@ -262,8 +262,8 @@ impl Parser<'_> {
         self.simple()
     }
 
-    /// Whether the tokens after a name only make sense if the name is a keyword: `loop {`, `throw
-    /// e`, `switch (x) {`.
+    /// Returns whether the tokens after a name only make sense if the name is a keyword: `loop {`,
+    /// `throw e`, `switch (x) {`.
     fn statement_follows(&self) -> bool {
         let mut ahead = 1;
         if self.nth(ahead).kind != TokenKind::OpenParen {
@@ -339,7 +339,7 @@ impl Parser<'_> {
         Ok(StmtKind::Assign(place, op, value))
     }
 
-    /// Whether `--x;` is a decrement: as an expression it would have no effect.
+    /// Returns whether `--x;` is a decrement: as an expression it would have no effect.
     fn at_decrement_before(&self) -> bool {
         let (first, second) = (self.nth(0), self.nth(1));
         first.kind == TokenKind::Minus
@@ -505,8 +505,8 @@ impl Parser<'_> {
         Err(self.give_up(error))
     }
 
-    /// Whether an `else if` follows, possibly in the spelling of another language. Skips the `else`
-    /// then.
+    /// Returns whether an `else if` follows, possibly in the spelling of another language. If so,
+    /// skips the `else`.
     fn at_else_if(&mut self) -> bool {
         let word = self.text();
         if self.at(TokenKind::Ident) && matches!(word, "elif" | "elseif" | "elsif") {
@@ -565,7 +565,7 @@ fn step(place: Expr, op: BinaryOp, sign: Span) -> StmtKind {
     StmtKind::Assign(place, Some(op), one)
 }
 
-/// Whether an expression can be assigned to. Invalid expressions are accepted.
+/// Returns whether an expression can be assigned to. Invalid expressions are accepted.
 fn is_place(expr: &Expr) -> bool {
     use ExprKind::{Deref, Error, Field, Index, Name};
     matches!(expr.kind, Name(_) | Field(..) | Deref(_) | Index(..) | Error)

@@ -18,7 +18,7 @@ impl Parser<'_> {
         Ok(ty)
     }
 
-    /// Reads a type after which a store may stand.
+    /// Parses the type of a new object, which the name of a store may follow.
     pub(super) fn type_of_new(&mut self) -> Parse<TypeExpr> {
         self.nested(Self::type_within)
     }
@@ -66,7 +66,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reports a type of values with a store, such as `set<int> in mail`, which is meant to be a
+    /// Reports a value type with a store, such as `set<int> in mail`. The author probably means a
     /// handle.
     fn stored_value(&mut self, ty: Span) -> Parse<TypeKind> {
         self.bump();

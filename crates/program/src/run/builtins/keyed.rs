@@ -151,7 +151,7 @@ pub(super) fn entry(
     }
 }
 
-/// Whether a set has an element, or a map a key.
+/// Returns whether a set has an element, or a map a key.
 pub(super) fn contains(args: &mut Args<'_>, meter: &mut Meter) -> Result<Slot, FailureKind> {
     let key_weight = args.weigh(1, meter)?;
     let key = args.value(1);

@@ -55,8 +55,8 @@ fn pick(args: &Args<'_>, order: Ordering) -> Result<Value, FailureKind> {
             if a.is_nan() || b.is_nan() {
                 return Ok(Value::Float(f64::NAN));
             }
-            // Uses the total order, because -0.0 and 0.0 are equal and the choice would be
-            // arbitrary.
+            // Uses the total order, because by `==` -0.0 equals 0.0, so that the choice between
+            // them would be arbitrary.
             Ok(Value::Float(if a.total_cmp(b) == order { *a } else { *b }))
         }
         (a, _) => Err(malformed("`min` and `max`", a)),

@@ -67,7 +67,7 @@ fn split(text: &str, separator: &str, meter: &mut Meter) -> Result<Slot, Failure
     }
     let mut parts = Vec::new();
     for part in text.split(separator) {
-        // Each is an allocation.
+        // Each part is an allocation.
         meter.spend(2)?;
         parts.push(Value::string(part));
     }
@@ -86,8 +86,8 @@ fn join(list: &Value, separator: &Value, meter: &mut Meter) -> Result<Slot, Fail
         let Value::String(part) = part else {
             return Err(malformed("`join`", part));
         };
-        // Checked before it grows: a text that occurs in the list often takes memory once there,
-        // but not in the result.
+        // The size is checked before the result grows: a text that occurs many times in the list is
+        // stored once there, but many times in the result.
         meter.room(text.len() + separator.len() + part.len())?;
         if index > 0 {
             text.push_str(separator);

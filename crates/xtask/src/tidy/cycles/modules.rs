@@ -111,7 +111,8 @@ impl Crate {
                 module = below;
             } else if let Some(target) = self.imports.get(&(module.clone(), next.clone())) {
                 let target = [target, after].concat();
-                // An item of another crate belongs to the module that imports it.
+                // If the import is of another crate, its item belongs to the module that imports
+                // it.
                 return Some(self.resolve(&module, &target, imports).unwrap_or(module));
             } else {
                 break;
